@@ -1,0 +1,160 @@
+"""Every check there is, in one table, and the running of them."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from devtools import locks, wheel
+from devtools.errors import DevelopmentError
+from devtools.places import CACHE, ROOT
+from devtools.processes import call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from devtools.environments import Environment
+
+WIDTH = 100
+
+ROOM_FLOORS = {"conversation": 95.0, "tools": 95.0}
+"""The coverage, branches included, below which a room fails. The other rooms are reported only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a check may use."""
+
+    environment: Environment
+    scratch: Path
+    """A directory of this run alone: runs side by side in one checkout do not meet."""
+    pytest_arguments: tuple[str, ...] = ()
+
+    def call(self, program: str, *arguments: str | Path) -> bool:
+        """Run a program of the environment in front of the person; True when it is content."""
+        variables = self.environment.variables | {"COVERAGE_FILE": str(self.scratch / "coverage")}
+        return call([self.environment.program(program), *arguments], env=variables) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    name: str
+    what: str
+    passes: Callable[[Work], bool]
+    after: str | None = None
+    """The check whose work this one judges; chosen along with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    checks: tuple[Check, ...]
+    pytest_arguments: tuple[str, ...] = ()
+
+
+def _locks(_: Work) -> bool:
+    found = [problem for lock in locks.LOCKS for problem in locks.problems(lock)]
+    print("\n".join(found) or "every lock answers its requirements")
+    return not found
+
+
+def _pytest(work: Work) -> bool:
+    return work.call("coverage", "run", "-m", "pytest", *work.pytest_arguments)
+
+
+def _coverage(work: Work) -> bool:
+    if not work.call("coverage", "combine", "--quiet"):
+        return False
+    work.call("coverage", "report")
+    print()
+    return all([_room_is_covered(work, room, floor) for room, floor in ROOM_FLOORS.items()])  # noqa: C419 - show all
+
+
+def _room_is_covered(work: Work, room: str, floor: float) -> bool:
+    done = subprocess.run(
+        [work.environment.program("coverage"), "report", "--format=total", f"--include=src/dragoman/{room}/*"],
+        env=work.environment.variables | {"COVERAGE_FILE": str(work.scratch / "coverage")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        print(f"{room:<14} {(done.stdout + done.stderr).strip()}")
+        return False
+    covered = float(done.stdout)
+    verdict = "" if covered >= floor else "  too little: test the lines listed above, or delete them"
+    print(f"{room:<14}{covered:5.1f} % covered, at least {floor:g} % wanted{verdict}")
+    return covered >= floor
+
+
+CHECKS = (
+    Check(name="locks", what="each lock answers its requirements", passes=_locks),
+    Check(name="ruff", what="lint", passes=lambda work: work.call("ruff", "check")),
+    Check(name="format", what="ruff's formatting", passes=lambda work: work.call("ruff", "format", "--check")),
+    Check(name="basedpyright", what="strict types", passes=lambda work: work.call("basedpyright")),
+    Check(
+        name="lint-imports",
+        what="rooms import only what they may",
+        passes=lambda work: work.call("lint-imports", "--no-logo", "--cache-dir", CACHE / "import-linter"),
+    ),
+    Check(name="pytest", what="the tests, the code blocks of the documentation among them", passes=_pytest),
+    Check(name="coverage", what="branch coverage of those tests, room by room", passes=_coverage, after="pytest"),
+    Check(
+        name="wheel",
+        what="the built wheel in an environment with the core dependencies only",
+        passes=lambda work: wheel.works(work.environment, work.scratch),
+    ),
+)
+
+
+def selected(only: Sequence[str], expression: str | None, pytest_arguments: Sequence[str]) -> Selection:
+    """What `dev.py test` was asked for; everything when nothing was said."""
+    arguments = (*(("-k", expression) if expression is not None else ()), *pytest_arguments)
+    if arguments:
+        if set(only) - {"pytest"}:
+            raise DevelopmentError("arguments for pytest go with --only pytest alone; a partial run has no coverage.")
+        only = ["pytest"]
+    chosen = set(only) | {check.after for check in CHECKS if check.name in only and check.after is not None}
+    return Selection(
+        checks=tuple(check for check in CHECKS if not chosen or check.name in chosen),
+        pytest_arguments=arguments,
+    )
+
+
+def run(selection: Selection, environment: Environment) -> int:
+    """Run the checks one after the other, failures or not, and sum up. The exit code is 1 when any failed."""
+    results: list[tuple[str, bool, float]] = []
+    with tempfile.TemporaryDirectory(prefix="dragoman-dev-") as scratch:
+        work = Work(environment=environment, scratch=Path(scratch), pytest_arguments=selection.pytest_arguments)
+        for check in selection.checks:
+            print(f"\n── {check.name}: {check.what} ".ljust(WIDTH, "─"), flush=True)
+            begin = time.monotonic()
+            passed = _passes(check, work)
+            results.append((check.name, passed, time.monotonic() - begin))
+    return _sum_up(results)
+
+
+def _passes(check: Check, work: Work) -> bool:
+    try:
+        return check.passes(work)
+    except DevelopmentError as error:
+        print(error, flush=True)
+        return False
+
+
+def _sum_up(results: Sequence[tuple[str, bool, float]]) -> int:
+    print("\n── summary ".ljust(WIDTH, "─"))
+    for name, passed, seconds in results:
+        print(f"{name:<14}{'ok' if passed else 'FAILED':<8}{seconds:6.1f} s")
+    failed = [name for name, passed, _ in results if not passed]
+    total = sum(seconds for _, _, seconds in results)
+    if failed:
+        again = " ".join(f"--only {name}" for name in failed)
+        print(f"\n{len(failed)} of {len(results)} checks failed in {total:.1f} s. Again: python3 dev.py test {again}")
+        return 1
+    print(f"\nall {len(results)} checks passed in {total:.1f} s")
+    return 0

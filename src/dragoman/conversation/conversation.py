@@ -1,0 +1,120 @@
+"""The conversation: a system prompt, messages and metadata, never changed in place.
+
+Owns: the value and how it grows. A branch is free: two conversations share the messages they have in common.
+Must not know: providers, I/O, and how it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from dragoman.errors import InvalidConversationError
+
+from .blocks import ToolCall
+from .message import Message
+from .usage import Usage
+from .validity import Change, mended
+from .values import FrozenDict, Value
+
+__all__ = ["Conversation", "Repaired"]
+
+_NO_METADATA = FrozenDict()
+
+
+class Conversation(Value, frozen=True, dict=True, gc=True):
+    """A system prompt and messages. Every change returns a new conversation."""
+
+    system: str | None = None
+    messages: tuple[Message, ...] = ()
+    metadata: dict[str, object] = _NO_METADATA
+    """Free-form JSON data of the program that holds the conversation; never sent to a model."""
+
+    def __post_init__(self) -> None:
+        if type(self.metadata) is not FrozenDict:
+            msgspec.structs.force_setattr(self, "metadata", FrozenDict(self.metadata))
+
+    def plus(self, *messages: Message) -> Conversation:
+        """This conversation with further messages at its end."""
+        return msgspec.structs.replace(self, messages=self.messages + messages)
+
+    def with_system(self, system: str | None) -> Conversation:
+        """This conversation under another system prompt."""
+        return msgspec.structs.replace(self, system=system)
+
+    def with_metadata(self, metadata: Mapping[str, object]) -> Conversation:
+        """This conversation with these metadata in place of its own."""
+        return msgspec.structs.replace(self, metadata=FrozenDict(metadata))
+
+    def up_to(self, count: int) -> Conversation:
+        """The branch that holds the first `count` messages."""
+        return msgspec.structs.replace(self, messages=self.messages[:count])
+
+    @property
+    def last(self) -> Message | None:
+        """The newest message."""
+        return self.messages[-1] if self.messages else None
+
+    @property
+    def text(self) -> str:
+        """The model's latest answer: the text of the last message that is the model's."""
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                return message.text
+        return ""
+
+    @property
+    def pending_tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the model's latest message that have no result yet, in order.
+
+        A call whose arguments never arrived in full is not pending: it cannot be run.
+        """
+        answered: set[str] = set()
+        for message in reversed(self.messages):
+            if message.role == "tool":
+                answered.update([result.call_id for result in message.tool_results])
+            elif message.role == "assistant":
+                return tuple([c for c in message.tool_calls if c.id not in answered and not c.partial])
+            else:
+                return ()
+        return ()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What keeps this conversation from being sent, a line each; empty if nothing does."""
+        return tuple([str(change) for change in mended(self.messages)[1]])
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it can be sent: every tool call has exactly one result, in order."""
+        return not mended(self.messages)[1]
+
+    def ensure_valid(self) -> None:
+        """Raise InvalidConversationError unless it can be sent."""
+        found = self.problems
+        if found:
+            more = f" (and {len(found) - 1} more)" if found[1:] else ""
+            raise InvalidConversationError(f"The conversation cannot be sent: {found[0]}{more}.", problems=found)
+
+    def repaired(self) -> Repaired:
+        """A conversation that can be sent, and a list of what was changed to get there; itself if it is valid."""
+        messages, changes = mended(self.messages)
+        return Repaired(msgspec.structs.replace(self, messages=messages) if changes else self, changes)
+
+    @property
+    def usage(self) -> Usage:
+        """The usage of all replies, added up."""
+        replies = [message for message in self.messages if message.role == "assistant"]
+        total = Usage(input=0, output=0) if replies else Usage()
+        for message in replies:
+            total += message.usage or Usage()
+        return total
+
+
+class Repaired(NamedTuple):
+    """A conversation that can be sent, and what was changed to get there."""
+
+    conversation: Conversation
+    changes: tuple[Change, ...]

@@ -1,0 +1,183 @@
+"""What happens while a model answers and tools run, as frozen values.
+
+Owns: the event types. Every part of a reply (text, thinking, a tool call's arguments) has a start, deltas and an end,
+all with the part's index and id; blocks that arrive whole have one event.
+Must not know: which provider's stream they were read from.
+
+`fold` turns the events of one reply into a Message. The JSON form of an event carries its kind in `type`
+(`text_delta`, `tool_call_started`, …), for logs and for programs that read events line by line.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from .blocks import Media, Opaque, ToolCall, ToolResult
+from .stop_reason import StopReason
+from .usage import Usage
+from .values import Native
+
+__all__ = [
+    "BlockReceived",
+    "Completed",
+    "Event",
+    "Failed",
+    "ReplyEvent",
+    "ReplyStarted",
+    "TextDelta",
+    "TextEnded",
+    "TextStarted",
+    "ThinkingDelta",
+    "ThinkingEnded",
+    "ThinkingStarted",
+    "ToolCallDelta",
+    "ToolCallEnded",
+    "ToolCallStarted",
+    "ToolFinished",
+    "ToolStarted",
+    "UsageReported",
+]
+
+
+def _snake(name: str) -> str:
+    return "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in name]).lstrip("_")
+
+
+class _Event(Struct, frozen=True, omit_defaults=True, tag=_snake, tag_field="type"):
+    pass
+
+
+# Deltas are made for every chunk of every stream and hold only strings and numbers: they need no garbage collector.
+class _Part(_Event, frozen=True, gc=False):
+    index: int
+    """Which part of the reply, counted from 0 in the order of the reply."""
+    id: str
+    """The provider's id of the part; of a tool call, the call's id. Empty where there is none."""
+
+
+class ReplyStarted(_Event, frozen=True):
+    """The model begins to answer."""
+
+    provider: str
+    model: str | None = None
+    id: str | None = None
+    time: datetime | None = None
+
+
+class TextStarted(_Part, frozen=True, gc=False):
+    """A text begins."""
+
+
+class TextDelta(_Part, frozen=True, gc=False):
+    """A piece of text."""
+
+    text: str
+
+
+class TextEnded(_Part, frozen=True):
+    """A text is complete."""
+
+    native: Native | None = None
+
+
+class ThinkingStarted(_Part, frozen=True, gc=False):
+    """Reasoning begins; `provider` is the one that can read it back."""
+
+    provider: str
+
+
+class ThinkingDelta(_Part, frozen=True, gc=False):
+    """A piece of reasoning."""
+
+    text: str
+
+
+class ThinkingEnded(_Part, frozen=True):
+    """Reasoning is complete; what proves or hides it comes with the end."""
+
+    signature: str | None = None
+    encrypted: str | None = None
+    native: Native | None = None
+
+
+class ToolCallStarted(_Part, frozen=True, gc=False):
+    """The model begins to call a tool."""
+
+    name: str
+
+
+class ToolCallDelta(_Part, frozen=True, gc=False):
+    """A piece of the arguments' JSON text."""
+
+    arguments: str
+
+
+class ToolCallEnded(_Part, frozen=True):
+    """The call is complete."""
+
+    native: Native | None = None
+
+
+class BlockReceived(_Part, frozen=True):
+    """A block that arrives whole: media that the model made, or one that only the provider understands."""
+
+    block: Media | Opaque
+
+
+class UsageReported(_Event, frozen=True):
+    """Token counts so far; a later report replaces an earlier one."""
+
+    usage: Usage
+
+
+class Completed(_Event, frozen=True):
+    """The reply is complete. Without this event a reply counts as interrupted."""
+
+    stop_reason: StopReason
+    raw_stop_reason: str | None = None
+    native: Native | None = None
+
+
+class Failed(_Event, frozen=True):
+    """The reply failed; the same error is raised to the caller after this event."""
+
+    error: str
+    """The name of the error's class in `dragoman.errors`."""
+    message: str
+
+
+class ToolStarted(_Event, frozen=True):
+    """A tool begins to run."""
+
+    call: ToolCall
+
+
+class ToolFinished(_Event, frozen=True):
+    """A tool is done, whatever came of it."""
+
+    result: ToolResult
+
+
+ReplyEvent: TypeAlias = (
+    ReplyStarted
+    | TextStarted
+    | TextDelta
+    | TextEnded
+    | ThinkingStarted
+    | ThinkingDelta
+    | ThinkingEnded
+    | ToolCallStarted
+    | ToolCallDelta
+    | ToolCallEnded
+    | BlockReceived
+    | UsageReported
+    | Completed
+    | Failed
+)
+"""What a model's reply is made of."""
+
+Event: TypeAlias = ReplyEvent | ToolStarted | ToolFinished
+"""Everything that a caller of a loop can see."""

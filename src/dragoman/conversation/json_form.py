@@ -1,0 +1,189 @@
+"""The JSON form of a conversation: versioned, readable, and losing nothing.
+
+Owns: writing and reading. A newer version is refused; fields that this version does not know are kept byte for byte
+and written back where they were.
+Must not know: files, databases, encryption.
+
+The common case is one native pass. Only a document with unknown fields is read (and written) object by object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeVar, cast
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from dragoman.errors import MalformedDataError, UnsupportedVersionError
+
+from .blocks import Json, Opaque, Text, Thinking, ToolCall, ToolResult
+from .conversation import Conversation
+from .media import Media
+from .message import Message
+from .usage import Usage
+from .values import Native, Value
+
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "conversation_from_json",
+    "conversation_to_json",
+    "message_from_json",
+    "message_to_json",
+]
+
+FORMAT: Final = "dragoman.conversation"
+VERSION: Final = 1
+
+_V = TypeVar("_V", bound=Value)
+
+_KINDS: Final[dict[str, type[Value]]] = {
+    str(kind.__struct_config__.tag): kind for kind in (Text, Thinking, ToolCall, ToolResult, Media, Opaque, Json)
+}
+# The members in which an object of ours holds further objects of ours; None: their `type` says which.
+_INNER: Final[dict[str, type[Value] | None]] = {
+    "messages": Message,
+    "blocks": None,
+    "content": None,
+    "structured": None,
+    "usage": Usage,
+    "native": Native,
+}
+
+
+class _Document(Struct, frozen=True):
+    format: str = ""
+    version: int = 0
+    conversation: Raw = Raw(b"{}")
+
+
+class _Kind(Struct, frozen=True):
+    type: str = ""
+
+
+_encoder = msgspec.json.Encoder()
+_document = msgspec.json.Decoder(_Document)
+_kind = msgspec.json.Decoder(_Kind)
+_members = msgspec.json.Decoder(dict[str, Raw])
+_elements = msgspec.json.Decoder(list[Raw])
+
+
+def conversation_to_json(conversation: Conversation) -> bytes:
+    """The conversation as a JSON document in UTF-8."""
+    return b'{"format":"%s","version":%d,"conversation":%s}' % (FORMAT.encode(), VERSION, _written(conversation))
+
+
+def conversation_from_json(data: bytes | str) -> Conversation:
+    """Read a document that `conversation_to_json` wrote, in this version or an older one."""
+    try:
+        document = _document.decode(data)
+    except _UNREADABLE as error:
+        raise _malformed("conversation", error) from None
+    if document.format != FORMAT:
+        message = f"This is not a stored conversation: its format is {document.format!r}, not {FORMAT!r}."
+        raise MalformedDataError(message)
+    if document.version > VERSION:
+        message = f"The conversation was stored in version {document.version}; this dragoman reads up to {VERSION}."
+        raise UnsupportedVersionError(message, found=document.version, supported=VERSION)
+    if document.version < 1:
+        message = f"The conversation claims version {document.version}, which never existed."
+        raise MalformedDataError(message)
+    return _read(document.conversation, Conversation, "conversation")
+
+
+def message_to_json(message: Message) -> bytes:
+    """One message as JSON, for stores that append; the document around it carries the version."""
+    return _written(message)
+
+
+def message_from_json(data: bytes | str) -> Message:
+    """Read what `message_to_json` wrote."""
+    return _read(data, Message, "message")
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _inner_values(value: Value) -> Iterator[tuple[str, Value | tuple[Value, ...]]]:
+    for name in value.__struct_fields__:
+        if name in _INNER and (held := cast("Value | tuple[Value, ...] | None", getattr(value, name))):
+            yield name, held
+
+
+def _keeps_extra(value: Value) -> bool:
+    if value.extra:
+        return True
+    for _, held in _inner_values(value):
+        if _keeps_extra(held) if isinstance(held, Value) else any(map(_keeps_extra, held)):
+            return True
+    return False
+
+
+def _written(value: Value) -> bytes:
+    if not _keeps_extra(value):
+        return _encoder.encode(value)
+    changes: dict[str, object] = {"extra": None}
+    for name, held in _inner_values(value):
+        changes[name] = (
+            Raw(_written(held)) if isinstance(held, Value) else tuple([Raw(_written(each)) for each in held])
+        )
+    known = _encoder.encode(structs.replace(value, **changes))
+    if not value.extra:
+        return known
+    unknown = _encoder.encode(value.extra)
+    return unknown if known == b"{}" else known[:-1] + b"," + unknown[1:]
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def _read(data: bytes | str | Raw, kind: type[_V], what: str) -> _V:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError:
+        pass  # a field that is not known is one of the reasons; reading object by object tells
+    except _UNREADABLE as error:
+        raise _malformed(what, error) from None
+    try:
+        return _read_members(data, kind)
+    except _UNREADABLE as error:
+        raise _malformed(what, error) from None
+
+
+def _read_members(data: bytes | str | Raw, kind: type[_V]) -> _V:
+    config = kind.__struct_config__
+    known = {field.encode_name for field in structs.fields(kind)} | {config.tag_field}
+    plain: dict[str, Raw] = {}
+    extra: dict[str, Raw] = {}
+    inner: dict[str, Value | tuple[Value, ...]] = {}
+    for name, raw in _members.decode(data).items():
+        if name not in known:
+            extra[name] = raw.copy()
+        elif name in _INNER and (held := _read_inner(raw, _INNER[name])):
+            inner[name] = held
+        else:
+            plain[name] = raw
+    value = msgspec.json.decode(_encoder.encode(plain), type=kind)
+    return structs.replace(value, **inner, extra=extra or None)
+
+
+def _read_inner(raw: Raw, kind: type[Value] | None) -> Value | tuple[Value, ...] | None:
+    first = bytes(memoryview(raw)[:1])
+    if first == b"[":
+        return tuple([_read_members(each, kind or _kind_of(each)) for each in _elements.decode(raw)])
+    return _read_members(raw, kind or _kind_of(raw)) if first == b"{" else None
+
+
+def _kind_of(raw: Raw) -> type[Value]:
+    name = _kind.decode(raw).type
+    if name not in _KINDS:
+        message = f"unknown type of block {name!r}"
+        raise ValueError(message)
+    return _KINDS[name]
+
+
+def _malformed(what: str, error: Exception) -> MalformedDataError:
+    return MalformedDataError(f"The stored {what} cannot be read: {str(error).rstrip('.')}.")

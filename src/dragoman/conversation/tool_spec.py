@@ -1,0 +1,54 @@
+"""What a model is told about a tool.
+
+Owns: the description without the code; it is what codecs encode and snapshots keep.
+Must not know: functions, schema libraries, providers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Raw
+
+from .values import Value
+
+__all__ = ["OneTool", "ToolChoice", "ToolExample", "ToolSpec"]
+
+
+class ToolExample(Value, frozen=True):
+    """One example of a call, for people and for models that read examples."""
+
+    input: dict[str, object]
+    output: object = None
+    description: str = ""
+
+
+# dict=True: codecs keep a spec's wire form beside it, since it never changes.
+class ToolSpec(Value, frozen=True, dict=True, gc=True):
+    """A tool's name, description and parameters, without its function."""
+
+    name: str
+    description: str = ""
+    parameters: Raw = Raw(b'{"type":"object","properties":{}}')
+    """A JSON Schema of type object, as raw JSON so that its order and its bytes never change."""
+    strict: bool | None = None
+    """Whether the provider shall hold the model to the schema exactly; None leaves it to the provider's profile."""
+    examples: tuple[ToolExample, ...] = ()
+    tags: tuple[str, ...] = ()
+    version: str = ""
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The parameters, parsed; a fresh dict each time."""
+        return cast("dict[str, object]", msgspec.json.decode(self.parameters))
+
+
+class OneTool(Value, frozen=True):
+    """The model must call this tool."""
+
+    name: str
+
+
+ToolChoice: TypeAlias = Literal["auto", "none", "required"] | OneTool
+"""Whether the model may (`auto`), must not (`none`) or must (`required`) call a tool, or which one it must call."""

@@ -1,0 +1,47 @@
+"""The common ground of all values: frozen, compared by value, and keeping what they do not know.
+
+Owns: the base class and the two carriers of foreign data, `extra` (fields of our own JSON form that a newer writer
+added) and `Native` (fields of a provider's wire form that have no place in ours).
+Must not know: any concrete block, message or provider.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from msgspec import Raw, Struct, field
+
+__all__ = ["FrozenDict", "Native", "Value"]
+
+
+# gc=False: frozen values are built from finished ones, so they cannot form cycles, and a long history is thousands of
+# objects that the collector need not visit.
+class Value(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Base of every value. Unknown fields of the JSON form are kept in `extra`, byte for byte, and written back."""
+
+    # Under a name that no field of the JSON form will ever have: `extra` is spread among the members when written.
+    extra: dict[str, Raw] | None = field(name="*", default=None)
+
+
+class Native(Value, frozen=True):
+    """A provider's own fields of a block or message, as raw JSON members; sent back to that provider only."""
+
+    provider: str
+    fields: dict[str, Raw]
+
+
+class FrozenDict(dict[str, object]):
+    """A dict that refuses to change, for the free-form parts of frozen values (msgspec encodes it as a dict)."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        message = "this mapping belongs to a frozen value; build a changed copy instead: {**mapping, key: value}"
+        raise TypeError(message)
+
+    # A refusal fits no overload of the methods it replaces, and need not.
+    __setitem__ = __delitem__ = _refuse
+    clear = pop = popitem = setdefault = update = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (FrozenDict, (dict(self),))

@@ -1,0 +1,462 @@
+"""Every exception this library raises, in one tree.
+
+Owns: what can go wrong, what each failure carries, and what to do next.
+Must not know: anything else in the package.
+
+    DragomanError
+    ├── ConfigurationError           a setting, file or argument is wrong
+    ├── ProviderError                a model call failed (provider, model, status, request_id)
+    │   ├── AuthenticationError      the key is missing, wrong or expired
+    │   ├── PermissionDeniedError    the key is right but may not do this
+    │   ├── RateLimitError           too many requests; carries retry_after
+    │   ├── OverloadedError          the provider is busy; carries retry_after
+    │   ├── ContextTooLongError      the conversation does not fit the model
+    │   ├── ContentFilteredError     the provider refused the content
+    │   ├── InvalidRequestError      the provider did not accept the request
+    │   ├── ModelNotFoundError       no such model for this key
+    │   ├── ConnectionFailedError    no connection, or it broke
+    │   ├── RequestTimeoutError      no answer in time
+    │   └── ProtocolError            the reply is malformed; says whose fault it is
+    ├── ConversationError            a conversation cannot be used
+    │   ├── InvalidConversationError calls and results do not match
+    │   ├── MalformedDataError       stored bytes are not a conversation
+    │   └── UnsupportedVersionError  stored bytes come from a newer version
+    ├── LimitReachedError            a run hit a limit; carries the conversation
+    │   └── StepLimitError           … the limit of steps
+    ├── ToolError                    a tool or a tool call failed (tool_name, call_id, type)
+    │   ├── ToolDefinitionError      a function or schema cannot become a tool
+    │   ├── ToolConflictError        two tools of one name
+    │   ├── ToolNotFoundError        the model named a tool that is not there
+    │   ├── ToolValidationError      the arguments do not fit the schema
+    │   ├── ToolExecutionError       the tool itself failed
+    │   ├── ToolTimeoutError         the tool took too long
+    │   ├── ToolDeniedError          not permitted
+    │   ├── ToolBudgetError          called more often than allowed
+    │   ├── ToolCancelledError       the run was cancelled before the tool finished
+    │   └── ToolAbortedError         a tool failed and the policy says stop; carries the results
+    ├── StoreError                   a store cannot read or write
+    │   ├── StoreConflictError       somebody else saved first
+    │   └── StoreUnavailableError    disk full, read-only, database gone
+    └── SnapshotError                one stored snapshot cannot be used
+        ├── InvalidSnapshotIDError   the id is not a canonical UUID
+        ├── SnapshotNotFoundError    no snapshot of that id
+        ├── SnapshotVersionError     written by a newer version
+        ├── SnapshotCorruptError     truncated, edited or not a snapshot
+        └── SnapshotSealError        wrong key, or sealed and no key given
+
+The text of an error says what happened; its `hint` says what to do next; `str()` gives both. Providers' errors carry
+the fields a program decides on (`status`, `retry_after`, `request_id`), so that nobody needs to parse a text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:  # the two errors that hand work back name its type; see the reason in pyproject.toml
+    from dragoman.conversation import Conversation, ToolResult
+
+__all__ = [
+    "AuthenticationError",
+    "ConfigurationError",
+    "ConnectionFailedError",
+    "ContentFilteredError",
+    "ContextTooLongError",
+    "ConversationError",
+    "DragomanError",
+    "InvalidConversationError",
+    "InvalidRequestError",
+    "InvalidSnapshotIDError",
+    "LimitReachedError",
+    "MalformedDataError",
+    "ModelNotFoundError",
+    "OverloadedError",
+    "PermissionDeniedError",
+    "ProtocolError",
+    "ProviderError",
+    "RateLimitError",
+    "RequestTimeoutError",
+    "SnapshotCorruptError",
+    "SnapshotError",
+    "SnapshotNotFoundError",
+    "SnapshotSealError",
+    "SnapshotVersionError",
+    "StepLimitError",
+    "StoreConflictError",
+    "StoreError",
+    "StoreUnavailableError",
+    "ToolAbortedError",
+    "ToolBudgetError",
+    "ToolCancelledError",
+    "ToolConflictError",
+    "ToolDefinitionError",
+    "ToolDeniedError",
+    "ToolError",
+    "ToolErrorType",
+    "ToolExecutionError",
+    "ToolNotFoundError",
+    "ToolTimeoutError",
+    "ToolValidationError",
+    "UnsupportedVersionError",
+]
+
+ToolErrorType = Literal[
+    "validation", "execution", "timeout", "not_found", "denied", "budget", "cancelled", "definition", "conflict"
+]
+
+
+def _rebuild(cls: type[DragomanError], message: str, state: dict[str, object]) -> DragomanError:
+    error = cls.__new__(cls, message)
+    error.args = (message,)
+    error.__dict__.update(state)
+    return error
+
+
+class DragomanError(Exception):
+    """The root: catch this to catch everything the library raises on purpose."""
+
+    next_step: ClassVar[str] = "See the message for what to change."
+    """What to do where the raiser has nothing better to say."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message: str = message
+        self.hint: str = self.next_step if hint is None else hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only fields do not survive the default pickling of exceptions, and process pools pickle them.
+        return (_rebuild, (type(self), self.message, self.__dict__.copy()))
+
+
+class ConfigurationError(DragomanError):
+    """A setting, a file or an argument is wrong."""
+
+    next_step = "Correct the setting named here and try again."
+
+
+# --- a model call failed ---------------------------------------------------------------------------------------------
+
+
+class ProviderError(DragomanError):
+    """A model call failed. The subclass says why; the fields say where."""
+
+    next_step = "Try again; if it persists, look at the provider's status page."
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.provider: str | None = provider
+        self.model: str | None = model
+        self.status: int | None = status
+        self.code: str | None = code
+        self.request_id: str | None = request_id
+        self.retry_after: float | None = retry_after
+        """Seconds the provider asks us to wait, where it said so."""
+
+
+class AuthenticationError(ProviderError):
+    """The key is missing, wrong or expired."""
+
+    next_step = "Check that the API key is the right one for this provider and has not expired."
+
+
+class PermissionDeniedError(ProviderError):
+    """The key is valid but may not use this model or feature."""
+
+    next_step = "Use a key whose account has access, or choose another model."
+
+
+class RateLimitError(ProviderError):
+    """Too many requests or tokens for this key."""
+
+    next_step = "Wait for `retry_after` seconds where it is set, or lower the rate of requests."
+
+
+class OverloadedError(ProviderError):
+    """The provider is out of capacity for the moment."""
+
+    next_step = "Try again later, or use a fallback model."
+
+
+class ContextTooLongError(ProviderError):
+    """The conversation and the tools do not fit into the model's context."""
+
+    next_step = "Shorten the history, send fewer tools, or use a model with a larger context."
+
+
+class ContentFilteredError(ProviderError):
+    """The provider refused to take or to produce the content."""
+
+    next_step = "Rephrase the request; repeating it unchanged gives the same answer."
+
+
+class InvalidRequestError(ProviderError):
+    """The provider did not accept the request as it was sent."""
+
+    next_step = "Correct the option or the message that the provider names; repeating it unchanged fails again."
+
+
+class ModelNotFoundError(ProviderError):
+    """There is no such model, or this key cannot see it."""
+
+    next_step = "Check the spelling of the model's name against the provider's list."
+
+
+class ConnectionFailedError(ProviderError):
+    """No connection could be made, or it broke."""
+
+    next_step = "Check the network, the base URL and the proxy settings."
+
+
+class RequestTimeoutError(ProviderError):
+    """No answer, or no further part of it, arrived in time."""
+
+    next_step = "Raise the timeout, or ask for a shorter answer."
+
+
+class ProtocolError(ProviderError):
+    """A reply, or a stream of events, is not what the protocol allows."""
+
+    next_step = "If it persists, report it with the request id: the reply could not be understood."
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fault: Literal["provider", "dragoman"] = "provider",
+        hint: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message, hint=hint, provider=provider, model=model, status=status, code=code, request_id=request_id
+        )
+        self.fault: Literal["provider", "dragoman"] = fault
+        """Who broke the protocol: the provider's bytes, or this library."""
+
+
+# --- a conversation cannot be used -----------------------------------------------------------------------------------
+
+
+class ConversationError(DragomanError):
+    """A conversation, or its stored form, cannot be used as it is."""
+
+    next_step = "Load another copy, or call repaired() on the conversation."
+
+
+class InvalidConversationError(ConversationError):
+    """Calls and results do not match; `problems` lists each place."""
+
+    next_step = "Call repaired() to get a conversation that can be sent, with a list of what was changed."
+
+    def __init__(self, message: str, *, problems: tuple[str, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.problems: tuple[str, ...] = problems
+
+
+class MalformedDataError(ConversationError):
+    """The bytes are not a conversation in our JSON form."""
+
+    next_step = "Check that the file is complete and was written by dragoman."
+
+
+class UnsupportedVersionError(ConversationError):
+    """The bytes were written by a newer version of the format."""
+
+    next_step = "Upgrade dragoman to read it: pip install --upgrade dragoman."
+
+    def __init__(self, message: str, *, found: int, supported: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.found: int = found
+        self.supported: int = supported
+
+
+class LimitReachedError(DragomanError):
+    """A run hit one of its limits. Nothing is lost: `conversation` is valid and can be continued."""
+
+    next_step = "Continue from error.conversation, with a higher limit if the work is not done."
+
+    def __init__(self, message: str, *, conversation: Conversation, limit: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.conversation: Conversation = conversation
+        self.limit: str = limit
+
+
+class StepLimitError(LimitReachedError):
+    """The run took as many steps as it may."""
+
+
+# --- a tool or a tool call failed ------------------------------------------------------------------------------------
+
+
+class ToolError(DragomanError):
+    """A tool failed. `type` names the kind in one word; `details` holds what a program may want to look at."""
+
+    next_step = ""
+    type: ClassVar[ToolErrorType] = "execution"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        tool_name: str = "",
+        call_id: str = "",
+        details: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.tool_name: str = tool_name
+        self.call_id: str = call_id
+        self.details: object = details
+
+
+class ToolDefinitionError(ToolError):
+    """A function or a schema cannot become a tool."""
+
+    next_step = "Change the parameter named here, or define the tool from a JSON Schema."
+    type = "definition"
+
+
+class ToolConflictError(ToolError):
+    """A registry already holds another tool of this name."""
+
+    next_step = "Rename one of the two, use registry.prefixed(...), or say replace=True."
+    type = "conflict"
+
+
+class ToolNotFoundError(ToolError):
+    """The model named a tool that is not there, or is not allowed in this run."""
+
+    next_step = "Call one of the tools that were offered."
+    type = "not_found"
+
+
+class ToolValidationError(ToolError):
+    """The arguments do not fit the tool's schema. `details` keeps the raw text of the arguments."""
+
+    next_step = "Call the tool again with corrected arguments."
+    type = "validation"
+
+
+class ToolExecutionError(ToolError):
+    """The tool itself failed. A tool may raise this to choose the text that the model reads."""
+
+    type = "execution"
+
+
+class ToolTimeoutError(ToolError):
+    """The tool did not finish in its time."""
+
+    next_step = "Ask for less in one call, or raise the tool's timeout."
+    type = "timeout"
+
+
+class ToolDeniedError(ToolError):
+    """The permission policy, or a person, said no."""
+
+    next_step = "Do not repeat the call; find another way or ask the user."
+    type = "denied"
+
+
+class ToolBudgetError(ToolError):
+    """The tool was called more often than this run allows."""
+
+    next_step = "Continue without this tool."
+    type = "budget"
+
+
+class ToolCancelledError(ToolError):
+    """The run was cancelled before the tool finished."""
+
+    next_step = "Call the tool again if its result is still needed."
+    type = "cancelled"
+
+
+class ToolAbortedError(ToolError):
+    """A tool failed and the policy is `abort`. `results` holds one result for every call of the batch."""
+
+    next_step = "See error.results; nothing that was done is lost."
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        results: tuple[ToolResult, ...],
+        tool_name: str = "",
+        call_id: str = "",
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, tool_name=tool_name, call_id=call_id, hint=hint)
+        self.results: tuple[ToolResult, ...] = results
+
+
+# --- stores and snapshots --------------------------------------------------------------------------------------------
+
+
+class StoreError(DragomanError):
+    """A store cannot read or write."""
+
+    next_step = "Check the store's path or address and its permissions."
+
+
+class StoreConflictError(StoreError):
+    """Somebody else saved a newer version first; nothing was overwritten."""
+
+    next_step = "Load the newest version, apply your change to it and save again."
+
+
+class StoreUnavailableError(StoreError):
+    """The disk is full or read-only, or the database cannot be reached."""
+
+    next_step = "Free the resource named here and save again; what was saved before is safe."
+
+
+class SnapshotError(DragomanError):
+    """One stored snapshot cannot be used."""
+
+    next_step = "Choose another snapshot; the rest of the store is not affected."
+
+
+class InvalidSnapshotIDError(SnapshotError):
+    """The id is not a canonical, lower-case UUID."""
+
+    next_step = "Use the id exactly as save() returned it."
+
+
+class SnapshotNotFoundError(SnapshotError):
+    """The store has no snapshot of that id."""
+
+    next_step = "List the store to see the ids that it holds."
+
+
+class SnapshotVersionError(SnapshotError):
+    """The snapshot was written by a newer version."""
+
+    next_step = "Upgrade dragoman to read it: pip install --upgrade dragoman."
+
+
+class SnapshotCorruptError(SnapshotError):
+    """The snapshot is truncated, was edited, or is not one."""
+
+    next_step = "Restore it from a copy; it was left where it is."
+
+
+class SnapshotSealError(SnapshotError):
+    """The snapshot is sealed and the key is wrong or missing."""
+
+    next_step = "Give the key that it was sealed with."

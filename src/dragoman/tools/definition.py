@@ -1,0 +1,306 @@
+"""A tool: a function, what the model is told about it, and how it may be used.
+
+Owns: Tool, and the ways to make one: from a function (`tool`), from an object's methods (`tools_of`), from a JSON Schema
+(`Tool.from_schema`).
+Must not know: registries and how tools are run.
+
+A tool is compiled once, here: schema, argument decoder and description. Calling `tool(...)` calls the function itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, get_origin, overload
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.conversation import ToolCall, ToolExample, ToolSpec
+from dragoman.errors import ToolDefinitionError
+
+from .arguments import Arguments, arguments_of_function, arguments_of_schema
+from .context import ToolContext
+
+__all__ = ["AnyTool", "Tool", "ToolOptions", "ToolSettings", "tool", "tools_of"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool]
+
+
+class ToolOptions(Struct, frozen=True, kw_only=True):
+    """How a tool may be used, beside what it does."""
+
+    timeout: float | None = None
+    """Seconds for one try; None leaves it to the run's configuration."""
+    retries: int | None = None
+    """How often a failed or timed-out call is tried again; None leaves it to the run's configuration."""
+    budget: int | None = None
+    """How often it may be called in one run; None leaves it to the run's configuration."""
+    requires_approval: NeedsApproval = False
+    """Whether a person must approve each call, or a function that says so for a given call."""
+    read_only: bool = False
+    """It changes nothing."""
+    idempotent: bool = False
+    """Running it again with the same arguments does no harm, so it may be repeated after a crash."""
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "retries", "budget"):
+            value: float | None = getattr(self, name)
+            # `not >=` rather than `<`: NaN compares false with everything.
+            if value is not None and not value >= 0:
+                message = f"{name}={value} makes no sense for a tool."
+                raise ToolDefinitionError(message, hint=f"Give {name} a value of 0 or more.")
+
+
+class ToolSettings(TypedDict, total=False):
+    """The keyword arguments of `tool` and `Tool.from_schema`: the fields of ToolSpec and of ToolOptions."""
+
+    name: str
+    description: str
+    strict: bool | None
+    examples: Sequence[ToolExample]
+    tags: Iterable[str]
+    version: str
+    timeout: float | None
+    retries: int | None
+    budget: int | None
+    requires_approval: NeedsApproval
+    read_only: bool
+    idempotent: bool
+
+
+class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
+    """A function that a model can call."""
+
+    spec: ToolSpec
+    function: Callable[P, R]
+    arguments: Arguments
+    options: ToolOptions
+    is_async: bool = False
+    takes_context: bool = False
+    needs_self: bool = False
+    """A method that was taken from a class rather than from an object; it cannot run."""
+
+    simple: bool = False
+    """A plain function under no restriction of its own, which may be called without further ado. Found out here."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "simple", _is_simple(self))
+
+    @property
+    def name(self) -> str:
+        """The name the model calls it by."""
+        return self.spec.name
+
+    @property
+    def description(self) -> str:
+        """What the model is told about it."""
+        return self.spec.description
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was rewritten to make a given JSON Schema usable, a line each."""
+        return self.arguments.notes
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Tool[P, R]: ...
+    @overload
+    def __get__(self: Tool[Concatenate[S, P], R], instance: S, owner: type, /) -> Tool[P, R]: ...
+    def __get__(self, instance: object, owner: type, /) -> Tool[Any, R]:
+        """`obj.method` of a decorated method is the tool bound to that object."""
+        if instance is None or not self.needs_self:
+            return self
+        bound: Callable[..., R] = cast("Any", self.function).__get__(instance, owner)
+        return cast("Tool[Any, R]", msgspec.structs.replace(self, function=bound, needs_self=False))
+
+    def renamed(self, name: str) -> Tool[P, R]:
+        """The same tool under another name."""
+        _check_name(name)
+        return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, name=name))
+
+    @staticmethod
+    def from_function(function: Callable[P, R], /, **settings: Unpack[ToolSettings]) -> Tool[P, R]:
+        """A tool described by a function's name, docstring and type hints; `@tool` in the form of a call."""
+        return cast("Tool[P, R]", _of_function(function, settings))
+
+    @staticmethod
+    def from_schema(
+        function: Callable[..., S], parameters: Mapping[str, object] | None = None, **settings: Unpack[ToolSettings]
+    ) -> Tool[..., S]:
+        """A tool whose parameters a JSON Schema describes; the function gets them as keyword arguments."""
+        name = _name_of(function, settings)
+        try:
+            arguments = arguments_of_schema({"type": "object", "properties": {}} if parameters is None else parameters)
+        except ToolDefinitionError as error:
+            error.tool_name = name
+            raise
+        return _assembled(name, function, arguments, settings, takes_context=_takes_context(function, 0))
+
+
+AnyTool: TypeAlias = Tool[..., Any]
+
+
+@overload
+def tool(function: Callable[P, R], /, **settings: Unpack[ToolSettings]) -> Tool[P, R]: ...
+@overload
+def tool(function: None = None, /, **settings: Unpack[ToolSettings]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(
+    function: Callable[..., Any] | None = None, /, **settings: Unpack[ToolSettings]
+) -> AnyTool | Callable[[Callable[..., Any]], AnyTool]:
+    """Make a tool of a function: `tool(fn)`, `@tool` or `@tool(name=..., timeout=...)`.
+
+    Name, description and parameters come from the function: its name, its docstring and its type hints. A first
+    parameter annotated `ToolContext` gets the context of the call and is not shown to the model.
+    """
+
+
+    def define(fn: Callable[..., Any]) -> AnyTool:
+        return _of_function(fn, settings)
+
+    return define if function is None else define(function)
+
+
+def tools_of(instance: object, *names: str) -> list[AnyTool]:
+    """The tools of an object: its methods decorated with `@tool`, or the methods named here, decorated or not."""
+    if names:
+        methods: list[Any] = [getattr(instance, name) for name in names]
+        return [cast("Any", method) if isinstance(method, Tool) else _of_function(method, {}) for method in methods]
+    # From the base classes down: a tool that a subclass overrides keeps its place and takes the new meaning.
+    found = {
+        attribute: getattr(instance, attribute)
+        for cls in reversed(type(instance).__mro__)
+        for attribute, member in vars(cls).items()
+        if isinstance(member, Tool)
+    }
+    if not found:
+        message = f"{type(instance).__name__} has no method decorated with @tool."
+        raise ToolDefinitionError(message, hint="Decorate the methods, or name them: tools_of(obj, 'method', ...).")
+    return list(found.values())
+
+
+def _of_function(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
+    name = _name_of(fn, settings)
+    needs_self = _needs_self(fn)
+    takes_context = _takes_context(fn, int(needs_self))
+    description, of_parameters = _documentation(fn)
+    try:
+        arguments = arguments_of_function(fn, skip=needs_self + takes_context, descriptions=of_parameters)
+    except ToolDefinitionError as error:
+        error.tool_name = name
+        raise
+    settings = {"description": description, **settings}
+    return _assembled(name, fn, arguments, settings, takes_context=takes_context, needs_self=needs_self)
+
+
+def _documentation(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
+    """What the docstring says of the function and of its parameters."""
+    inner = getattr(fn, "func", fn)  # functools.partial
+    documented: str | None = (inner if inspect.isroutine(inner) else type(inner).__call__).__doc__
+    if not documented:
+        return "", {}
+    from .docstrings import parse_docstring  # the parser is loaded when there is something to parse
+
+    parsed = parse_docstring(documented)
+    return parsed.description, parsed.parameters
+
+
+def _assembled(
+    name: str,
+    function: Callable[..., Any],
+    arguments: Arguments,
+    settings: ToolSettings,
+    *,
+    takes_context: bool,
+    needs_self: bool = False,
+) -> AnyTool:
+    of_options: dict[str, Any] = {k: v for k, v in settings.items() if k in ToolOptions.__struct_fields__}
+    spec = ToolSpec(
+        name=name,
+        description=settings.get("description", ""),
+        parameters=Raw(msgspec.json.encode(arguments.schema)),
+        strict=settings.get("strict"),
+        examples=tuple(settings.get("examples", ())),
+        tags=tuple(settings.get("tags", ())),
+        version=settings.get("version", ""),
+    )
+    return Tool(
+        spec=spec,
+        function=function,
+        arguments=arguments,
+        options=ToolOptions(**of_options),
+        is_async=_is_async(function),
+        takes_context=takes_context,
+        needs_self=needs_self,
+    )
+
+
+def _name_of(fn: Callable[..., Any], settings: ToolSettings) -> str:
+    if not callable(fn) or isinstance(fn, type):
+        message = f"{fn!r} is not a function."
+        raise ToolDefinitionError(message, hint="Give a function, a method or a callable object.")
+    inner = getattr(fn, "func", fn)  # functools.partial
+    name = settings.get("name") or getattr(inner, "__name__", type(fn).__name__)
+    if name == "<lambda>":
+        raise ToolDefinitionError("A lambda has no name that a model could call.", hint="Say tool(fn, name=...).")
+    return _check_name(name)
+
+
+def _check_name(name: str) -> str:
+    # What each provider allows beyond this is in its profile; here only what nobody could call.
+    if not name or not name.isprintable() or name != name.strip():
+        message = f"{name!r} cannot be the name of a tool."
+        raise ToolDefinitionError(message, hint="Use letters, digits, '_' and '-'.", tool_name=name)
+    return name
+
+
+def _is_simple(tool: AnyTool) -> bool:
+    options = tool.options
+    return (
+        not (tool.is_async or tool.takes_context or tool.needs_self or options.retries or options.requires_approval)
+        and options.timeout is None
+        and options.budget is None
+        and tool.arguments.keywords is None
+    )
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 -- the method itself is wanted
+
+
+def _needs_self(fn: Callable[..., Any]) -> bool:
+    """Whether this is a method seen while its class is being made: its first parameter is a bare `self`."""
+    if not inspect.isfunction(fn) or "." not in fn.__qualname__.rpartition("<locals>.")[2]:
+        return False
+    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    return first is not None and first.name == "self" and first.annotation is inspect.Parameter.empty
+
+
+_NAMES_CONTEXT = re.compile(r"(?:^|\.)ToolContext(?:\[|$)")
+
+
+def _takes_context(fn: Callable[..., Any], position: int) -> bool:
+    """Whether the parameter at this position is annotated with ToolContext; anywhere else it is refused."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return False
+    wanting = [index for index, parameter in enumerate(parameters) if _is_context(parameter.annotation)]
+    if wanting and wanting != [position]:
+        name = parameters[wanting[-1]].name
+        message = f"The parameter {name!r} of type ToolContext is not the first one."
+        raise ToolDefinitionError(message, hint="Make it the first parameter; there can be only one.")
+    return bool(wanting)
+
+
+def _is_context(annotation: object) -> bool:
+    if isinstance(annotation, str):
+        return _NAMES_CONTEXT.search(annotation) is not None
+    return annotation is ToolContext or get_origin(annotation) is ToolContext

@@ -1,0 +1,245 @@
+"""The executor: the one place where tools are run, timed, limited and logged.
+
+Owns: what callers see: one call or many, plain or async, as results or as events; the quick way for simple tools; the
+threads.
+Must not know: providers, the loop, or who is asked for permission.
+
+How a call is carried out stands in procedure.py, how many are carried out together in batch.py, and where functions run
+in plain_backend.py and async_backend.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as _random
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
+from dragoman.errors import ToolAbortedError, ToolDeniedError
+
+from .batch import Batch
+from dragoman.tools.config import ToolConfig, ToolErrorHandling
+from .log import default_logger, log_call
+from .plain_backend import PlainBackend, awaited, events
+from .procedure import Invoke, Middleware, Outcome, Settings
+from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
+from .results import NOTHING, execution_error, failure, success
+from .run import ToolRun
+from .threads import LoopThread, WorkerThreads
+
+if TYPE_CHECKING:
+    from dragoman.tools.permission import PendingApproval, PermissionCheck
+
+__all__ = ["Executed", "OnResult", "ToolExecutor"]
+
+OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
+"""Called once for every call, when its result is known: the place for metrics."""
+
+
+class Executed(Struct, frozen=True):
+    """What came of a batch of calls."""
+
+    results: tuple[ToolResult, ...]
+    """One result for every call, in call order, but for those in `pending`."""
+    pending: tuple[PendingApproval, ...] = ()
+    """Calls that wait for a person; run them again with their approvals."""
+
+
+class ToolExecutor:
+    """Runs tools. Safe to share between threads; close it (or use it in a `with` block) to end its threads.
+
+    Whatever a tool does, a call ends with exactly one result: not found, invalid, denied, out of budget, timed out,
+    cancelled and crashed are results too, and tell the model what happened.
+    """
+
+    def __init__(
+        self,
+        tools: AnyTools = (),
+        config: ToolConfig | None = None,
+        *,
+        permission: PermissionCheck | None = None,
+        middleware: Sequence[Middleware] = (),
+        on_result: OnResult | None = None,
+        logger: logging.Logger | None = None,
+        log_values: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self.tools: ToolSet = as_tool_set(tools)
+        self.config: ToolConfig = config or ToolConfig()
+        self._settings: Settings = Settings(
+            config=self.config,
+            permission=permission,
+            middleware=tuple(middleware),
+            logger=logger or default_logger(),
+            clock=clock,
+            random=random,
+        )
+        self._on_result: OnResult | None = on_result
+        self._log_values: bool = log_values
+        self._logger: logging.Logger = self._settings.logger
+        self._clock: Callable[[], float] = clock
+        self._workers: WorkerThreads = WorkerThreads()
+        self._loop: LoopThread = LoopThread()
+        self._unrestricted: bool = permission is None and not middleware and _is_unrestricted(self.config)
+
+    # --- one call ---
+
+    def execute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
+        """Carry out one call. A call that needs approval and has none is not run, and its result says so."""
+        tool = self.tools.find(call.name)
+        if tool is not None and tool.simple and self._unrestricted and run is None and not call.partial:
+            # A plain function under no restriction needs none of the machinery, which costs more than most functions.
+            started = self._clock()
+            arguments = tool.arguments
+            try:
+                decoded = arguments.decode(call.arguments)
+            except Exception:  # noqa: BLE001, S110 -- the machinery finds out what is wrong
+                pass
+            else:
+                try:
+                    value: object = tool.function(*arguments.positional(decoded))
+                    if value is None:
+                        taken = self._clock() - started
+                        result = ToolResult(call.id, call.name, NOTHING, False, None, None, taken)
+                    else:
+                        if hasattr(type(value), "__await__"):
+                            value = self._awaited(value)
+                        result = success(call, value, self._clock() - started)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a tool raises belongs to its call
+                    result = failure(call, execution_error(call, error), self._clock() - started)
+                if result.is_error or self._on_result is not None or self._logger.isEnabledFor(logging.INFO):
+                    self._record(call, result)
+                return result
+        return self.outcome(call, run).result
+
+    async def aexecute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
+        """`execute` on the caller's event loop."""
+        return (await self.aoutcome(call, run)).result
+
+    def outcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
+        """`execute`, with the error behind a failed result."""
+        batch = self.batch((call,), run)
+        for _ in self.events(batch):
+            pass
+        return _only_outcome(batch)
+
+    async def aoutcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
+        """`outcome` on the caller's event loop."""
+        batch = self.batch((call,), run)
+        await self._exhaust(batch)
+        return _only_outcome(batch)
+
+    # --- many calls ---
+
+    def execute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
+        """Carry out the calls of one message, in parallel up to the cap. Raises only under the policy `abort`."""
+        batch = self.batch(calls, run)
+        for _ in self.events(batch):
+            pass
+        return _executed(batch)
+
+    async def aexecute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
+        """`execute_all` on the caller's event loop."""
+        batch = self.batch(calls, run)
+        await self._exhaust(batch)
+        return _executed(batch)
+
+    # --- many calls, step by step ---
+
+    def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Batch:
+        """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short."""
+        run = run or ToolRun()
+        if run.deadline is None and self.config.run_timeout is not None:
+            run.deadline = self._clock() + self.config.run_timeout
+        return Batch(self.tools, tuple(calls), run, self._settings, self._record)
+
+    def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
+        """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""
+        return events(batch, PlainBackend(self._workers, self._loop))
+
+    def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+        """`events` on the caller's event loop. Close it (`contextlib.aclosing`) if you may leave it early."""
+        from . import async_backend  # noqa: PLC0415 -- it imports asyncio, which plain programs never need
+
+        return async_backend.events(batch, async_backend.AsyncBackend(self._workers))
+
+    # --- the threads ---
+
+    @property
+    def abandoned(self) -> int:
+        """How many timed-out or cancelled functions still run in a thread that nobody waits for."""
+        return self._workers.abandoned
+
+    def close(self) -> None:
+        """End the threads. Abandoned functions end by themselves; nobody waits for them."""
+        self._loop.close()
+        self._workers.close()
+
+    def __enter__(self) -> ToolExecutor:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> ToolExecutor:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self.close()
+
+    # --- inside ---
+
+    def _awaited(self, value: object) -> object:
+        """What a plain function meant when it returned a coroutine after all."""
+        return self._loop.submit(lambda: awaited(Invoke(lambda: value, is_async=True, timeout=None))).result()
+
+    async def _exhaust(self, batch: Batch) -> None:
+        async with aclosing(self.aevents(batch)) as happenings:
+            async for _ in happenings:
+                pass
+
+    def _record(self, call: ToolCall, result: ToolResult) -> None:
+        """The one place every call passes at its end: the metrics hook and the log line."""
+        if self._on_result is not None:
+            try:
+                self._on_result(call, result)
+            except Exception:
+                self._logger.exception("the on_result hook failed for tool %s", call.name)
+        level = logging.WARNING if result.is_error else logging.INFO
+        if self._logger.isEnabledFor(level):
+            log_call(self._logger, level, call, result, show_values=self._log_values)
+
+
+def _is_unrestricted(config: ToolConfig) -> bool:
+    return (
+        config.execution_timeout is None
+        and config.run_timeout is None
+        and config.allowed_tools is None
+        and not config.budgets
+        and config.tool_error_handling is ToolErrorHandling.CONTINUE
+    )
+
+
+def _only_outcome(batch: Batch) -> Outcome:
+    (end,) = batch.outcomes
+    if isinstance(end, Outcome):
+        return end
+    message = f"tool {end.call.name!r} was not run: {end.reason}."
+    error = ToolDeniedError(message, tool_name=end.call.name, call_id=end.call.id, hint="A person must approve it first.")
+    return Outcome(failure(end.call, error, 0.0), error)
+
+
+def _executed(batch: Batch) -> Executed:
+    failed = batch.aborted_by
+    if failed is None:
+        return Executed(batch.results, batch.pending)
+    message = f"The run was aborted because a tool failed: {failed.message}"
+    raise ToolAbortedError(
+        message, results=batch.results, tool_name=failed.tool_name, call_id=failed.call_id
+    ) from failed

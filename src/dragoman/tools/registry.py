@@ -1,0 +1,191 @@
+"""Sets of tools: the registry, and views on it.
+
+Owns: finding a tool by its name, stable order, and change that is safe under concurrent use.
+Must not know: how tools are made or run.
+
+A registry keeps its tools in a dict that is never changed, only replaced: readers take no lock and see either the set
+before a change or the set after it. Views compute theirs from the one below and follow its changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias, cast
+
+from dragoman.conversation import ToolSpec
+from dragoman.errors import ToolConflictError, ToolDefinitionError, ToolNotFoundError
+
+from .definition import AnyTool, Tool
+
+__all__ = ["AnyTools", "ToolRegistry", "ToolSet", "ToolView", "as_tool_set"]
+
+_Tools: TypeAlias = Mapping[str, AnyTool]
+OnConflict: TypeAlias = Literal["error", "keep", "replace"]
+
+
+class ToolSet:
+    """Tools by name, to read from. The order is that of registration and never changes by itself."""
+
+    def snapshot(self) -> _Tools:
+        """All tools as they are now; the same object until something changes."""
+        raise NotImplementedError  # pragma: no cover -- each subclass has its own
+
+    def find(self, name: str) -> AnyTool | None:
+        """The tool of that name, or None."""
+        return self.snapshot().get(name)
+
+    def get(self, name: str) -> AnyTool:
+        """The tool of that name; ToolNotFoundError names the nearest ones."""
+        found = self.find(name)
+        if found is None:
+            raise not_found(name, self.snapshot())
+        return found
+
+    def list(self) -> list[AnyTool]:
+        """All tools, in order."""
+        return list(self.snapshot().values())
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What a model is told about each tool, in order."""
+        return tuple([t.spec for t in self.snapshot().values()])
+
+    def __iter__(self) -> Iterator[AnyTool]:
+        return iter(self.snapshot().values())
+
+    def __len__(self) -> int:
+        return len(self.snapshot())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.snapshot()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {', '.join(self.snapshot()) or 'empty'}>"
+
+    def filtered(self, keep: Callable[[AnyTool], bool] | Iterable[str]) -> ToolView:
+        """A view of the tools that pass the test, or that have one of the names."""
+        if not callable(keep):
+            names = frozenset(keep)
+            return ToolView(self, lambda t: t if t.name in names else None)
+        return ToolView(self, lambda t: t if keep(t) else None)
+
+    def tagged(self, *tags: str) -> ToolView:
+        """A view of the tools that carry at least one of the tags."""
+        wanted = frozenset(tags)
+        return self.filtered(lambda t: not wanted.isdisjoint(t.spec.tags))
+
+    def prefixed(self, prefix: str) -> ToolView:
+        """A view in which every name has this prefix."""
+        return ToolView(self, lambda t: t.renamed(prefix + t.name))
+
+    def renamed(self, names: Mapping[str, str]) -> ToolView:
+        """A view in which these tools have other names: {old: new}."""
+        changed = dict(names)
+        return ToolView(self, lambda t: t.renamed(changed[t.name]) if t.name in changed else t)
+
+    def clone(self) -> ToolRegistry:
+        """A registry of its own with the same tools."""
+        return ToolRegistry(self)
+
+    def merge(self, *others: ToolSet, on_conflict: OnConflict = "error") -> ToolRegistry:
+        """A new registry with the tools of all; two different tools of one name are an error unless said otherwise."""
+        merged = dict(self.snapshot())
+        for other in others:
+            for name, candidate in other.snapshot().items():
+                if merged.get(name, candidate) is candidate or on_conflict == "replace":
+                    merged[name] = candidate
+                elif on_conflict == "error":
+                    raise _conflict(name)
+        return ToolRegistry(merged.values())
+
+
+class ToolRegistry(ToolSet):
+    """Tools by name, safe to change and to read from many threads at once."""
+
+    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = ()) -> None:
+        self._lock: threading.Lock = threading.Lock()
+        self._tools: dict[str, AnyTool] = {}
+        for each in tools:
+            self.register(each)
+
+    def snapshot(self) -> _Tools:
+        return self._tools
+
+    def find(self, name: str) -> AnyTool | None:
+        return self._tools.get(name)
+
+    def register(self, item: AnyTool | Callable[..., Any], *, replace: bool = False) -> AnyTool:
+        """Add a tool, or a function that becomes one. Another tool of the same name is an error unless replaced."""
+        added = cast("AnyTool", item if isinstance(item, Tool) else Tool.from_function(item))
+        if added.needs_self:
+            message = f"{added.name!r} is a method of a class, not of an object."
+            hint = "Register it from an object: registry.register(obj.method), or tools_of(obj)."
+            raise ToolDefinitionError(message, tool_name=added.name, hint=hint)
+        with self._lock:
+            if not replace and self._tools.get(added.name, added) is not added:
+                raise _conflict(added.name)
+            self._tools = {**self._tools, added.name: added}
+        return added
+
+    def unregister(self, name: str) -> AnyTool:
+        """Take a tool out, and return it."""
+        with self._lock:
+            if name not in self._tools:
+                raise not_found(name, self._tools)
+            removed = self._tools[name]
+            self._tools = {key: value for key, value in self._tools.items() if key != name}
+        return removed
+
+
+class ToolView(ToolSet):
+    """A set of tools as seen through a filter or under other names; it follows the changes of the set below."""
+
+    def __init__(self, below: ToolSet, see: Callable[[AnyTool], AnyTool | None]) -> None:
+        self._below: ToolSet = below
+        self._see: Callable[[AnyTool], AnyTool | None] = see
+        # One pair, replaced as a whole: a reader never combines an old source with a new view.
+        self._cached: tuple[_Tools, _Tools] | None = None
+
+    def snapshot(self) -> _Tools:
+        source = self._below.snapshot()
+        cached = self._cached
+        if cached is not None and cached[0] is source:
+            return cached[1]
+        seen: dict[str, AnyTool] = {}
+        for below in source.values():
+            above = self._see(below)
+            if above is None:
+                continue
+            if above.name in seen:
+                raise _conflict(above.name)
+            seen[above.name] = above
+        self._cached = (source, seen)
+        return seen
+
+
+AnyTools: TypeAlias = ToolSet | Mapping[str, AnyTool] | Iterable[AnyTool | Callable[..., Any]]
+"""Whatever a caller may give where tools are wanted: a registry or view, tools by name, or tools and functions."""
+
+
+def as_tool_set(tools: AnyTools) -> ToolSet:
+    """The tools as a set; a set is taken as it is, anything else becomes a registry."""
+    if isinstance(tools, ToolSet):
+        return tools
+    if isinstance(tools, Mapping):
+        named = cast("Mapping[str, AnyTool]", tools)
+        return ToolRegistry([each if each.name == name else each.renamed(name) for name, each in named.items()])
+    return ToolRegistry(tools)
+
+
+def not_found(name: str, offered: Iterable[str]) -> ToolNotFoundError:
+    """The error for a name that is not there, with the nearest ones that are."""
+    names = list(offered)
+    nearest = get_close_matches(name, names, n=3, cutoff=0.5) or names[:10]
+    hint = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "No tools are available."
+    return ToolNotFoundError(f"tool {name!r} not found.", tool_name=name, hint=hint)
+
+
+def _conflict(name: str) -> ToolConflictError:
+    return ToolConflictError(f"There are two different tools named {name!r}.", tool_name=name)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    Opaque,
+    Text,
+    ToolCall,
+    ToolResult,
+    conversation_from_json,
+    conversation_to_json,
+    message_from_json,
+    message_to_json,
+)
+from dragoman.errors import MalformedDataError, UnsupportedVersionError
+from tests.strategies import conversations, messages
+
+
+@given(conversations)
+def test_a_round_trip_changes_nothing(conversation: Conversation) -> None:
+    written = conversation_to_json(conversation)
+    assert conversation_from_json(written) == conversation
+    assert conversation_from_json(written.decode()) == conversation
+    assert conversation_to_json(conversation_from_json(written)) == written
+    json.loads(written)  # and another reader takes it for JSON
+
+
+@given(messages)
+def test_a_single_message_too(message: Message) -> None:
+    assert message_from_json(message_to_json(message)) == message
+
+
+def test_the_form_is_readable_and_carries_its_version() -> None:
+    conversation = Conversation("s").plus(Message.user("hi"))
+    assert json.loads(conversation_to_json(conversation)) == {
+        "format": "dragoman.conversation",
+        "version": 1,
+        "conversation": {"system": "s", "messages": [{"role": "user", "blocks": [{"type": "text", "text": "hi"}]}]},
+    }
+
+
+def test_the_form_of_version_1_is_read_for_ever() -> None:
+    stored = Path(__file__).with_name("conversation-v1.json").read_bytes()
+    conversation = conversation_from_json(stored)
+    assert [message.role for message in conversation.messages] == ["user", "assistant", "tool", "assistant"]
+    assert conversation.messages[1].tool_calls == (ToolCall("call_1", "weather", '{"city": "Lyon"}'),)
+    assert conversation.text == "It is 21 degrees in Lyon."
+    assert conversation.is_valid
+    assert json.loads(conversation_to_json(conversation)) == json.loads(stored)
+
+
+def test_unknown_fields_survive_where_they_were_byte_for_byte() -> None:
+    written = (
+        b'{"format":"dragoman.conversation","version":1,"conversation":{"messages":[{"role":"assistant",'
+        b'"blocks":[{"type":"text","text":"x","new": {"b": 1.0}},{"type":"tool_call","id":"1","name":"f"}],'
+        b'"usage":{"input":1,"later": 1e2},"mood":"good"}],"extra":[ 1 ]}}'
+    )
+    conversation = conversation_from_json(written)
+    assert conversation.messages[0].text == "x"
+    again = conversation_to_json(conversation)
+    for kept in (b'"new":{"b": 1.0}', b'"later":1e2', b'"mood":"good"', b'"extra":[ 1 ]'):
+        assert kept in again
+    assert json.loads(again) == json.loads(written)
+
+
+def test_changing_a_value_keeps_its_unknown_fields() -> None:
+    data = b'{"format":"dragoman.conversation","version":1,"conversation":{"theme":"dark"}}'
+    longer = conversation_from_json(data).plus(Message.user("hi"))
+    assert json.loads(conversation_to_json(longer))["conversation"]["theme"] == "dark"
+
+
+def test_raw_parts_are_not_touched() -> None:
+    raw = b'{"type":  "x", "n": 1.50, "big": 123456789012345678901234567890}'
+    written = conversation_to_json(Conversation().plus(Message.assistant(Opaque("p", Raw(raw)))))
+    assert raw in written
+    [block] = conversation_from_json(written).messages[0].blocks
+    assert isinstance(block, Opaque)
+    assert bytes(block.raw) == raw
+
+
+def test_newer_versions_are_refused() -> None:
+    data = conversation_to_json(Conversation()).replace(b'"version":1', b'"version":2')
+    with pytest.raises(UnsupportedVersionError, match="upgrade dragoman") as caught:
+        conversation_from_json(data)
+    assert (caught.value.found, caught.value.supported) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b'{"format":"other","version":1}',
+        b'{"format":"dragoman.conversation","version":0}',
+        b'{"format":"dragoman.conversation","version":"1"}',
+        b'{"format":"dragoman.conversation","version":1,"conversation":[]}',
+        b'{"format":"dragoman.conversation","version":1,"conversation":{"messages":[{"role":"king"}]}}',
+        b'{"format":"dragoman.conversation","version":1,"conversation":{"messages":[{"blocks":[]}]}}',
+        b'{"format":"dragoman.conversation","version":1,"conversation":{"messages":7,"new":1}}',
+        b'{"format":"dragoman.conversation","version":1,"conversation":{"messages":[{"role":"user","blocks":[{"type":"hologram"}]}]}}',
+        b'{"format":"dragoman.conversation","version":1,"conversation":{"messages":[{"role":"user","blocks":[{"type":"media","kind":"image","mime_type":"image/png"}]}]}}',
+        b'{"format":"dragoman.conversation","version":1,"conversation":'
+        + b'{"a":' * 100_000
+        + b"1"
+        + b"}" * 100_000
+        + b"}",
+    ],
+)
+def test_what_is_no_conversation_is_a_typed_error(data: bytes) -> None:
+    with pytest.raises(MalformedDataError):
+        conversation_from_json(data)
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_a_typed_error(data: bytes) -> None:
+    with pytest.raises(MalformedDataError):
+        conversation_from_json(data)
+
+
+@given(conversations, st.integers(0, 10**6), st.binary(min_size=1, max_size=3))
+def test_damaged_bytes_are_read_or_refused_but_never_crash(whole: Conversation, where: int, noise: bytes) -> None:
+    written = conversation_to_json(whole)
+    at = where % len(written)
+    damaged = written[:at] + noise + written[at + len(noise) :]
+    try:
+        conversation_from_json(damaged)
+    except (MalformedDataError, UnsupportedVersionError):
+        pass
+
+
+def test_an_unreadable_message_is_a_typed_error() -> None:
+    with pytest.raises(MalformedDataError, match="stored message"):
+        message_from_json("{")
+    assert message_from_json('{"role":"tool","blocks":[]}') == Message.tool([])
+    assert message_to_json(Message.tool([ToolResult("1", "f", (Text("x"),))])).startswith(b'{"role":"tool"')

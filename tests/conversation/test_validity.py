@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
+from dragoman.errors import InvalidConversationError
+from tests.strategies import conversations
+
+USER = Message.user("hi")
+CALLS = Message.assistant("ok", ToolCall("1", "f"), ToolCall("2", "g"))
+ONE, TWO = ToolResult("1", "f", (Text("one"),)), ToolResult("2", "g", (Text("two"),))
+GOOD = Message.tool([ONE, TWO])
+
+
+def conversation(*messages: Message) -> Conversation:
+    return Conversation(messages=messages)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (),
+        (USER,),
+        (USER, CALLS, GOOD),
+        (USER, CALLS, Message.tool([ONE]), Message.tool([TWO])),  # results may be spread over messages
+        (USER, CALLS, GOOD, USER, Message.assistant("done")),
+    ],
+)
+def test_valid_conversations_stay_what_they_are(messages: tuple[Message, ...]) -> None:
+    whole = conversation(*messages)
+    assert whole.is_valid
+    assert whole.problems == ()
+    whole.ensure_valid()
+    mended, changes = whole.repaired()
+    assert mended is whole
+    assert changes == ()
+
+
+CASES = {
+    "missing results": ((USER, CALLS), ["added_result", "added_result"], ["1", "2"]),
+    "one missing": ((USER, CALLS, Message.tool([ONE])), ["added_result"], ["2"]),
+    "wrong order": ((CALLS, Message.tool([TWO, ONE])), ["moved_result", "moved_result"], ["2", "1"]),
+    "twice": ((CALLS, Message.tool([ONE, TWO, ONE])), ["removed_result"], ["1"]),
+    "no such call": ((CALLS, Message.tool([ONE, TWO, ToolResult("9", "h")])), ["removed_result"], ["9"]),
+    "result without any call": ((USER, Message.tool([ONE])), ["removed_result"], ["1"]),
+    "results first": ((Message.tool([ONE]), USER), ["removed_result"], ["1"]),
+    "partial call": ((Message.assistant("x", ToolCall("1", "f", '{"a', partial=True)),), ["removed_call"], ["1"]),
+    "no id": ((Message.assistant("x", ToolCall("", "f")),), ["removed_call"], [""]),
+    "same id twice": (
+        (Message.assistant(ToolCall("1", "f"), ToolCall("1", "f")), Message.tool([ONE])),
+        ["removed_call"],
+        ["1"],
+    ),
+    "call of the user": ((Message.user("x", ToolCall("1", "f")),), ["removed_call"], ["1"]),
+    "result in a reply": ((Message.assistant("x", ONE),), ["removed_result"], ["1"]),
+    "empty message": ((USER, Message.assistant()), ["removed_message"], [""]),
+    "empty tool message": ((CALLS, GOOD, Message.tool([])), ["removed_message"], [""]),
+    "text among results": ((CALLS, Message(role="tool", blocks=(ONE, Text("x"), TWO))), ["removed_result"], [""]),
+    "somebody spoke meanwhile": ((CALLS, USER, GOOD), ["moved_result", "moved_result"], ["1", "2"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_fault_is_named_and_mended(case: str) -> None:
+    messages, kinds, call_ids = CASES[case]
+    broken = conversation(*messages)
+    assert not broken.is_valid
+    mended, changes = broken.repaired()
+    assert [change.kind for change in changes] == kinds
+    assert [change.call_id for change in changes] == call_ids
+    assert mended.is_valid
+    assert broken.problems == tuple(map(str, changes))
+    with pytest.raises(InvalidConversationError, match="repaired") as caught:
+        broken.ensure_valid()
+    assert caught.value.problems == broken.problems
+
+
+def test_what_tools_really_did_is_kept_in_its_place() -> None:
+    mended, _ = conversation(CALLS, USER, GOOD, Message.assistant("done")).repaired()
+    assert mended.messages == (CALLS, GOOD, USER, Message.assistant("done"))
+    mended, _ = conversation(CALLS, Message.tool([TWO])).repaired()
+    added, kept = mended.messages[1].tool_results
+    assert kept is TWO
+    assert added.is_error
+    assert added.error_type == "cancelled"
+
+
+def test_several_problems_are_counted() -> None:
+    with pytest.raises(InvalidConversationError, match="and 1 more"):
+        conversation(CALLS).ensure_valid()
+
+
+few_ids = st.sampled_from(["1", "2", "3", ""])
+tangled_blocks: st.SearchStrategy[Block] = st.one_of(
+    st.just(Text("x")),
+    st.builds(ToolCall, id=few_ids, name=st.just("f"), partial=st.booleans()),
+    st.builds(ToolResult, call_id=few_ids, name=st.just("f")),
+)
+tangled = st.builds(
+    lambda messages: Conversation(messages=tuple(messages)),
+    st.lists(
+        st.builds(
+            Message,
+            role=st.sampled_from(["user", "assistant", "tool"]),
+            blocks=st.lists(tangled_blocks, max_size=4).map(tuple),
+        ),
+        max_size=6,
+    ),
+)
+
+
+@given(tangled | conversations)
+def test_repaired_is_valid_and_changes_nothing_twice(broken: Conversation) -> None:
+    mended, changes = broken.repaired()
+    assert mended.is_valid
+    assert mended.repaired() == (mended, ())
+    assert bool(changes) == (not broken.is_valid)
+
+
+@given(tangled)
+def test_every_call_of_a_repaired_conversation_has_exactly_one_result_in_order(broken: Conversation) -> None:
+    messages = broken.repaired().conversation.messages
+    expected: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            for result in message.tool_results:
+                assert expected
+                assert expected.pop(0) == result.call_id
+        else:
+            assert not expected
+            expected = [call.id for call in message.tool_calls]
+    assert not expected

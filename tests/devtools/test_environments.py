@@ -1,0 +1,142 @@
+"""Environments are made once, and again exactly when something they depend on changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from devtools import environments, locks, processes
+from devtools.environments import Environment
+from devtools.errors import DevelopmentError
+from devtools.locks import Lock
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for module in (environments, locks):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(environments, "DEV", tmp_path / ".dev")
+    monkeypatch.setattr(locks, "REQUIREMENTS", tmp_path)
+    (tmp_path / "a.lock").write_text("a==1\n")
+    return tmp_path
+
+
+@pytest.fixture
+def calls(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The programs that would have been started. `venv` does make its directory."""
+    started: list[list[str]] = []
+
+    def pretend(command: list[object], *, env: dict[str, str], failure: str) -> str:
+        words = [str(word) for word in command]
+        started.append(words[2:])
+        if words[2] == "venv":
+            Path(words[3]).mkdir(parents=True)
+        return ""
+
+    monkeypatch.setattr(environments, "call_quietly", pretend)
+    return started
+
+
+ENVIRONMENT = Environment(name="e", locks=(Lock(name="a"),))
+
+
+def test_made_once_from_its_lock_with_hashes(checkout: Path, calls: list[list[str]]) -> None:
+    ENVIRONMENT.make()
+    venv, install = calls
+    assert venv == ["venv", str(checkout / ".dev" / "e")]
+    assert install[:2] == ["pip", "install"]
+    assert install[-3:] == ["--require-hashes", "--requirement", str(checkout / "a.lock")]
+    ENVIRONMENT.make()
+    assert len(calls) == 2
+
+
+def test_made_again_when_the_lock_changes(checkout: Path, calls: list[list[str]]) -> None:
+    ENVIRONMENT.make()
+    leftover = ENVIRONMENT.directory / "leftover"
+    leftover.touch()
+    (checkout / "a.lock").write_text("a==2\n")
+    ENVIRONMENT.make()
+    assert len(calls) == 4
+    assert not leftover.exists()
+
+
+@pytest.mark.usefixtures("checkout")
+def test_made_again_for_another_python(calls: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    ENVIRONMENT.make()
+    monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
+    ENVIRONMENT.make()
+    assert len(calls) == 4
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_half_made_one_is_never_reused(calls: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(Environment, "pip_install", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ENVIRONMENT.make()
+    assert ENVIRONMENT.directory.exists()
+    ENVIRONMENT.make()
+    assert [call[0] for call in calls] == ["venv", "venv", "pip"]
+
+
+def test_a_lock_that_is_not_complete_is_installed_without_dependencies(calls: list[list[str]]) -> None:
+    Environment(name="d", locks=(Lock(name="a", with_dependencies=False),)).make()
+    assert "--no-deps" in calls[1]
+
+
+def test_a_missing_lock_is_said(checkout: Path) -> None:
+    (checkout / "a.lock").unlink()
+    with pytest.raises(DevelopmentError, match=r"a\.lock is missing\. Restore it"):
+        ENVIRONMENT.make()
+
+
+def test_a_failed_program_shows_its_last_words() -> None:
+    failing = "import sys; print('\\n'.join(map(str, range(99)))); sys.exit('the cause')"
+    with pytest.raises(DevelopmentError) as caught:
+        processes.call_quietly(
+            [sys.executable, "-c", failing], env=processes.variables(), failure="It failed. Do this."
+        )
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "It failed. Do this."
+    assert "    the cause" in lines
+    assert len(lines) == 1 + processes.LAST_WORDS
+
+
+def test_settings_that_bring_other_packages_do_not_get_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("PIP_CERT", "kept")
+    inside = processes.variables(Path("/e"))
+    assert "PYTHONPATH" not in inside
+    assert inside["PIP_CERT"] == "kept"
+    assert inside["PATH"].startswith("/e/bin:")
+
+
+def test_two_commands_do_not_make_one_environment_at_once(checkout: Path) -> None:
+    code = textwrap.dedent(
+        f"""
+        import sys
+        from pathlib import Path
+        sys.path.insert(0, {str(Path(environments.__file__).parent.parent)!r})
+        from devtools import environments
+        environments.DEV = Path({str(checkout / ".dev")!r})
+        with environments.exclusive("e"):
+            print("mine")
+        """
+    )
+    with environments.exclusive("e"):
+        other = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert other.stderr is not None
+        assert other.stderr.readline() == "· waiting for another dev.py that is at work on .dev/e\n"
+        assert other.poll() is None
+    assert other.communicate() == ("mine\n", "")
+    assert other.returncode == 0

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+
+import pytest
+
+from dragoman import errors
+from dragoman.conversation import Conversation, Message, ToolResult
+from dragoman.errors import DragomanError, LimitReachedError, ToolError
+
+CLASSES = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, DragomanError)]
+NEEDED: dict[type[DragomanError], dict[str, object]] = {
+    errors.UnsupportedVersionError: {"found": 2, "supported": 1},
+    errors.LimitReachedError: {"conversation": Conversation().plus(Message.user("hi")), "limit": "steps"},
+    errors.StepLimitError: {"conversation": Conversation(), "limit": "steps"},
+    errors.ToolAbortedError: {"results": (ToolResult("1", "f"),)},
+}
+
+
+def make(cls: type[DragomanError], **more: object) -> DragomanError:
+    return cls("It broke.", **NEEDED.get(cls, {}), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_error_says_what_happened_and_what_to_do_next(cls: type[DragomanError]) -> None:
+    error = make(cls)
+    assert str(error).startswith("It broke.")
+    if cls not in (ToolError, errors.ToolExecutionError):  # their text is the tool's own
+        assert error.hint
+        assert error.hint in str(error)
+    assert str(make(cls, hint="Do that.")) == "It broke. Do that."
+    assert str(make(cls, hint="")) == "It broke."
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_error_survives_a_process_boundary(cls: type[DragomanError]) -> None:
+    error = make(cls, hint="Do that.")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is cls
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def test_the_tree_is_drawn_in_the_docstring_and_exported() -> None:
+    drawn = re.findall(r"^[ │├└─]*(\w+Error)\b", errors.__doc__ or "", re.MULTILINE)
+    assert set(drawn) == {cls.__name__ for cls in CLASSES}
+    assert {cls.__name__ for cls in CLASSES} <= set(errors.__all__)
+    depth = {name: (errors.__doc__ or "").split(name)[0].rpartition("\n")[2] for name in drawn}
+    for cls in CLASSES:
+        parent = cls.__mro__[1]
+        if cls is not DragomanError:
+            assert len(depth[parent.__name__]) < len(depth[cls.__name__])
+
+
+def test_a_limit_hands_the_work_back() -> None:
+    conversation = Conversation().plus(Message.user("hi"))
+    error = LimitReachedError("max iterations (3) reached.", conversation=conversation, limit="steps")
+    assert error.conversation is conversation
+
+
+def test_provider_errors_carry_what_programs_decide_on() -> None:
+    error = errors.RateLimitError("Slow down.", provider="openai", status=429, retry_after=1.5, request_id="r")
+    assert (error.provider, error.status, error.retry_after, error.request_id) == ("openai", 429, 1.5, "r")
+    assert errors.ProtocolError("Odd.", fault="dragoman").fault == "dragoman"

@@ -1,0 +1,101 @@
+"""The layering contracts of pyproject.toml can fail: each is broken on purpose in a copy of the sources."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LAYERS = "Rooms import only rooms below them"
+TRANSPORT = "The transport does not know the providers"
+FACADE = "Ready tools, MCP and the simulator work without the chat facade"
+PURE = "Values, codecs and the loop's decision do no I/O and read no clock"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A copy of everything that import-linter looks at."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignore)
+    shutil.copytree(ROOT / "devtools", tmp_path / "devtools", ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def put(house: Path, module: str, source: str) -> None:
+    """Add a line to a module, and make the module and its packages where they are missing."""
+    *packages, name = module.split(".")
+    directory = house / "src"
+    for package in packages:
+        directory /= package
+        directory.mkdir(exist_ok=True)
+        (directory / "__init__.py").touch()
+    path = directory / name / "__init__.py" if (directory / name).is_dir() else directory / f"{name}.py"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n{source}\n")
+
+
+def broken_contracts(house: Path) -> set[str]:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"],
+        cwd=house,
+        env=os.environ | {"PYTHONPATH": str(house / "src"), "NO_COLOR": "1", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    broken = set(re.findall(r"^(.+) BROKEN\b", done.stdout, re.MULTILINE))
+    assert (done.returncode != 0) == bool(broken), done.stdout + done.stderr
+    return broken
+
+
+def test_the_house_as_it_is_keeps_every_contract(house: Path) -> None:
+    assert broken_contracts(house) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "contract"),
+    [
+        ("dragoman.conversation.blocks", "from dragoman import cli", LAYERS),
+        ("dragoman.errors", "from dragoman import tools", LAYERS),
+        ("dragoman.tools.registry", "from dragoman.providers import anthropic", LAYERS),
+        ("dragoman.loop.drive", "from dragoman.stores import file", LAYERS),
+        ("dragoman.attic", "", LAYERS),  # a room that is not in the list
+        ("dragoman.transport.http", "import dragoman.providers.profiles", TRANSPORT),
+        ("dragoman.toolkit.read", "from dragoman.chat import client", FACADE),
+        ("dragoman.conversation.blocks", "import asyncio", PURE),
+        ("dragoman.conversation.late", "def now():\n    from time import time", PURE),
+        ("dragoman.providers.gemini.encode", "import pyreqwest.client", PURE),
+        ("dragoman.loop.step", "from os import environ", PURE),
+    ],
+)
+def test_a_broken_rule_is_found(house: Path, module: str, source: str, contract: str) -> None:
+    # What the line imports must exist, as it will when somebody writes such a line.
+    for room in ("chat.client", "providers.anthropic", "providers.profiles", "stores.file"):
+        put(house, f"dragoman.{room}", "")
+    put(house, module, source)
+    assert contract in broken_contracts(house)
+
+
+def test_a_forbidden_import_is_found_through_another_module(house: Path) -> None:
+    put(house, "dragoman.tools.helper", "import socket")  # allowed there
+    assert broken_contracts(house) == set()
+    put(house, "dragoman.providers.anthropic", "import dragoman.tools.helper")
+    assert broken_contracts(house) == {PURE}
+
+
+def test_a_room_that_exists_is_no_longer_optional() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    package = ROOT / "src" / "dragoman"
+    built = {path.stem for path in package.iterdir() if path.is_dir() or path.suffix == ".py"}
+    waiting = {layer.strip("()") for layer in layers if layer.startswith("(")}
+    assert not built & waiting, "take the parentheses off these layers in pyproject.toml"

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from dragoman.conversation import Text, ToolCall, ToolResult
+from dragoman.tools import (
+    Allow,
+    AnyTool,
+    Approval,
+    Ask,
+    Decision,
+    Deny,
+    ToolContext,
+    ToolExecutor,
+    ToolRun,
+    approve,
+    deny,
+    tool,
+)
+from dragoman.tools.permission import fingerprint
+from tests.tools.execution.colours import Runner, both_colours, one
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran_yet() -> None:
+    ran.clear()
+
+
+@tool
+def delete(path: str) -> str:
+    ran.append(path)
+    return "deleted"
+
+
+CALL = ToolCall("1", "delete", '{"path": "a"}')
+
+
+def says(decision: Decision) -> object:
+    return lambda _call, _tool, _context: decision
+
+
+def policy(call: ToolCall, defined: AnyTool, context: ToolContext[object]) -> Decision:
+    """A check that looks at everything it is given."""
+    assert defined.name == call.name == context.tool_name
+    match call.parsed["path"]:
+        case "forbidden":
+            return Deny("not this one.")
+        case "precious":
+            return Ask("it is precious")
+        case _:
+            return Allow()
+
+
+async def async_policy(call: ToolCall, defined: AnyTool, context: ToolContext[object]) -> Decision:
+    await asyncio.sleep(0)
+    return policy(call, defined, context)
+
+
+@both_colours
+@pytest.mark.parametrize("check", [policy, async_policy])
+def test_allow_deny_and_ask(execute_all: Runner, check: object) -> None:
+    calls = [
+        ToolCall("1", "delete", '{"path": "a"}'),
+        ToolCall("2", "delete", '{"path": "forbidden"}'),
+        ToolCall("3", "delete", '{"path": "precious"}'),
+    ]
+    executed = execute_all(ToolExecutor([delete], permission=check), calls)  # type: ignore[arg-type]
+    allowed, denied = executed.results
+    assert (allowed.text, denied.error_type) == ("deleted", "denied")
+    assert denied.text.startswith("the call of 'delete' was denied: not this one. Do not repeat")
+    [pending] = executed.pending
+    assert (pending.call, pending.reason) == (calls[2], "it is precious")
+    assert ran == ["a"]
+
+
+@both_colours
+def test_an_approved_call_runs_and_a_refused_one_does_not(execute_all: Runner) -> None:
+    executor = ToolExecutor([tool(delete.function, name="delete", requires_approval=True)])
+    [pending] = execute_all(executor, [CALL]).pending
+    assert "delete needs approval" in pending.reason
+    refused = one(execute_all(executor, [CALL], ToolRun(approvals=[deny(CALL, reason="keep it")])))
+    assert (refused.error_type, "keep it" in refused.text, ran) == ("denied", True, [])
+    assert "the user refused" in one(execute_all(executor, [CALL], ToolRun(approvals=[deny(CALL)]))).text
+    run = ToolRun()
+    run.answer(approve(pending.call))
+    assert one(execute_all(executor, [CALL], run)).text == "deleted"
+    assert ran == ["a"]
+
+
+@both_colours
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ToolCall("1", "delete", '{"path": "b"}'),
+        ToolCall("1", "delete", '{"path":"a"}'),  # even a changed space is not what was shown
+        ToolCall("2", "delete", '{"path": "a"}'),
+    ],
+)
+def test_an_approval_holds_for_the_exact_call_only(execute_all: Runner, changed: ToolCall) -> None:
+    executor = ToolExecutor([tool(delete.function, name="delete", requires_approval=True)])
+    stolen = Approval(call_id=changed.id, fingerprint=fingerprint(CALL), approved=True)
+    for approval in (approve(CALL), stolen):
+        assert execute_all(executor, [changed], ToolRun(approvals=[approval])).pending
+    assert ran == []
+
+
+def test_fingerprints_do_not_run_together() -> None:
+    calls = [ToolCall("a", "bc", ""), ToolCall("ab", "c", ""), ToolCall("", "abc", ""), ToolCall("", "", "abc")]
+    assert len({fingerprint(call) for call in calls}) == len(calls)
+    fingerprint(ToolCall("a", "b", "\ud800"))  # a broken text has one too
+
+
+@both_colours
+def test_approval_never_overrules_a_denial(execute_all: Runner) -> None:
+    executor = ToolExecutor([delete], permission=says(Deny("no")))  # type: ignore[arg-type]
+    assert one(execute_all(executor, [CALL], ToolRun(approvals=[approve(CALL)]))).error_type == "denied"
+
+
+@both_colours
+def test_a_tool_may_decide_by_the_call_whether_it_needs_approval(execute_all: Runner) -> None:
+    careful = tool(delete.function, name="delete", requires_approval=lambda call: call.parsed["path"] != "tmp")
+    executed = execute_all(ToolExecutor([careful]), [CALL, ToolCall("2", "delete", '{"path": "tmp"}')])
+    assert [pending.call.id for pending in executed.pending] == ["1"]
+    assert [result.call_id for result in executed.results] == ["2"]
+
+
+@both_colours
+def test_a_check_that_fails_has_not_allowed_anything(execute_all: Runner) -> None:
+    def broken(_call: ToolCall, _tool: AnyTool, _context: ToolContext[object]) -> Decision:
+        raise OSError("rules unreadable")
+
+    async def abroken(_call: ToolCall, _tool: AnyTool, _context: ToolContext[object]) -> Decision:
+        raise OSError("rules unreadable")
+
+    for check in (broken, abroken):
+        result = one(execute_all(ToolExecutor([delete], permission=check), [CALL]))
+        assert (result.error_type, "rules unreadable" in result.text) == ("denied", True)
+    assert ran == []
+
+
+@both_colours
+def test_a_check_that_takes_longer_than_the_run_denies(execute_all: Runner) -> None:
+    async def slow(_call: ToolCall, _tool: AnyTool, _context: ToolContext[object]) -> Decision:
+        await asyncio.sleep(30)
+        return Allow()
+
+    run = ToolRun(deadline=0.0)  # long ago
+    result = one(execute_all(ToolExecutor([delete], permission=slow), [CALL], run))
+    assert (result.error_type, "took too long" in result.text, ran) == ("denied", True, [])
+
+
+@both_colours
+def test_nobody_is_asked_about_arguments_that_do_not_fit(execute_all: Runner) -> None:
+    executor = ToolExecutor([tool(delete.function, name="delete", requires_approval=True)])
+    assert one(execute_all(executor, [ToolCall("1", "delete", "{}")])).error_type == "validation"
+
+
+def test_a_single_call_without_approval_is_not_run_and_says_so() -> None:
+    with ToolExecutor([tool(delete.function, name="delete", requires_approval=True)]) as executor:
+        result = executor.execute(CALL)
+        assert (result.error_type, ran) == ("denied", [])
+        assert "A person must approve it first" in result.text
+        assert executor.execute(CALL, ToolRun(approvals=[approve(CALL)])).text == "deleted"
+
+
+# --- middleware ------------------------------------------------------------------------------------------------------
+
+
+@both_colours
+def test_middleware_sees_calls_and_results_from_the_outside_in(execute_all: Runner) -> None:
+    seen: list[str] = []
+
+    def named(name: str) -> object:
+        def middleware(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            seen.append(f"{name} before {call.id}")
+            result = yield
+            seen.append(f"{name} after {result.text}")
+
+        return middleware
+
+    executor = ToolExecutor([delete], middleware=[named("outer"), named("inner")])  # type: ignore[list-item]
+    assert one(execute_all(executor, [CALL])).text == "deleted"
+    assert seen == ["outer before 1", "inner before 1", "inner after deleted", "outer after deleted"]
+
+
+@both_colours
+def test_middleware_may_change_the_call_and_the_result(execute_all: Runner) -> None:
+    def elsewhere(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        result = yield ToolCall("other id", call.name, '{"path": "b"}')
+        return ToolResult(result.call_id, result.name, (Text("hidden"),))
+
+    result = one(execute_all(ToolExecutor([delete], middleware=[elsewhere]), [CALL]))
+    assert (result.call_id, result.text, ran) == ("1", "hidden", ["b"])
+
+
+@both_colours
+def test_what_middleware_makes_of_a_call_is_checked_like_any_other(execute_all: Runner) -> None:
+    def worse(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        yield ToolCall(call.id, call.name, '{"path": "forbidden"}')
+
+    result = one(execute_all(ToolExecutor([delete], middleware=[worse], permission=policy), [CALL]))
+    assert (result.error_type, ran) == ("denied", [])
+
+
+@both_colours
+@pytest.mark.parametrize("is_error", [True, False])
+def test_middleware_may_answer_in_place_of_the_tool(execute_all: Runner, is_error: bool) -> None:
+    def cached(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        return ToolResult(call.id, call.name, (Text("from memory"),), is_error=is_error)
+        yield
+
+    result = one(execute_all(ToolExecutor([delete], middleware=[cached]), [CALL]))
+    assert (result.text, result.is_error, ran) == ("from memory", is_error, [])
+
+
+@both_colours
+def test_middleware_that_swallows_a_call_has_denied_it(execute_all: Runner) -> None:
+    def swallow(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        return None
+        yield
+
+    assert one(execute_all(ToolExecutor([delete], middleware=[swallow]), [CALL])).error_type == "denied"
+    assert ran == []
+
+
+@both_colours
+def test_middleware_that_fails_fails_the_call_only(execute_all: Runner) -> None:
+    closed = threading.Event()
+
+    def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        try:
+            yield
+        finally:
+            closed.set()
+
+    def before(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        raise OSError("before")
+        yield
+
+    def twice(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        yield
+        yield
+
+    first = one(execute_all(ToolExecutor([delete], middleware=[outer, before]), [CALL]))
+    assert (first.error_type, "before" in first.text, ran) == ("execution", True, [])
+    assert closed.is_set()
+    second = one(execute_all(ToolExecutor([delete], middleware=[twice]), [CALL]))
+    assert (second.error_type, "exactly once" in second.text) == ("execution", True)
+
+
+@both_colours
+def test_middleware_of_a_pending_call_is_closed(execute_all: Runner) -> None:
+    closed = threading.Event()
+
+    def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        try:
+            yield
+        finally:
+            closed.set()
+
+    executed = execute_all(ToolExecutor([delete], middleware=[outer], permission=says(Ask())), [CALL])  # type: ignore[arg-type]
+    assert executed.pending
+    assert closed.is_set()

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import ToolCall, ToolExample
+from dragoman.errors import ToolDefinitionError
+from dragoman.tools import Tool, ToolContext, ToolExecutor, ToolRegistry, tool, tools_of
+
+
+def weather(city: str, days: int = 1) -> str:
+    """Say how the weather will be.
+
+    Args:
+        city: Where to look.
+        days: How far ahead.
+    """
+    return f"{city}: sunny for {days}"
+
+
+def run(defined: Tool[..., Any], arguments: str = "") -> str:
+    with ToolExecutor([defined]) as executor:
+        return executor.execute(ToolCall("1", defined.name, arguments)).text
+
+
+def test_a_tool_from_a_function() -> None:
+    made = tool(weather)
+    assert (made.name, made.description) == ("weather", "Say how the weather will be.")
+    assert made.spec.schema == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where to look."},
+            "days": {"type": "integer", "description": "How far ahead.", "default": 1},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    assert run(made, '{"city": "Lyon"}') == "Lyon: sunny for 1"
+
+
+def test_the_function_can_still_be_called() -> None:
+    assert tool(weather)("Lyon", days=2) == "Lyon: sunny for 2"
+
+
+def test_everything_can_be_said_in_the_decorator() -> None:
+    example = ToolExample(input={"city": "Lyon"}, output="sunny")
+
+    @tool(
+        name="forecast",
+        description="Look ahead.",
+        strict=True,
+        examples=[example],
+        tags=["outdoor"],
+        version="2",
+        timeout=3,
+        retries=1,
+        budget=5,
+        requires_approval=True,
+        read_only=True,
+        idempotent=True,
+    )
+    def whatever(city: str) -> str:
+        """Not this text."""
+        return city
+
+    assert (whatever.name, whatever.description) == ("forecast", "Look ahead.")
+    assert (whatever.spec.strict, whatever.spec.examples, whatever.spec.tags, whatever.spec.version) == (
+        True,
+        (example,),
+        ("outdoor",),
+        "2",
+    )
+    options = whatever.options
+    assert (options.timeout, options.retries, options.budget) == (3, 1, 5)
+    assert (options.requires_approval, options.read_only, options.idempotent) == (True, True, True)
+
+
+def test_a_function_without_parameters_works() -> None:
+    @tool
+    def now() -> str:
+        return "noon"
+
+    assert now.spec.schema["properties"] == {}
+    assert run(now) == run(now, "{}") == "noon"
+
+
+def test_the_context_is_not_part_of_the_schema() -> None:
+    @tool
+    def who(context: ToolContext[dict[str, str]], formal: bool = False) -> str:
+        return f"{context.tool_name} {context.call_id} {formal}"
+
+    assert list(who.spec.schema["properties"]) == ["formal"]  # type: ignore[call-overload]
+    assert run(who, '{"formal": true}') == "who 1 True"
+
+
+def test_a_context_elsewhere_is_refused() -> None:
+    def late(a: int, context: ToolContext[None]) -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match="'context'.*not the first.*first parameter"):
+        tool(late)
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    @tool
+    def add(self, amount: int) -> int:
+        """Count further."""
+        self.count += amount
+        return self.count
+
+    @tool(name="read_count")
+    def read(self, context: ToolContext[None]) -> str:
+        return f"{self.count} {context.call_id}"
+
+    def plain(self, text: str) -> str:
+        """Nothing special."""
+        return text * 2
+
+
+class Doubling(Counter):
+    @tool
+    def add(self, amount: int) -> int:
+        """Count twice as fast."""
+        self.count += 2 * amount
+        return self.count
+
+
+def test_tools_of_an_object_are_bound_to_it() -> None:
+    one, other = Counter(), Counter()
+    add, read = tools_of(one)
+    assert [add.name, read.name] == ["add", "read_count"]
+    assert run(add, '{"amount": 3}') == "3"
+    assert run(one.add, '{"amount": 2}') == "5"
+    assert run(read) == "5 1"
+    assert other.count == 0
+    assert one.add(1) == 6
+    assert list(add.spec.schema["properties"]) == ["amount"]  # type: ignore[call-overload]
+
+
+def test_an_overridden_method_keeps_its_place_and_takes_its_new_meaning() -> None:
+    add, read = tools_of(Doubling())
+    assert (add.description, read.name) == ("Count twice as fast.", "read_count")
+    assert run(add, '{"amount": 3}') == "6"
+
+
+def test_undecorated_methods_can_be_named() -> None:
+    plain, add = tools_of(Counter(), "plain", "add")
+    assert (plain.name, plain.description) == ("plain", "Nothing special.")
+    assert run(plain, '{"text": "ab"}') == "abab"
+    assert run(add, '{"amount": 1}') == "1"
+
+
+def test_an_object_without_tools_says_what_to_do() -> None:
+    with pytest.raises(ToolDefinitionError, match="no method decorated with @tool.*Decorate"):
+        tools_of(object())
+
+
+def test_a_method_of_a_class_cannot_be_registered() -> None:
+    assert Counter.add.needs_self
+    with pytest.raises(ToolDefinitionError, match=r"registry\.register\(obj\.method\)"):
+        ToolRegistry([Counter.add])
+
+
+def test_a_tool_from_a_json_schema() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    made = Tool.from_schema(lambda n: n + 1, schema, name="next", description="Count on.", tags=["maths"])
+    assert made.spec.schema == schema
+    assert run(made, '{"n": 1}') == "2"
+    assert "expected integer" in run(made, '{"n": "x"}')
+    assert "n" in run(made, "{}")
+
+
+def test_a_json_schema_may_be_left_out() -> None:
+    assert run(Tool.from_schema(lambda: "pong", name="ping")) == "pong"
+
+
+def test_a_schema_tool_may_take_the_context() -> None:
+    def call(context: ToolContext[None], **arguments: object) -> str:
+        return f"{context.call_id} {arguments}"
+
+    schema = {"type": "object", "properties": {"a b": {"type": "string"}}}
+    assert run(Tool.from_schema(call, schema), '{"a b": "x"}') == "1 {'a b': 'x'}"
+
+
+def test_notes_tell_what_was_rewritten() -> None:
+    made = Tool.from_schema(lambda **_: None, {"type": "dict", "properties": {"x": {"type": "float"}}}, name="odd")
+    assert len(made.notes) == 2
+    assert made.spec.schema["type"] == "object"
+
+
+def test_a_broken_schema_names_the_tool() -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
+        Tool.from_schema(lambda: None, {"type": "object", "properties": {"x": {"$ref": "https://h/x"}}}, name="far")
+    assert caught.value.tool_name == "far"
+
+
+def test_an_unusable_function_names_the_tool_and_the_parameter() -> None:
+    def vague(thing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        ...
+
+    with pytest.raises(ToolDefinitionError, match="thing") as caught:
+        tool(vague)
+    assert caught.value.tool_name == "vague"
+
+
+class Greeter:
+    """A polite object."""
+
+    def __call__(self, name: str) -> str:
+        """Greet somebody.
+
+        Args:
+            name: Whom.
+        """
+        return f"hello {name}"
+
+
+class AsyncGreeter:
+    async def __call__(self, name: str) -> str:
+        return f"hello {name}"
+
+
+def test_partials_and_callable_objects_work() -> None:
+    fixed = tool(functools.partial(weather, days=7), name="week")
+    assert fixed.description == "Say how the weather will be."
+    assert run(fixed, '{"city": "Lyon"}') == "Lyon: sunny for 7"
+    assert tool(functools.partial(weather, days=7)).name == "weather"
+    greet = tool(Greeter())
+    assert (greet.name, greet.description) == ("Greeter", "Greet somebody.")
+    assert run(greet, '{"name": "you"}') == "hello you"
+    assert tool(AsyncGreeter()).is_async
+    assert run(tool(AsyncGreeter()), '{"name": "you"}') == "hello you"
+
+
+@pytest.mark.parametrize("thing", [Counter, 3, "text", None])
+def test_what_is_no_function_is_refused(thing: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match="not a function"):
+        ToolRegistry([thing])
+    with pytest.raises(ToolDefinitionError, match="not a function"):
+        Tool.from_function(thing)
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(ToolDefinitionError, match="lambda has no name.*name="):
+        tool(lambda: 1)
+    assert run(tool(lambda: 1, name="one")) == "1"
+
+
+@pytest.mark.parametrize("name", [" ", "a\nb", " a", "\x00", "a "])
+def test_names_that_nobody_could_call_are_refused(name: str) -> None:
+    with pytest.raises(ToolDefinitionError, match="cannot be the name"):
+        tool(weather).renamed(name)
+    with pytest.raises(ToolDefinitionError):
+        tool(weather, name=name)
+
+
+@pytest.mark.parametrize("setting", ["timeout", "retries", "budget"])
+@pytest.mark.parametrize("value", [-1, float("nan")])
+def test_senseless_settings_are_refused(setting: str, value: float) -> None:
+    with pytest.raises(ToolDefinitionError, match=f"{setting}=.*0 or more"):
+        tool(weather, **{setting: value})  # type: ignore[call-overload]
+
+
+def test_renaming_changes_nothing_else() -> None:
+    renamed = tool(weather).renamed("météo")
+    assert renamed.name == "météo"
+    assert run(renamed, '{"city": "Lyon"}') == "Lyon: sunny for 1"

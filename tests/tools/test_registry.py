@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.errors import ToolConflictError, ToolNotFoundError
+from dragoman.tools import AnyTool, Tool, ToolRegistry
+from dragoman.tools.registry import as_tool_set
+
+
+def named(name: str, *tags: str) -> AnyTool:
+    return Tool.from_schema(lambda: name, name=name, tags=tags)
+
+
+A, B, C = named("a", "x"), named("b", "x", "y"), named("c")
+
+
+def names(tools: object) -> list[str]:
+    return [each.name for each in tools]  # type: ignore[attr-defined]
+
+
+def test_register_get_list_unregister() -> None:
+    registry = ToolRegistry()
+    assert len(registry) == 0
+    assert registry.register(A) is A
+    registry.register(B)
+    assert registry.get("a") is registry.find("a") is A
+    assert registry.find("z") is None
+    assert registry.list() == list(registry) == [A, B]
+    assert "a" in registry
+    assert "z" not in registry
+    assert registry.unregister("a") is A
+    assert names(registry) == ["b"]
+
+
+def test_functions_become_tools() -> None:
+    def ping() -> str:
+        """Answer."""
+        return "pong"
+
+    assert ToolRegistry([ping]).get("ping").description == "Answer."
+
+
+def test_the_order_is_that_of_registration() -> None:
+    registry = ToolRegistry([C, A, B])
+    assert names(registry) == [spec.name for spec in registry.specs] == ["c", "a", "b"]
+    registry.register(named("a"), replace=True)
+    assert names(registry) == ["c", "a", "b"]  # a replaced tool keeps its place: prompt caches depend on it
+
+
+def test_a_name_that_is_not_there() -> None:
+    registry = ToolRegistry([named("get_weather"), named("get_time")])
+    with pytest.raises(ToolNotFoundError, match="tool 'get_wether' not found. Did you mean 'get_weather'"):
+        registry.get("get_wether")
+    with pytest.raises(ToolNotFoundError, match="'get_weather' or 'get_time'"):
+        registry.unregister("zzzzz")
+    with pytest.raises(ToolNotFoundError, match="No tools are available"):
+        ToolRegistry().get("x")
+
+
+def test_two_tools_of_one_name_conflict() -> None:
+    registry = ToolRegistry([A])
+    registry.register(A)  # the same one again is no conflict
+    other = named("a")
+    with pytest.raises(ToolConflictError, match="two different tools named 'a'"):
+        registry.register(other)
+    assert registry.get("a") is A
+    registry.register(other, replace=True)
+    assert registry.get("a") is other
+
+
+def test_a_clone_goes_its_own_way() -> None:
+    registry = ToolRegistry([A])
+    clone = registry.clone()
+    clone.register(B)
+    registry.register(C)
+    assert (names(registry), names(clone)) == (["a", "c"], ["a", "b"])
+
+
+def test_merging() -> None:
+    other_a = named("a")
+    left, right = ToolRegistry([A, B]), ToolRegistry([C, other_a])
+    with pytest.raises(ToolConflictError):
+        left.merge(right)
+    assert left.merge(right, on_conflict="keep").get("a") is A
+    assert left.merge(right, on_conflict="replace").get("a") is other_a
+    assert names(left.merge(ToolRegistry([C]), ToolRegistry([A]))) == ["a", "b", "c"]
+    assert names(left) == ["a", "b"]
+
+
+def test_views_filter_rename_and_follow() -> None:
+    registry = ToolRegistry([A, B])
+    views: dict[str, list[str]] = {
+        "by name": names(registry.filtered(["b", "zz"])),
+        "by test": names(registry.filtered(lambda t: t.name < "b")),
+        "by tag": names(registry.tagged("y")),
+        "prefixed": names(registry.prefixed("git_")),
+        "renamed": names(registry.renamed({"a": "alpha", "q": "r"})),
+        "stacked": names(registry.tagged("x").prefixed("p_").renamed({"p_a": "first"})),
+    }
+    assert views == {
+        "by name": ["b"],
+        "by test": ["a"],
+        "by tag": ["b"],
+        "prefixed": ["git_a", "git_b"],
+        "renamed": ["alpha", "b"],
+        "stacked": ["first", "p_b"],
+    }
+    view = registry.prefixed("x_")
+    assert view.snapshot() is view.snapshot()
+    registry.register(C)
+    assert names(view) == ["x_a", "x_b", "x_c"]
+    assert view.find("x_c") is not None
+    assert view.find("c") is None
+    assert names(view.clone()) == ["x_a", "x_b", "x_c"]
+    assert "x_a" in repr(view)
+    assert "empty" in repr(ToolRegistry())
+
+
+def test_a_view_with_two_tools_of_one_name_is_an_error() -> None:
+    with pytest.raises(ToolConflictError):
+        names(ToolRegistry([A, B]).renamed({"a": "b"}))
+
+
+def test_whatever_holds_tools_can_be_given() -> None:
+    registry = ToolRegistry([A])
+    assert as_tool_set(registry) is registry
+    assert names(as_tool_set({"a": A, "other": B})) == ["a", "other"]
+    assert names(as_tool_set([A, B])) == ["a", "b"]
+
+
+@pytest.mark.slow
+def test_concurrent_change_never_shows_a_torn_state() -> None:
+    registry = ToolRegistry([named("fixed")])
+    view = registry.filtered(lambda t: not t.name.startswith("odd"))
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> Callable[[], None]:
+        def loop() -> None:
+            try:
+                while not stop.is_set():
+                    work()
+            except BaseException as error:  # noqa: BLE001 -- any failure of any thread fails the test
+                failures.append(error)
+
+        return loop
+
+    def writer(prefix: str) -> Callable[[], None]:
+        mine = [named(f"{prefix}{i}") for i in range(10)]
+
+        def work() -> None:
+            for each in mine:
+                registry.register(each)
+            assert all(each.name in registry for each in mine)
+            for each in mine:
+                assert registry.unregister(each.name) is each
+
+        return work
+
+    def reader() -> None:
+        snapshot = registry.snapshot()
+        assert "fixed" in snapshot
+        assert list(snapshot) == [each.name for each in snapshot.values()]
+        assert all(not name.startswith("odd") for name in view.snapshot())
+        assert registry.clone().find("fixed") is not None
+
+    works = [writer("even"), writer("odd"), writer("other"), reader, reader]
+    threads = [threading.Thread(target=guarded(work)) for work in works]
+    for thread in threads:
+        thread.start()
+    stop.wait(1.0)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert names(registry) == ["fixed"]
+
+
+def test_tool_is_not_registered_twice_under_concurrency() -> None:
+    registry = ToolRegistry()
+    candidates = [named("one") for _ in range(8)]
+    barrier = threading.Barrier(8)
+    outcomes: list[bool] = []
+
+    def race(candidate: AnyTool) -> None:
+        barrier.wait()
+        try:
+            registry.register(candidate)
+            outcomes.append(True)
+        except ToolConflictError:
+            outcomes.append(False)
+
+    threads = [threading.Thread(target=race, args=(candidate,)) for candidate in candidates]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count(True) == 1
