@@ -199,7 +199,7 @@ def test_a_broken_schema_names_the_tool() -> None:
 
 
 def test_an_unusable_function_names_the_tool_and_the_parameter() -> None:
-    def vague(thing) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    def vague(thing) -> None:  # type: ignore[no-untyped-def]
         ...
 
     with pytest.raises(ToolDefinitionError, match="thing") as caught:

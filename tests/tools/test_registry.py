@@ -109,7 +109,7 @@ def test_views_filter_rename_and_follow() -> None:
         "stacked": ["first", "p_b"],
     }
     view = registry.prefixed("x_")
-    assert view.snapshot() is view.snapshot()
+    assert view.by_name is view.by_name
     registry.register(C)
     assert names(view) == ["x_a", "x_b", "x_c"]
     assert view.find("x_c") is not None
@@ -161,10 +161,10 @@ def test_concurrent_change_never_shows_a_torn_state() -> None:
         return work
 
     def reader() -> None:
-        snapshot = registry.snapshot()
+        snapshot = registry.by_name
         assert "fixed" in snapshot
         assert list(snapshot) == [each.name for each in snapshot.values()]
-        assert all(not name.startswith("odd") for name in view.snapshot())
+        assert all(not name.startswith("odd") for name in view.by_name)
         assert registry.clone().find("fixed") is not None
 
     works = [writer("even"), writer("odd"), writer("other"), reader, reader]

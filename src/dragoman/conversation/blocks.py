@@ -102,7 +102,6 @@ class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
     duration: float | None = None
     """Seconds, retries included."""
     retries: int = 0
-    native: Native | None = None
 
     @property
     def text(self) -> str:

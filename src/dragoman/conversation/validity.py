@@ -80,7 +80,7 @@ def _is_plain(message: Message) -> bool:
     """A message that says something and neither calls nor answers: nearly all of them."""
     if message.role == "tool" or not message.blocks:
         return False
-    return all([type(block) is not ToolCall and type(block) is not ToolResult for block in message.blocks])
+    return not any(isinstance(block, ToolCall | ToolResult) for block in message.blocks)
 
 
 def _without_stray_blocks(message: Message, index: int, changes: list[Change]) -> Message:
@@ -116,7 +116,7 @@ def _answers_stand_right(calls: tuple[ToolCall, ...], answers: list[tuple[int, M
     """Whether the answers follow at once and hold exactly the results that are due, in order."""
     given = [block.call_id if isinstance(block, ToolResult) else None for _, m in answers for block in m.blocks]
     at_once = [index for index, _ in answers] == list(range(first, first + len(answers)))
-    return at_once and given == [call.id for call in calls] and all([message.blocks for _, message in answers])
+    return at_once and given == [call.id for call in calls] and all(message.blocks for _, message in answers)
 
 
 def _answers_for(

@@ -80,5 +80,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.max_parallel_tools < 1:
             message = f"max_parallel_tools is {self.max_parallel_tools}."
-            raise ConfigurationError(message, hint="Use 1 to run tools one after the other, or more to run them at once.")
+            raise ConfigurationError(
+                message, hint="Use 1 to run tools one after the other, or more to run them at once."
+            )
         _not_negative(self, "max_iterations", "execution_timeout", "run_timeout")

@@ -19,9 +19,19 @@ Deps = TypeVar("Deps")
 
 
 class ToolContext(Generic[Deps]):
-    """The call a tool is running for. A tool that declares it as its first parameter gets it; the model never sees it."""
+    """The call a tool runs for. A tool that declares it as its first parameter gets it; the model never sees it."""
 
-    __slots__ = ("_cancelled", "_clock", "_logger", "attempt", "call_id", "conversation", "deadline", "deps", "tool_name")
+    __slots__ = (
+        "_cancelled",
+        "_clock",
+        "_logger",
+        "attempt",
+        "call_id",
+        "conversation",
+        "deadline",
+        "deps",
+        "tool_name",
+    )
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """A tool: a function, what the model is told about it, and how it may be used.
 
-Owns: Tool, and the ways to make one: from a function (`tool`), from an object's methods (`tools_of`), from a JSON Schema
-(`Tool.from_schema`).
+Owns: Tool, and the ways to make one: from a function (`tool`), from an object's methods (`tools_of`), from a JSON
+Schema (`Tool.from_schema`).
 Must not know: registries and how tools are run.
 
 A tool is compiled once, here: schema, argument decoder and description. Calling `tool(...)` calls the function itself.
@@ -12,7 +12,19 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast, get_origin, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_origin,
+    overload,
+)
 
 import msgspec
 from msgspec import Raw, Struct
@@ -160,7 +172,6 @@ def tool(
     Name, description and parameters come from the function: its name, its docstring and its type hints. A first
     parameter annotated `ToolContext` gets the context of the call and is not shown to the model.
     """
-
 
     def define(fn: Callable[..., Any]) -> AnyTool:
         return _of_function(fn, settings)

@@ -39,7 +39,9 @@ class Ask(Struct, frozen=True):
 
 Decision: TypeAlias = Allow | Deny | Ask
 
-PermissionCheck: TypeAlias = "Callable[[ToolCall, Tool[..., object], ToolContext[object]], Decision | Awaitable[Decision]]"
+PermissionCheck: TypeAlias = (
+    "Callable[[ToolCall, Tool[..., object], ToolContext[object]], Decision | Awaitable[Decision]]"
+)
 """Decides about one call before it runs; plain or async."""
 
 

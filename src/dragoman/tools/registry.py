@@ -21,48 +21,46 @@ from .definition import AnyTool, Tool
 
 __all__ = ["AnyTools", "ToolRegistry", "ToolSet", "ToolView", "as_tool_set"]
 
-_Tools: TypeAlias = Mapping[str, AnyTool]
 OnConflict: TypeAlias = Literal["error", "keep", "replace"]
 
 
 class ToolSet:
     """Tools by name, to read from. The order is that of registration and never changes by itself."""
 
-    def snapshot(self) -> _Tools:
-        """All tools as they are now; the same object until something changes."""
-        raise NotImplementedError  # pragma: no cover -- each subclass has its own
+    by_name: Mapping[str, AnyTool]
+    """All tools as they are now: never changed, but replaced as a whole when something changes."""
 
     def find(self, name: str) -> AnyTool | None:
         """The tool of that name, or None."""
-        return self.snapshot().get(name)
+        return self.by_name.get(name)
 
     def get(self, name: str) -> AnyTool:
         """The tool of that name; ToolNotFoundError names the nearest ones."""
         found = self.find(name)
         if found is None:
-            raise not_found(name, self.snapshot())
+            raise not_found(name, self.by_name)
         return found
 
     def list(self) -> list[AnyTool]:
         """All tools, in order."""
-        return list(self.snapshot().values())
+        return list(self.by_name.values())
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What a model is told about each tool, in order."""
-        return tuple([t.spec for t in self.snapshot().values()])
+        return tuple([t.spec for t in self.by_name.values()])
 
     def __iter__(self) -> Iterator[AnyTool]:
-        return iter(self.snapshot().values())
+        return iter(self.by_name.values())
 
     def __len__(self) -> int:
-        return len(self.snapshot())
+        return len(self.by_name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.snapshot()
+        return name in self.by_name
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {', '.join(self.snapshot()) or 'empty'}>"
+        return f"<{type(self).__name__}: {', '.join(self.by_name) or 'empty'}>"
 
     def filtered(self, keep: Callable[[AnyTool], bool] | Iterable[str]) -> ToolView:
         """A view of the tools that pass the test, or that have one of the names."""
@@ -91,9 +89,9 @@ class ToolSet:
 
     def merge(self, *others: ToolSet, on_conflict: OnConflict = "error") -> ToolRegistry:
         """A new registry with the tools of all; two different tools of one name are an error unless said otherwise."""
-        merged = dict(self.snapshot())
+        merged = dict(self.by_name)
         for other in others:
-            for name, candidate in other.snapshot().items():
+            for name, candidate in other.by_name.items():
                 if merged.get(name, candidate) is candidate or on_conflict == "replace":
                     merged[name] = candidate
                 elif on_conflict == "error":
@@ -106,15 +104,9 @@ class ToolRegistry(ToolSet):
 
     def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = ()) -> None:
         self._lock: threading.Lock = threading.Lock()
-        self._tools: dict[str, AnyTool] = {}
+        self.by_name: Mapping[str, AnyTool] = {}
         for each in tools:
             self.register(each)
-
-    def snapshot(self) -> _Tools:
-        return self._tools
-
-    def find(self, name: str) -> AnyTool | None:
-        return self._tools.get(name)
 
     def register(self, item: AnyTool | Callable[..., Any], *, replace: bool = False) -> AnyTool:
         """Add a tool, or a function that becomes one. Another tool of the same name is an error unless replaced."""
@@ -124,18 +116,18 @@ class ToolRegistry(ToolSet):
             hint = "Register it from an object: registry.register(obj.method), or tools_of(obj)."
             raise ToolDefinitionError(message, tool_name=added.name, hint=hint)
         with self._lock:
-            if not replace and self._tools.get(added.name, added) is not added:
+            if not replace and self.by_name.get(added.name, added) is not added:
                 raise _conflict(added.name)
-            self._tools = {**self._tools, added.name: added}
+            self.by_name = {**self.by_name, added.name: added}
         return added
 
     def unregister(self, name: str) -> AnyTool:
         """Take a tool out, and return it."""
         with self._lock:
-            if name not in self._tools:
-                raise not_found(name, self._tools)
-            removed = self._tools[name]
-            self._tools = {key: value for key, value in self._tools.items() if key != name}
+            if name not in self.by_name:
+                raise not_found(name, self.by_name)
+            removed = self.by_name[name]
+            self.by_name = {key: value for key, value in self.by_name.items() if key != name}
         return removed
 
 
@@ -146,10 +138,11 @@ class ToolView(ToolSet):
         self._below: ToolSet = below
         self._see: Callable[[AnyTool], AnyTool | None] = see
         # One pair, replaced as a whole: a reader never combines an old source with a new view.
-        self._cached: tuple[_Tools, _Tools] | None = None
+        self._cached: tuple[Mapping[str, AnyTool], Mapping[str, AnyTool]] | None = None
 
-    def snapshot(self) -> _Tools:
-        source = self._below.snapshot()
+    @property
+    def by_name(self) -> Mapping[str, AnyTool]:  # pyright: ignore[reportIncompatibleVariableOverride] -- computed here
+        source = self._below.by_name
         cached = self._cached
         if cached is not None and cached[0] is source:
             return cached[1]

@@ -59,7 +59,9 @@ def unlimited(context: ToolContext[ToolRun], how: str) -> object:
 
 behaviours = st.sampled_from(["ok", "fail", "slow", "exit", "odd", "cancel", "flaky"])
 tool_names = st.sampled_from(["plain", "on_loop", "unlimited", "missing"])
-arguments = st.one_of(behaviours.map(lambda how: f'{{"how": "{how}"}}'), st.sampled_from(["", "{", "[1]", '{"how": 1}']))
+arguments = st.one_of(
+    behaviours.map(lambda how: f'{{"how": "{how}"}}'), st.sampled_from(["", "{", "[1]", '{"how": 1}'])
+)
 calls = st.lists(st.tuples(tool_names, arguments), max_size=7).map(
     lambda pairs: [ToolCall(str(i), name, text) for i, (name, text) in enumerate(pairs)]
 )
@@ -130,9 +132,7 @@ def test_many_threads_may_share_one_executor() -> None:
         def work(seed: int) -> None:
             for i in range(20):
                 numbers = [seed * 1000 + i * 10 + k for k in range(4)]
-                batch = [
-                    ToolCall(str(n), "double" if n % 2 else "adouble", f'{{"n": {n}}}') for n in numbers
-                ]
+                batch = [ToolCall(str(n), "double" if n % 2 else "adouble", f'{{"n": {n}}}') for n in numbers]
                 values = [result.value for result in executor.execute_all(batch).results]
                 if values != [2 * n for n in numbers]:
                     failures.append(values)

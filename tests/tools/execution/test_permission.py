@@ -176,7 +176,7 @@ def test_middleware_sees_calls_and_results_from_the_outside_in(execute_all: Runn
     seen: list[str] = []
 
     def named(name: str) -> object:
-        def middleware(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def middleware(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
             seen.append(f"{name} before {call.id}")
             result = yield
             seen.append(f"{name} after {result.text}")
@@ -190,7 +190,7 @@ def test_middleware_sees_calls_and_results_from_the_outside_in(execute_all: Runn
 
 @both_colours
 def test_middleware_may_change_the_call_and_the_result(execute_all: Runner) -> None:
-    def elsewhere(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def elsewhere(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         result = yield ToolCall("other id", call.name, '{"path": "b"}')
         return ToolResult(result.call_id, result.name, (Text("hidden"),))
 
@@ -200,7 +200,7 @@ def test_middleware_may_change_the_call_and_the_result(execute_all: Runner) -> N
 
 @both_colours
 def test_what_middleware_makes_of_a_call_is_checked_like_any_other(execute_all: Runner) -> None:
-    def worse(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def worse(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         yield ToolCall(call.id, call.name, '{"path": "forbidden"}')
 
     result = one(execute_all(ToolExecutor([delete], middleware=[worse], permission=policy), [CALL]))
@@ -210,7 +210,7 @@ def test_what_middleware_makes_of_a_call_is_checked_like_any_other(execute_all: 
 @both_colours
 @pytest.mark.parametrize("is_error", [True, False])
 def test_middleware_may_answer_in_place_of_the_tool(execute_all: Runner, is_error: bool) -> None:
-    def cached(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def cached(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         return ToolResult(call.id, call.name, (Text("from memory"),), is_error=is_error)
         yield
 
@@ -220,7 +220,7 @@ def test_middleware_may_answer_in_place_of_the_tool(execute_all: Runner, is_erro
 
 @both_colours
 def test_middleware_that_swallows_a_call_has_denied_it(execute_all: Runner) -> None:
-    def swallow(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def swallow(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         return None
         yield
 
@@ -232,17 +232,17 @@ def test_middleware_that_swallows_a_call_has_denied_it(execute_all: Runner) -> N
 def test_middleware_that_fails_fails_the_call_only(execute_all: Runner) -> None:
     closed = threading.Event()
 
-    def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         try:
             yield
         finally:
             closed.set()
 
-    def before(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def before(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         raise OSError("before")
         yield
 
-    def twice(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def twice(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         yield
         yield
 
@@ -257,7 +257,7 @@ def test_middleware_that_fails_fails_the_call_only(execute_all: Runner) -> None:
 def test_middleware_of_a_pending_call_is_closed(execute_all: Runner) -> None:
     closed = threading.Event()
 
-    def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         try:
             yield
         finally:

@@ -32,7 +32,7 @@ class AsyncBackend:
         self._in_threads: dict[asyncio.Future[Any], Future[Any]] = {}
         self._cancelled: set[asyncio.Future[Any]] = set()
 
-    def start(self, invoke: Invoke, *, alone: bool) -> Running | None:  # noqa: ARG002 -- a loop must never be blocked
+    def start(self, invoke: Invoke, *, alone: bool) -> Running | None:
         if invoke.is_async:
             return asyncio.ensure_future(awaited(invoke))
         thread = self._workers.submit(invoke.function)

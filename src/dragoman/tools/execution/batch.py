@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ToolError
-
 from dragoman.tools.config import ToolErrorHandling
 from dragoman.tools.permission import PendingApproval
-from .procedure import Invoke, Outcome, Procedure, Settings, cancelled, procedure
 from dragoman.tools.registry import ToolSet
+
+from .procedure import Invoke, Outcome, Procedure, Settings, cancelled, procedure
 from .results import failure
 from .run import ToolRun
 

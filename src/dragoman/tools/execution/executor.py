@@ -21,13 +21,13 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ToolAbortedError, ToolDeniedError
+from dragoman.tools.config import ToolConfig, ToolErrorHandling
+from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
 
 from .batch import Batch
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
-from .log import default_logger, log_call
+from .log import PACKAGE, ROOT, TOOLS, log_call
 from .plain_backend import PlainBackend, awaited, events
 from .procedure import Invoke, Middleware, Outcome, Settings
-from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
 from .results import NOTHING, execution_error, failure, success
 from .run import ToolRun
 from .threads import LoopThread, WorkerThreads
@@ -76,11 +76,12 @@ class ToolExecutor:
             config=self.config,
             permission=permission,
             middleware=tuple(middleware),
-            logger=logger or default_logger(),
+            logger=logger or TOOLS,
             clock=clock,
             random=random,
         )
         self._on_result: OnResult | None = on_result
+        self._observed: bool = on_result is not None or logger is not None
         self._log_values: bool = log_values
         self._logger: logging.Logger = self._settings.logger
         self._clock: Callable[[], float] = clock
@@ -92,11 +93,11 @@ class ToolExecutor:
 
     def execute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
         """Carry out one call. A call that needs approval and has none is not run, and its result says so."""
-        tool = self.tools.find(call.name)
+        tool = self.tools.by_name.get(call.name)
         if tool is not None and tool.simple and self._unrestricted and run is None and not call.partial:
             # A plain function under no restriction needs none of the machinery, which costs more than most functions.
-            started = self._clock()
-            arguments = tool.arguments
+            clock, arguments = self._clock, tool.arguments
+            started = clock()
             try:
                 decoded = arguments.decode(call.arguments)
             except Exception:  # noqa: BLE001, S110 -- the machinery finds out what is wrong
@@ -105,15 +106,15 @@ class ToolExecutor:
                 try:
                     value: object = tool.function(*arguments.positional(decoded))
                     if value is None:
-                        taken = self._clock() - started
-                        result = ToolResult(call.id, call.name, NOTHING, False, None, None, taken)
+                        result = ToolResult(call.id, call.name, NOTHING, False, None, None, clock() - started)
                     else:
                         if hasattr(type(value), "__await__"):
                             value = self._awaited(value)
-                        result = success(call, value, self._clock() - started)
+                        result = success(call, value, clock() - started)
                 except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a tool raises belongs to its call
-                    result = failure(call, execution_error(call, error), self._clock() - started)
-                if result.is_error or self._on_result is not None or self._logger.isEnabledFor(logging.INFO):
+                    result = failure(call, execution_error(call, error), clock() - started)
+                # Looking for handlers is several times cheaper than asking the logger for its level.
+                if self._observed or TOOLS.handlers or PACKAGE.handlers or ROOT.handlers:
                     self._record(call, result)
                 return result
         return self.outcome(call, run).result
@@ -165,7 +166,7 @@ class ToolExecutor:
 
     def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         """`events` on the caller's event loop. Close it (`contextlib.aclosing`) if you may leave it early."""
-        from . import async_backend  # noqa: PLC0415 -- it imports asyncio, which plain programs never need
+        from . import async_backend
 
         return async_backend.events(batch, async_backend.AsyncBackend(self._workers))
 
@@ -211,9 +212,7 @@ class ToolExecutor:
                 self._on_result(call, result)
             except Exception:
                 self._logger.exception("the on_result hook failed for tool %s", call.name)
-        level = logging.WARNING if result.is_error else logging.INFO
-        if self._logger.isEnabledFor(level):
-            log_call(self._logger, level, call, result, show_values=self._log_values)
+        log_call(self._logger, call, result, show_values=self._log_values)
 
 
 def _is_unrestricted(config: ToolConfig) -> bool:
@@ -231,7 +230,9 @@ def _only_outcome(batch: Batch) -> Outcome:
     if isinstance(end, Outcome):
         return end
     message = f"tool {end.call.name!r} was not run: {end.reason}."
-    error = ToolDeniedError(message, tool_name=end.call.name, call_id=end.call.id, hint="A person must approve it first.")
+    error = ToolDeniedError(
+        message, tool_name=end.call.name, call_id=end.call.id, hint="A person must approve it first."
+    )
     return Outcome(failure(end.call, error, 0.0), error)
 
 

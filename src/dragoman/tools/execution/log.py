@@ -7,24 +7,29 @@ size is written.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from dragoman.conversation import ToolCall, ToolResult
 
-__all__ = ["default_logger", "log_call"]
+__all__ = ["PACKAGE", "ROOT", "TOOLS", "log_call"]
 
 _SHOWN_CHARACTERS = 2_000
 
 
-def default_logger() -> logging.Logger:
-    """The logger `dragoman.tools`, silent unless the program has set logging up."""
-    logger = logging.getLogger("dragoman.tools")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    return logger
+ROOT: Final = logging.getLogger()
+PACKAGE: Final = logging.getLogger("dragoman")
+TOOLS: Final = logging.getLogger("dragoman.tools")
+"""The default logger. It has no other loggers above it than these two, which the executor's quick way relies on."""
 
 
-def log_call(logger: logging.Logger, level: int, call: ToolCall, result: ToolResult, *, show_values: bool) -> None:
-    """Write one line of key=value pairs; the same fields are on the record as `tool_call`, for structured handlers."""
+def log_call(logger: logging.Logger, call: ToolCall, result: ToolResult, *, show_values: bool) -> None:
+    """Write one line of key=value pairs; the same fields are on the record as `tool_call`, for structured handlers.
+
+    Where the program has set up no logging at all nothing is written, not even Python's last resort on stderr.
+    """
+    level = logging.WARNING if result.is_error else logging.INFO
+    if not logger.isEnabledFor(level) or not logger.hasHandlers():
+        return
     fields = {
         "tool": call.name,
         "call_id": call.id,

@@ -13,10 +13,10 @@ import msgspec
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
+from dragoman.tools.registry import AnyTools
 
 from .executor import ToolExecutor
 from .procedure import Outcome
-from dragoman.tools.registry import AnyTools
 
 __all__ = ["aexecute_tool", "atool_result_or_error", "execute_tool", "tool_result_or_error"]
 

@@ -25,13 +25,13 @@ from dragoman.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-
 from dragoman.tools.arguments import InvalidArguments
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Ask, Decision, Deny, PendingApproval, PermissionCheck
 from dragoman.tools.registry import ToolSet, not_found
+
 from .results import execution_error, failure, success
 from .run import ToolRun
 
@@ -161,9 +161,14 @@ def _call(tools: ToolSet, call: ToolCall, run: ToolRun, settings: Settings, star
             return pending
         _spend(tool, call, run, settings.config)
         allowed = _retries_of(tool, settings.config)
+        function = _bound_call(tool, arguments, context)
         while True:
+            timeout = _timeout(tool, run, settings)
+            if context is not None and timeout is not None:
+                context.deadline = settings.clock() + timeout
             try:
-                value = yield from _attempt(tool, call, arguments, context, run, settings)
+                effect = Invoke(function, is_async=tool.is_async, timeout=timeout)
+                value = yield from _attempt(call, effect, settings.clock)
                 return Outcome(success(call, value, settings.clock() - started, retries))
             except ToolError as error:
                 # Only what may end better next time: the tool itself failed, or it took too long.
@@ -186,7 +191,7 @@ def _usable(tools: ToolSet, call: ToolCall, config: ToolConfig) -> AnyTool:
     tool = tools.find(call.name)
     allowed = config.allowed_tools
     if tool is None or (allowed is not None and call.name not in allowed):
-        offered = [name for name in tools.snapshot() if allowed is None or name in allowed]
+        offered = [name for name in tools.by_name if allowed is None or name in allowed]
         error = not_found(call.name, offered)
         error.call_id = call.id
         raise error
@@ -200,7 +205,7 @@ def decode(tool: AnyTool, call: ToolCall) -> object:
         raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments)
     try:
         return tool.arguments.decode(call.arguments)
-    except Exception:  # noqa: BLE001 -- the quick way says only that something is wrong; the other one says what
+    except Exception:  # noqa: BLE001, S110 -- the quick way says only that something is wrong; the other one says what
         pass
     try:
         return tool.arguments.recover(call.arguments)
@@ -233,7 +238,7 @@ def _permit(
     if settings.permission is not None and context is not None:
         try:
             check = settings.permission(call, tool, context)
-        except Exception as error:  # noqa: BLE001 -- a check that fails has not allowed anything
+        except Exception as error:
             raise _check_failed(call, error) from error
         if isinstance(check, Awaitable):
             waiting = Invoke(lambda: check, is_async=True, timeout=_remaining(run, settings))
@@ -288,22 +293,22 @@ def _remaining(run: ToolRun, settings: Settings) -> float | None:
     return None if run.deadline is None else max(0.0, run.deadline - settings.clock())
 
 
-def _attempt(
-    tool: AnyTool, call: ToolCall, arguments: object, context: ToolContext[object] | None, run: ToolRun, settings: Settings
-) -> Generator[Effect, None, object]:
-    """One try; raises a ToolError if it fails."""
-    limits = (tool.options.timeout, settings.config.execution_timeout)
-    own = next((limit for limit in limits if limit is not None), None)
+def _timeout(tool: AnyTool, run: ToolRun, settings: Settings) -> float | None:
+    """How long one try may take: the tool's own limit or the run's, and never longer than the run has left."""
+    own = settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
     left = _remaining(run, settings)
-    timeout = own if left is None else left if own is None else min(own, left)
-    if timeout is not None and context is not None:
-        context.deadline = settings.clock() + timeout
-    effect = Invoke(_bound_call(tool, arguments, context), is_async=tool.is_async, timeout=timeout)
-    began = settings.clock()
+    if own is None or left is None:
+        return left if own is None else own
+    return min(own, left)
+
+
+def _attempt(call: ToolCall, effect: Invoke, clock: Callable[[], float]) -> Generator[Effect, None, object]:
+    """One try; raises a ToolError if it fails."""
+    began = clock()
     yield effect
     value = _value_of(effect, call)
     if hasattr(type(value), "__await__"):  # a plain function that returned a coroutine after all
-        rest = None if timeout is None else max(0.0, timeout - (settings.clock() - began))
+        rest = None if effect.timeout is None else max(0.0, effect.timeout - (clock() - began))
         effect = Invoke(lambda: value, is_async=True, timeout=rest)
         yield effect
         if effect.timed_out:

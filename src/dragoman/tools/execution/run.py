@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from dragoman.conversation import Conversation, ToolCall
-
 from dragoman.tools.permission import Approval
 
 __all__ = ["ToolRun"]
@@ -33,7 +32,7 @@ class ToolRun:
         self.conversation: Conversation = conversation
         self.deps: object = deps
         self.deadline: float | None = deadline
-        """When all calls must be done, on the clock of `time.monotonic`. An executor sets it where it has a run_timeout."""
+        """When all calls must be done, on the clock of `time.monotonic`; an executor with a `run_timeout` sets it."""
         self.counts: Counter[str] = Counter()
         """How often each tool has been called."""
         self._approvals: dict[str, Approval] = {approval.call_id: approval for approval in approvals}

@@ -14,6 +14,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class WorkerThreads:
         """Run the function in a worker, in a copy of the caller's context variables."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
-        job = (future, lambda context=contextvars.copy_context(): context.run(function))
+        job = (future, partial(contextvars.copy_context().run, function))
         with self._lock:
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
@@ -120,14 +121,12 @@ class LoopThread:
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Future[Any]:
         """Run the coroutine on the loop, with the caller's context variables (asyncio copies them)."""
-        import asyncio  # noqa: PLC0415 -- costly, and a program without async tools never needs it
+        import asyncio
 
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._loop,), name="dragoman-loop", daemon=True
-                )
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="dragoman-loop", daemon=True)
                 self._thread.start()
             loop = self._loop
         return asyncio.run_coroutine_threadsafe(make(), loop)
@@ -144,7 +143,7 @@ class LoopThread:
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
-        import asyncio  # noqa: PLC0415 -- see submit
+        import asyncio
 
         asyncio.set_event_loop(loop)
         try:

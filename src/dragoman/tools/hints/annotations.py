@@ -81,8 +81,9 @@ def _take(item: object, found: Annotations) -> None:
         found.limits.extend(_annotated_type(item, name))
     elif module.startswith("pydantic") or hasattr(item, "__get_pydantic_core_schema__"):
         general = vars(item) if name == "_PydanticGeneralMetadata" else {}
-        if general.keys() == {"pattern"}:
-            found.limits.append(Limit("pattern", general["pattern"]))
+        said = {key: value for key, value in general.items() if value is not None}
+        if said.keys() == {"pattern"} and isinstance(said["pattern"], str):
+            found.limits.append(Limit("pattern", said["pattern"]))
         else:
             found.beyond_us = True
     else:

@@ -32,7 +32,7 @@ class Array(Node):
         self.item: Node = item
         self._build: Callable[[Iterable[object]], object] = build
         if build in (set, frozenset) and item.hashable is False:
-            raise UnsupportedError(f"a set cannot hold {item.expected}s, which can change", "Use list[...] instead.")
+            raise UnsupportedError(f"a set cannot hold what can change: {item.expected}", "Use list[...] instead.")
         # What cannot be hashed would leave msgspec's decoder as a TypeError; `read` says where it is.
         self.verbatim: bool = build not in (set, frozenset) or item.hashable is True
         self.hashable: bool | None = item.hashable if build in (tuple, frozenset) else False

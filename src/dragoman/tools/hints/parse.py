@@ -26,7 +26,7 @@ from .containers import Array, Dictionary, FixedArray
 from .node import Node, UnsupportedError, reachable
 from .pydantic_types import PydanticType, belongs_to_pydantic
 from .records import Field, Record
-from .resolve import class_of
+from .resolve import class_of, resolve, scope_of_alias
 from .scalars import ANYTHING, SCALARS, TEXT, PathText
 
 __all__ = ["Parser"]
@@ -111,10 +111,10 @@ class Parser:
     def _alias(self, hint: Any) -> Node:
         if hint in self._aliases:
             return self._aliases[hint]
-        origin = typing.get_origin(hint)
-        value = hint.__value__ if origin is None else origin.__value__[typing.get_args(hint)]
-        alias = self._aliases[hint] = Alias((origin or hint).__name__)
-        target = self.node(value)
+        generic = typing.get_origin(hint) or hint
+        value: Any = resolve(generic.__value__, scope_of_alias(generic))
+        alias = self._aliases[hint] = Alias(generic.__name__)
+        target = self.node(value if generic is hint else value[typing.get_args(hint)])
         if alias.fill(target):
             return alias
         del self._aliases[hint]
@@ -129,7 +129,7 @@ class Parser:
             return choice_of_literal(hint, arguments)
         if getattr(origin, "_name", None) in _QUALIFIERS:
             return self.node(arguments[0])
-        if hint is tuple or (not arguments and origin is not tuple):  # typing.List and its like, bare
+        if hint is typing.Tuple or (not arguments and origin is not tuple):  # noqa: UP006 -- typing.List and its like
             return self._array_or_class(origin)
         if origin is tuple:
             return self._tuple(hint, arguments)

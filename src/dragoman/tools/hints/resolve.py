@@ -16,7 +16,16 @@ from typing import Any, cast
 
 from .node import UnsupportedError
 
-__all__ = ["Scope", "class_hints", "class_of", "function_of", "resolve", "scope_of_class", "scope_of_function"]
+__all__ = [
+    "Scope",
+    "class_hints",
+    "class_of",
+    "function_of",
+    "resolve",
+    "scope_of_alias",
+    "scope_of_class",
+    "scope_of_function",
+]
 
 Scope = tuple[dict[str, Any], dict[str, Any]]
 """The globals and the locals in which an annotation is evaluated."""
@@ -93,6 +102,12 @@ def scope_of_class(cls: type) -> Scope:
     parameters = {parameter.__name__: parameter for parameter in getattr(cls, "__type_params__", ())}
     around = _locals_around(cls.__qualname__, names)
     return {**inside, **names}, {**around, cls.__name__: cls, **parameters}
+
+
+def scope_of_alias(alias: Any) -> Scope:
+    """Where the names in a `type X = ...` are looked up, if they are text."""
+    module = sys.modules.get(alias.__module__)
+    return vars(module) if module else {}, {alias.__name__: alias}
 
 
 def _locals_around(qualname: str, names: Mapping[str, object]) -> dict[str, object]:

@@ -1,0 +1,92 @@
+"""What the tool layer costs: `python bench/tool_dispatch.py` in the development environment.
+
+Everything is measured in one run, in turns, and compared as a ratio, because machines are noisy:
+
+- dispatch: validate, call and record a no-op tool with three arguments, against decoding the same JSON into a struct
+  with msgspec and calling the function. Wanted: at most 3 times as much.
+- parallel: eight tools of 100 ms at once, plain and async, in both colours. Wanted: 130 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from dragoman import ToolCall, ToolConfig, ToolExecutor, tool
+
+ROUNDS = 30
+REPEATS = 20_000
+ARGUMENTS = '{"a":1,"b":"hello","c":2.5}'
+
+
+class Arguments(msgspec.Struct):
+    a: int
+    b: str
+    c: float
+
+
+def nothing(a: int, b: str, c: float) -> None: ...
+
+
+@tool
+def nap() -> None:
+    time.sleep(0.1)
+
+
+@tool
+async def anap() -> None:
+    await asyncio.sleep(0.1)
+
+
+def nanoseconds(work: Callable[[], object]) -> float:
+    start = time.process_time_ns()
+    for _ in range(REPEATS):
+        work()
+    return (time.process_time_ns() - start) / REPEATS
+
+
+def dispatch() -> None:
+    call = ToolCall("1", "nothing", ARGUMENTS)
+    with ToolExecutor([nothing]) as executor:
+        contenders: dict[str, Callable[[], object]] = {
+            "empty loop": lambda: None,
+            "decode": lambda: msgspec.json.decode(ARGUMENTS, type=Arguments),
+            "bare call": lambda: nothing(1, "hello", 2.5),
+            "dispatch": lambda: executor.execute(call),
+        }
+        samples: dict[str, list[float]] = {name: [] for name in contenders}
+        for _ in range(ROUNDS):
+            for name, work in contenders.items():
+                samples[name].append(nanoseconds(work))
+    empty = statistics.median(samples.pop("empty loop"))
+    cost = {name: statistics.median(values) - empty for name, values in samples.items()}
+    for name, value in cost.items():
+        print(f"{name:<28}{value:8.0f} ns")
+    print(f"{'dispatch / (decode + call)':<28}{cost['dispatch'] / (cost['decode'] + cost['bare call']):8.2f}     (≤ 3)")
+
+
+def parallel() -> None:
+    config = ToolConfig(max_parallel_tools=8)
+    with ToolExecutor([nap, anap], config) as executor:
+        for name in ("nap", "anap"):
+            calls = [ToolCall(str(i), name) for i in range(8)]
+            executor.execute_all(calls)  # the threads are there
+            start = time.perf_counter()
+            executor.execute_all(calls)
+            print(f"{f'8 × 100 ms, {name}, plain':<28}{(time.perf_counter() - start) * 1000:8.1f} ms  (≤ 130)")
+
+            async def once(calls: list[ToolCall] = calls) -> float:
+                start = time.perf_counter()
+                await executor.aexecute_all(calls)
+                return time.perf_counter() - start
+
+            print(f"{f'8 × 100 ms, {name}, async':<28}{asyncio.run(once()) * 1000:8.1f} ms  (≤ 130)")
+
+
+if __name__ == "__main__":
+    dispatch()
+    parallel()
