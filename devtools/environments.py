@@ -39,6 +39,12 @@ VENV_FAILED = (
 )
 
 
+def _interpreter() -> str:
+    """The Python to build environments with: not one from inside an environment that may be about to be replaced."""
+    inside = sys.prefix != sys.base_prefix
+    return getattr(sys, "_base_executable", sys.executable) if inside else sys.executable
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     name: str
@@ -69,7 +75,7 @@ class Environment:
             shutil.rmtree(self.directory, ignore_errors=True)
             with step(f"making {_shown(self.directory)} for Python {platform.python_version()}"):
                 call_quietly(
-                    [sys.executable, "-m", "venv", self.directory],
+                    [_interpreter(), "-m", "venv", self.directory],
                     env=variables(),
                     failure=VENV_FAILED.format(directory=_shown(self.directory)),
                 )

@@ -46,7 +46,7 @@ class _Section(NamedTuple):
 
 def parse_docstring(text: str | None) -> Documentation:
     """Take a docstring of any common style apart. What cannot be parsed is part of the description."""
-    lines = inspect.cleandoc(text or "").splitlines()
+    lines = _lines(text or "")
     rest: list[str] = []
     parameters: dict[str, str] = {}
     at = 0
@@ -60,6 +60,14 @@ def parse_docstring(text: str | None) -> Documentation:
             parameters.update(found)
             at = section.end
     return Documentation(re.sub(r"\n{3,}", "\n\n", "\n".join(rest)).strip(), parameters)
+
+
+def _lines(text: str) -> list[str]:
+    lines = inspect.cleandoc(text).splitlines()
+    if len(lines) > 1 and _GOOGLE.fullmatch(lines[0]) and not lines[1].startswith(" "):
+        # Nothing but parameters: cleandoc has taken their indentation for that of the code.
+        lines[1:] = [f"    {line}" for line in lines[1:]]
+    return lines
 
 
 def _section(lines: list[str], at: int) -> _Section | None:

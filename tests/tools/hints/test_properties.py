@@ -115,7 +115,7 @@ def _many(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
         | st.tuples(st.sampled_from(NAMES), inner).map(
             lambda two: (dict[two[0][0], two[1][0]], st.dictionaries(two[0][1], two[1][1], max_size=3))  # type: ignore[name-defined]
         )
-        | inner.map(lambda typed: (Optional[typed[0]], typed[1] | st.none()))
+        | inner.map(lambda typed: (Optional[typed[0]], typed[1] | st.none()))  # noqa: UP045 -- `None | None` fails
     )
 
 

@@ -1,0 +1,111 @@
+"""The providers we know by name: where they are, which dialect they speak, and their models' profiles.
+
+Owns: the rows of providers, and finding a model's profile. Each dialect's package has the rows of its models.
+Must not know: how anything is encoded or sent. Codecs are loaded when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from .codec import Codec
+from .profile import Profile, ProfileRow, lay_over
+
+__all__ = ["PROVIDERS", "WELL_KNOWN_MODELS", "Dialect", "Provider", "codec_of", "profile_of"]
+
+Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini"]
+
+KeyHeader: TypeAlias = Literal["authorization", "x-api-key", "x-goog-api-key"]
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """A service that speaks one of the dialects."""
+
+    name: str
+    dialect: Dialect
+    base_url: str
+    """Up to and including what all paths have in common; the codec's paths come behind it. Empty: the user must say."""
+    key_variables: tuple[str, ...] = ()
+    """Environment variables that usually hold the key, the most specific first."""
+    key_header: KeyHeader = "authorization"
+    """The header that carries the key; `authorization` carries it as a bearer token."""
+    needs_key: bool = True
+
+
+def _compatible(name: str, base_url: str, *key_variables: str, needs_key: bool = True) -> Provider:
+    return Provider(
+        name=name, dialect="openai_chat", base_url=base_url, key_variables=key_variables, needs_key=needs_key
+    )
+
+
+PROVIDERS: dict[str, Provider] = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            name="anthropic",
+            dialect="anthropic",
+            base_url="https://api.anthropic.com",
+            key_variables=("ANTHROPIC_API_KEY",),
+            key_header="x-api-key",
+        ),
+        Provider(
+            name="gemini",
+            dialect="gemini",
+            base_url="https://generativelanguage.googleapis.com",
+            key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            key_header="x-goog-api-key",
+        ),
+        _compatible("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        Provider(
+            name="openai-responses",
+            dialect="openai_responses",
+            base_url="https://api.openai.com/v1",
+            key_variables=("OPENAI_API_KEY",),
+        ),
+        _compatible("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
+        _compatible("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+        _compatible("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        _compatible("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+        _compatible("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        _compatible("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+        _compatible("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", needs_key=False),
+        _compatible("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", needs_key=False),
+        _compatible("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        _compatible("ollama", "http://127.0.0.1:11434/v1", "OLLAMA_API_KEY", needs_key=False),
+        _compatible("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        _compatible("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+        _compatible("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", needs_key=False),
+        _compatible("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        _compatible("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+    )
+}
+"""By the name that stands before the model in `provider:model`."""
+
+ALIASES: dict[str, str] = {"claude": "anthropic", "google": "gemini", "openai-chat": "openai"}
+
+WELL_KNOWN_MODELS: tuple[tuple[str, str], ...] = (
+    ("claude-*", "anthropic"),
+    ("gemini-*", "gemini"),
+    ("gpt-*", "openai"),
+    ("chatgpt-*", "openai"),
+    ("o1*", "openai"),
+    ("o3*", "openai"),
+    ("o4*", "openai"),
+)
+"""Models that need no provider before their name: (pattern, provider)."""
+
+
+def codec_of(dialect: Dialect) -> Codec:
+    """The codec of a dialect; its package is loaded now if it was not before."""
+    return cast("Codec", import_module(f"{__package__}.{dialect}").CODEC)
+
+
+def profile_of(provider: str, model: str) -> Profile:
+    """What the catalogue knows of a model. A name it does not know gets what holds for its provider."""
+    row = PROVIDERS[provider]
+    package = import_module(f"{__package__}.{row.dialect}.profiles")
+    base = cast("Profile", package.BASE).with_changes(provider=provider)
+    return lay_over(base, cast("tuple[ProfileRow, ...]", package.ROWS), model)

@@ -1,0 +1,129 @@
+"""What every dialect offers, and the values that pass between a codec and an engine.
+
+Owns: the Codec and Decoder protocols; WireRequest; the reports (Adaptation, Loss); the cache of a value's wire form.
+Must not know: any particular dialect, and how bytes are sent.
+
+A codec is stateless and its functions are pure. A decoder is made for one reply and fed with the reply's bytes in any
+pieces; whole replies and streams give the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar, cast
+
+from msgspec import Struct
+
+from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
+from dragoman.errors import ProviderError
+
+from .options import ModelOptions
+from .profile import Profile
+
+__all__ = ["Adaptation", "Call", "Codec", "Decoder", "Encoded", "Loss", "WireRequest", "remembered"]
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One model call, in our terms."""
+
+    model: str
+    conversation: Conversation
+    profile: Profile
+    tools: tuple[ToolSpec, ...] = ()
+    options: ModelOptions = ModelOptions()
+    stream: bool = False
+
+
+class WireRequest(Struct, frozen=True, kw_only=True):
+    """One HTTP request in the provider's terms. Address and key are the engine's."""
+
+    path: str
+    """Behind the base URL, with a query if there is one, e.g. `/v1/messages`."""
+    body: bytes
+    headers: Mapping[str, str] = {}
+    method: str = "POST"
+
+
+class Adaptation(Struct, frozen=True):
+    """An option or a schema that was changed, or left out, to suit the model."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+class Loss(Struct, frozen=True):
+    """A part of the history that this model does not get, or gets in another form."""
+
+    message: int
+    """Index of the message in the conversation."""
+    block: int
+    """Index of the block in the message."""
+    what: str
+    """The kind of block: its `type` in our JSON form."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"message {self.message}, block {self.block} ({self.what}): {self.why}"
+
+
+class Encoded(Struct, frozen=True, kw_only=True):
+    """A request, and what had to be changed or left out to make it."""
+
+    request: WireRequest
+    adaptations: tuple[Adaptation, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    tool_names: Mapping[str, str] = {}
+    """For tools whose own names the provider would refuse: {name on the wire: own name}. Decoders map them back."""
+
+
+class Decoder(Protocol):
+    """Reads one reply."""
+
+    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
+        """Take in the next bytes and append the events that they complete.
+
+        Raises a ProviderError: ProtocolError for malformed bytes, or what an error in the stream says. Events that came
+        before the error are in the list by then.
+        """
+        ...
+
+    def finish(self, events: list[ReplyEvent]) -> None:
+        """The bytes have ended. Appends the last events; raises ProtocolError if the reply is not complete."""
+        ...
+
+
+class Codec(Protocol):
+    """A dialect."""
+
+    name: str
+
+    def encode(self, call: Call) -> Encoded:
+        """The request for this call. Raises ConfigurationError for an option that the model cannot take."""
+        ...
+
+    def decoder(self, call: Call, encoded: Encoded) -> Decoder:
+        """A decoder for the reply to this request."""
+        ...
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
+        """The typed error of a reply whose status is not 2xx. Header names are lower case."""
+        ...
+
+
+_T = TypeVar("_T")
+
+
+def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _T:
+    """What `make` gives, computed once for this value and kept beside it: messages and specs never change.
+
+    The key must name everything besides the value that the result depends on.
+    """
+    memory = cast("dict[str, Any]", value.__dict__)
+    try:
+        return memory[key]
+    except KeyError:
+        result = memory[key] = make()
+        return result

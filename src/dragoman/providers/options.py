@@ -1,0 +1,65 @@
+"""What can be asked of a model, in one vocabulary for all providers.
+
+Owns: ModelOptions. A codec turns each option into its dialect's field, or refuses it, or reports how it adapted it;
+nothing is dropped without a word.
+Must not know: which provider calls what by which name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct
+
+from dragoman.conversation import ToolChoice
+
+__all__ = ["Effort", "ModelOptions", "Reasoning", "ResponseFormat"]
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+class Reasoning(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much the model may think before it answers. Say one of the two; a profile knows which one a model takes."""
+
+    effort: Effort | None = None
+    budget: int | None = None
+    """Tokens for thinking."""
+    summary: bool = True
+    """Whether readable thoughts (or a summary of them) are wanted, where the provider gives a choice."""
+
+
+class ResponseFormat(Struct, frozen=True, kw_only=True):
+    """The reply must be JSON of this schema."""
+
+    schema: Raw
+    name: str = "answer"
+    description: str = ""
+    strict: bool = True
+
+
+class ModelOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be asked of a model. None means: as the provider does by default."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    """False: at most one call in a reply. None or True: as many as the model likes."""
+    reasoning: Reasoning | None = None
+    response_format: ResponseFormat | None = None
+    cache: bool = False
+    """Mark the prompt (system prompt, tools, history) for the provider's cache, where marks are needed."""
+    user: str | None = None
+    """An opaque id of the end user, for the provider's abuse detection."""
+    server_tools: tuple[Raw, ...] = ()
+    """Tools that the provider runs itself, in its own JSON; passed through as they are."""
+    extra_body: Mapping[str, object] = {}
+    """Further members of the request's JSON body, in the provider's own words; they win over ours."""
+    extra_headers: Mapping[str, str] = {}
+    adapt: bool = False
+    """What the model cannot take: False raises ConfigurationError, True leaves it out and reports an Adaptation."""
