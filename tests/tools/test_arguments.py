@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments import Arguments, InvalidArguments, arguments_of_function, arguments_of_schema

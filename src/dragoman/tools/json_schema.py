@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import jsonschema_rs
 from jsonschema_rs import ValidationError
@@ -48,26 +48,31 @@ class Checker:
 
     def problems(self, value: object) -> list[Problem]:
         """Everything that does not fit, up to a sensible number."""
-        return self._told(islice(self._validator.iter_errors(value), MANY_PROBLEMS))
+        return self._told(islice(self._validator.iter_errors(value), MANY_PROBLEMS), value)
 
-    def _told(self, errors: Iterable[ValidationError]) -> list[Problem]:
-        return [problem for error in errors for problem in self._one(error)]
+    def _told(self, errors: Iterable[ValidationError], root: object) -> list[Problem]:
+        return [problem for error in errors for problem in self._one(error, root)]
 
-    def _one(self, error: ValidationError) -> list[Problem]:
+    def _one(self, error: ValidationError, root: object) -> list[Problem]:
         path: Path = tuple(error.instance_path)
         details = error.kind.as_dict()
         keyword, value = error.kind.name, error.instance
         if "context" in details and keyword in ("anyOf", "oneOf"):
-            return self._choices(path, value, details["context"])
+            return self._choices(path, value, details["context"], root)
         if "property" in details:  # `required` and `dependentRequired`
-            return [Problem((*path, details["property"]), missing(self._declared(error, details["property"])))]
+            declared = _type_of(self._properties(error).get(details["property"]))
+            return [Problem((*path, details["property"]), missing(declared or "a value"))]
+        if keyword == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
+            # With no property declared the library names the first value only.
+            value, details = _at(root, path), {"unexpected": list(_at(root, path))}
         if "unexpected" in details and is_object(value):  # `additionalProperties` and `unevaluatedProperties`
-            known = cast("Mapping[str, object]", self._beside(error).get("properties") or {})
-            noun = "field" if path else "argument"
+            known, noun = self._properties(error), "field" if path else "argument"
             return [Problem((*path, name), unknown(name, known, noun, taken=value)) for name in details["unexpected"]]
+        if keyword == "type":
+            return [Problem(path, expected(_type_of(self._beside(error)), value))]
         return [Problem(path, _text(keyword, value, details) or error.message)]
 
-    def _choices(self, path: Path, value: object, branches: list[list[ValidationError]]) -> list[Problem]:
+    def _choices(self, path: Path, value: object, branches: list[list[ValidationError]], root: object) -> list[Problem]:
         failed = [branch for branch in branches if branch]
         if len(failed) < len(branches):  # `oneOf`, and more than one of them fits
             return [Problem(path, expected("a value that fits exactly one of the allowed forms", value))]
@@ -80,8 +85,13 @@ class Checker:
                 near.append(branch)
         if not near:
             return [Problem(path, expected(listed(list(kinds)), value))]
-        nearest = self._told(min(near, key=len))
+        nearest = self._told(min(near, key=len), root)
         return nearest if len(near) == 1 else [Problem(path, no_form_fits(len(near), value)), *nearest]
+
+    def _properties(self, error: ValidationError) -> dict[str, object]:
+        """The properties declared beside the keyword that failed."""
+        properties = self._beside(error).get("properties")
+        return properties if is_object(properties) else {}
 
     def _beside(self, error: ValidationError) -> dict[str, object]:
         """The schema that holds the keyword that failed."""
@@ -90,17 +100,22 @@ class Checker:
             place = place[step]
         return place if is_object(place) else {}
 
-    def _declared(self, error: ValidationError, name: str) -> str:
-        """The type that the schema declares for a property."""
-        properties = self._beside(error).get("properties")
-        declared = properties.get(name) if is_object(properties) else None
-        kind = declared.get("type") if is_object(declared) else None
-        return kind if isinstance(kind, str) else listed([str(word) for word in kind]) if is_array(kind) else "a value"
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _type_of(schema: object) -> str:
+    """The type that a schema declares, for a message."""
+    kind = schema.get("type") if is_object(schema) else None
+    return kind if isinstance(kind, str) else listed([str(word) for word in kind]) if is_array(kind) else ""
 
 
 def _text(keyword: str, value: object, details: Mapping[str, Any]) -> str:
-    if keyword == "type":
-        return expected(listed(details["types"]), value)
+    if keyword == "falseSchema":
+        return expected("nothing", value)
     if keyword == "enum":
         return expected(one_of(details["options"]), value)
     if keyword == "const":

@@ -46,13 +46,10 @@ def shown(value: object) -> str:
         value = value[: SHOWN_LENGTH + 1]
     # Chunk by chunk: a message about a value of many megabytes must not cost many megabytes.
     text = ""
-    try:
-        for chunk in _ENCODER.iterencode(value):
-            text += chunk[: SHOWN_LENGTH + 1]
-            if len(text) > SHOWN_LENGTH:
-                break
-    except RecursionError:  # very deep, and written all at once on some versions of Python
-        text += "…"
+    for chunk in _ENCODER.iterencode(value):
+        text += chunk[: SHOWN_LENGTH + 1]
+        if len(text) > SHOWN_LENGTH:
+            break
     return cut(text)
 
 

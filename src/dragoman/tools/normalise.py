@@ -18,8 +18,21 @@ from .type_words import JSON_TYPES, meaning_of
 
 __all__ = ["normalise"]
 
-_NUMBERS = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"})
-_COUNTS = frozenset({"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"})
+_NUMERIC = frozenset(
+    {
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "multipleOf",
+    }
+)
 _TRUE = frozenset({"true", "yes", "1"})
 _REFERENCES = ("$ref", "$dynamicRef")
 
@@ -186,28 +199,31 @@ def _reconcile(self: _Normaliser, schema: Schema, values: list[object], at: str)
 
 
 def _numbers(self: _Normaliser, schema: Schema, at: str) -> None:
-    for keyword in sorted((_NUMBERS | _COUNTS) & schema.keys()):
+    for keyword in sorted(_NUMERIC & schema.keys()):
         written = schema[keyword]
-        if isinstance(written, bool):
-            _exclusive(self, schema, keyword, at)
-        elif isinstance(written, str):
-            try:
-                number = float(written)
-            except ValueError:
-                continue  # refused when the schema is compiled
-            schema[keyword] = int(number) if number.is_integer() else number
-            self.note(f"{at}/{keyword}", f"{shown(written)} -> {shown(schema[keyword])}")
+        number = _number(written) if isinstance(written, str) else None
+        if number is not None:
+            schema[keyword] = number
+            self.note(f"{at}/{keyword}", f"{shown(written)} -> {shown(number)}")
 
 
-def _exclusive(self: _Normaliser, schema: Schema, keyword: str, at: str) -> None:
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None  # refused when the schema is compiled
+    return int(number) if number.is_integer() else number
+
+
+def _exclusive(self: _Normaliser, schema: Schema, at: str) -> None:
     """Draft 4 wrote `"minimum": 0, "exclusiveMinimum": true`."""
-    inclusive = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(keyword, "")
-    if not inclusive:
-        return
-    exclusive = schema.pop(keyword)
-    if exclusive and inclusive in schema:
-        schema[keyword] = schema.pop(inclusive)
-    self.note(f"{at}/{keyword}", f"{shown(exclusive)} -> the number itself")
+    for exclusive, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        written = schema.get(exclusive)
+        if isinstance(written, bool):
+            del schema[exclusive]
+            if written and inclusive in schema:
+                schema[exclusive] = schema.pop(inclusive)
+            self.note(f"{at}/{exclusive}", f"{shown(written)} -> the number itself")
 
 
 def _required(self: _Normaliser, schema: Schema, at: str) -> None:
@@ -284,5 +300,6 @@ _STEPS: tuple[Callable[[_Normaliser, Schema, str], None], ...] = (
     _items,
     _enum,
     _numbers,
+    _exclusive,
     _required,
 )

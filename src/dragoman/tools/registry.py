@@ -175,7 +175,7 @@ def as_tool_set(tools: AnyTools) -> ToolSet:
 def not_found(name: str, offered: Iterable[str]) -> ToolNotFoundError:
     """The error for a name that is not there, with the nearest ones that are."""
     names = list(offered)
-    nearest = get_close_matches(name, names, n=3, cutoff=0.5) or names[:10]
+    nearest = get_close_matches(name, names, n=3, cutoff=0.65) or names[:10]
     hint = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "No tools are available."
     return ToolNotFoundError(f"tool {name!r} not found.", tool_name=name, hint=hint)
 

@@ -277,6 +277,18 @@ def test_a_union_that_msgspec_refuses_inside_a_struct() -> None:
     assert decoder_of_type(Untagged)('{"value": {"a": 1, "names": []}}') == Untagged(Strict(a=1))
 
 
+def test_a_struct_inside_a_function() -> None:
+    class Local(msgspec.Struct):
+        child: Child | None = None
+        made: list[int] = msgspec.field(default_factory=list)
+
+    class Child(msgspec.Struct):
+        value: int
+
+    assert decoder_of_type(Local)('{"child": {"value": 1}}') == Local(Child(1))
+    assert properties(Local)["made"]["default"] == []
+
+
 def test_a_hundred_fields() -> None:
     wide = msgspec.defstruct("Wide", [(f"field_{number}", int, number) for number in range(100)])
     decoded = decoder_of_type(wide)('{"field_7": 70.0}')

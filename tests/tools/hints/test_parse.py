@@ -6,9 +6,11 @@ import datetime as dt
 import enum
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import Annotated, Literal, Never, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Generic, Literal, Never, NewType, TypeVar
 
 import annotated_types as at
+import msgspec
 import pytest
 import typing_extensions
 from msgspec import Meta
@@ -16,6 +18,7 @@ from msgspec import Meta
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments import InvalidArguments, arguments_of_function
 from dragoman.tools.hints.compile import decoder_of_type, schema_of_type
+from dragoman.tools.hints.parse import Parser
 from tests.tools.hints.case import INTEGER, NULL, STRING, Case, check, name
 
 
@@ -25,8 +28,23 @@ class Empty(enum.Enum):
 
 T = TypeVar("T")
 Pair = typing_extensions.TypeAliasType("Pair", tuple[T, T], type_params=(T,))
+IntOrText = typing_extensions.TypeAliasType("IntOrText", int | str)
+Age = NewType("Age", Annotated[int, "In years."])
 Names = typing_extensions.TypeAliasType("Names", list[str])
 Json = typing_extensions.TypeAliasType("Json", "dict[str, Json] | list[Json] | str | int | None")
+
+
+@dataclass
+class Box(Generic[T]):
+    value: T
+
+
+class Everything(msgspec.Struct):
+    names: dict[str, Annotated[int, Meta(ge=1)]]
+    said: Annotated[str, Meta(description="A word.")]
+    pair: tuple[int, str | None]
+    tags: set[str] = msgspec.field(default_factory=set)
+
 
 CASES = [
     Case(Names, {"type": "array", "items": STRING}, {'["a"]': ["a"]}, {"[1]": "[0]: expected string, got integer 1"}),
@@ -35,6 +53,51 @@ CASES = [
         {"type": "array", "prefixItems": [INTEGER, INTEGER], "items": False, "minItems": 2, "maxItems": 2},
         {"[1, 2]": (1, 2)},
         {'[1, "a"]': '[1]: expected integer, got string "a"'},
+    ),
+    Case(
+        Annotated[IntOrText | None, at.Ge(1), at.MinLen(2)],
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "minLength": 2}, NULL]},
+        {"1": 1, '"ab"': "ab", "null": None},
+        {"0": "expected integer >= 1, got integer 0"},
+    ),
+    Case(
+        Annotated[Age, at.Ge(1)],
+        {"type": "integer", "minimum": 1, "description": "In years."},
+        {"1": 1},
+        {"0": "expected integer >= 1, got integer 0"},
+    ),
+    # --- what cannot be hashed
+    Case(list[Annotated[int, {"unit": "m"}]], {"type": "array", "items": INTEGER}, {"[1]": [1]}, {}),
+    Case(
+        Box[Annotated[int, ["m"]]],
+        {"type": "object", "properties": {"value": INTEGER}, "required": ["value"], "additionalProperties": False},
+        {'{"value": 1}': Box(1)},
+        {'{"value": "x"}': 'value: expected integer, got string "x"'},
+    ),
+    # --- a Struct that msgspec decodes itself, whatever is in it
+    Case(
+        Everything,
+        {
+            "type": "object",
+            "properties": {
+                "names": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+                "said": {"type": "string", "description": "A word."},
+                "pair": {
+                    "type": "array",
+                    "prefixItems": [INTEGER, {"anyOf": [STRING, NULL]}],
+                    "items": False,
+                    "minItems": 2,
+                    "maxItems": 2,
+                },
+                "tags": {"type": "array", "items": STRING, "uniqueItems": True, "default": []},
+            },
+            "required": ["names", "said", "pair"],
+        },
+        {'{"names": {"a": 1}, "said": "b", "pair": [1, null]}': Everything({"a": 1}, "b", (1, None))},
+        {
+            '{"names": {"a": 0}, "said": "b", "pair": [1]}': "names.a: expected integer >= 1, got integer 0; "
+            "pair: expected array of 2 items, got array [1]"
+        },
     ),
 ]
 
@@ -104,3 +167,7 @@ def test_what_cannot_be_expressed(name: str) -> None:
     assert caught.value.hint
     with pytest.raises(ToolDefinitionError):
         decoder_of_type(hint)
+
+
+def test_a_struct_that_msgspec_can_decode_is_left_to_it() -> None:
+    assert Parser().node(Everything).wire() is Everything

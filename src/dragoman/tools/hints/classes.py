@@ -153,13 +153,144 @@ def _struct(hint: object, cls: type[msgspec.Struct]) -> Shape:
     def fields() -> list[RawField]:
         hints = class_hints(hint)
         found: list[RawField] = []
-        for field in _struct_fields(cls):
-            has_factory = field.default_factory is not msgspec.NODEFAULT
-            default = _made(field.default_factory) if has_factory else field.default
-            default = MISSING if default is msgspec.NODEFAULT or default is msgspec.UNSET else default
-            found.append(
-                RawField(field.name, hints[field.name], key=field.encode_name, required=field.required, default=default)
-            )
+        for name, key, default in _struct_fields(cls):
+            required = default is msgspec.NODEFAULT
+            factory = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
+            shown = default if factory is None else _made(factory)
+            shown = MISSING if required or default is msgspec.UNSET else shown
+            found.append(RawField(name, hints[name], key=key, required=required, default=shown))
+        return found
+
+    tag = (config.tag_field, config.tag) if config.tag_field is not None else None
+    return Shape(
+        fields,
+        _by_keyword(cls),
+        closed=config.forbid_unknown_fields,
+        # __post_init__ may raise anything; msgspec takes only ValueError and TypeError for a validation error.
+        native=None if hasattr(cls, "__post_init__") else hint,
+        tag=cast("tuple[str, object] | None", tag),
+        as_array=config.array_like,
+        hashable=_hashable(cls),
+    )
+
+
+def _struct_fields(cls: type[msgspec.Struct]) -> Iterator[tuple[str, str, object]]:
+    """Name, key and default of each field. Unlike msgspec.structs.fields this looks up no types: we look further."""
+    info: Any = cls
+    defaults: tuple[object, ...] = info.__struct_defaults__
+    padding = (msgspec.NODEFAULT,) * (len(info.__struct_fields__) - len(defaults))
+    return zip(info.__struct_fields__, info.__struct_encode_fields__, padding + defaults, strict=True)
+
+
+_SHAPES:
+        if issubclass(cls, base) and hasattr(cls, sign):
+            return shape(hint, cls)
+    return None
+
+
+def _hashable(cls: type[Any]) -> bool | None:
+    return False if cls.__hash__ is None else None
+
+
+def _dataclass(hint: object, cls: type[Any]) -> Shape:
+    def fields() -> list[RawField]:
+        hints = class_hints(hint)
+        found = list(_dataclass_fields(cls, hints))
+        _check_accepts(cls, [field.name for field in found])
+        return found
+
+    return Shape(fields, _by_keyword(cls), hashable=_hashable(cls))
+
+
+def _by_keyword(cls: Callable[..., object]) -> Callable[[dict[str, object]], object]:
+    return lambda values: cls(**values)
+
+
+def _dataclass_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawField]:
+    # __dataclass_fields__ rather than fields(): the latter leaves InitVars out, which __init__ wants.
+    declared = cast("dict[str, dataclasses.Field[object]]", cls.__dataclass_fields__)
+    for field in declared.values():
+        hint = hints.get(field.name, field.type)
+        if typing.ClassVar in (hint, typing.get_origin(hint)) or not field.init:
+            continue
+        if isinstance(hint, dataclasses.InitVar):
+            hint = cast("Any", hint).type
+        has_factory = field.default_factory is not dataclasses.MISSING
+        required = field.default is dataclasses.MISSING and not has_factory
+        default = _made(field.default_factory) if has_factory else MISSING if required else field.default
+        description = str(field.metadata.get("description") or getattr(field, "doc", None) or "")
+        yield RawField(field.name, hint, required=required, default=default, description=description)
+
+
+def _check_accepts(cls: type, names: list[str]) -> None:
+    """A dataclass may have an __init__ of its own that takes something else than its fields."""
+    parameters = inspect.signature(cls).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    strangers = [name for name in names if name not in parameters]
+    if strangers:
+        raise UnsupportedError(
+            f"{cls.__name__}.__init__ does not take its field {strangers[0]!r}",
+            "Let dataclass write __init__, or say field(init=False).",
+        )
+
+
+def _made(factory: Any) -> object:
+    """What a default factory makes, to be shown; a factory that counts or reads a clock is not shown."""
+    known: tuple[Any, ...] = (list, dict, set, tuple, frozenset)
+    return factory() if factory in known else MISSING
+
+
+def _typed_dict(hint: object, cls: type[Any]) -> Shape:
+    def fields() -> list[RawField]:
+        required = cast("frozenset[str]", cls.__required_keys__)
+        found: list[RawField] = []
+        for name, written in class_hints(hint).items():
+            plain, must = _unqualified(written, name in required)
+            found.append(RawField(name, plain, required=must))
+        return found
+
+    return Shape(fields, _as_it_is, hashable=False)
+
+
+def _as_it_is(values: dict[str, object]) -> object:
+    return values
+
+
+def _unqualified(hint: object, required: bool) -> tuple[object, bool]:
+    """The hint without Required, NotRequired and ReadOnly. Where annotations are text, only this shows them."""
+    while True:
+        qualifier = getattr(typing.get_origin(hint), "_name", None)
+        if qualifier not in ("Required", "NotRequired", "ReadOnly"):
+            return hint, required
+        required = {"Required": True, "NotRequired": False}.get(qualifier, required)
+        hint = typing.get_args(hint)[0]
+
+
+def _named_tuple(hint: object, cls: type[Any]) -> Shape:
+    def fields() -> list[RawField]:
+        hints = class_hints(hint)
+        defaults = cast("dict[str, object]", cls._field_defaults)
+        return [
+            RawField(name, hints.get(name, Any), required=name not in defaults, default=defaults.get(name, MISSING))
+            for name in cast("tuple[str, ...]", cls._fields)
+        ]
+
+    return Shape(fields, _by_keyword(cls))
+
+
+def _struct(hint: object, cls: type[msgspec.Struct]) -> Shape:
+    config = cls.__struct_config__
+
+    def fields() -> list[RawField]:
+        hints = class_hints(hint)
+        found: list[RawField] = []
+        for name, key, default in _struct_fields(cls):
+            required = default is msgspec.NODEFAULT
+            factory = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
+            shown = default if factory is None else _made(factory)
+            shown = MISSING if required or default is msgspec.UNSET else shown
+            found.append(RawField(name, hints[name], key=key, required=required, default=shown))
         return found
 
     tag = (config.tag_field, config.tag) if config.tag_field is not None else None

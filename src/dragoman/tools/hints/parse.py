@@ -82,10 +82,7 @@ class Parser:
 
     def node(self, hint: object) -> Node:
         """The node of a hint; raises UnsupportedError."""
-        try:
-            scalar = SCALARS.get(hint)
-        except TypeError:  # an Annotated with a list in it is not hashable
-            scalar = None
+        scalar = SCALARS.get(_key(hint))
         if scalar is not None:
             return scalar
         if isinstance(hint, str | typing.ForwardRef):
@@ -109,15 +106,16 @@ class Parser:
         return ANYTHING
 
     def _alias(self, hint: Any) -> Node:
-        if hint in self._aliases:
-            return self._aliases[hint]
+        key = _key(hint)
+        if key in self._aliases:
+            return self._aliases[key]
         generic = typing.get_origin(hint) or hint
         value: Any = resolve(generic.__value__, scope_of_alias(generic))
-        alias = self._aliases[hint] = Alias(generic.__name__)
+        alias = self._aliases[key] = Alias(generic.__name__)
         target = self.node(value if generic is hint else value[typing.get_args(hint)])
         if alias.fill(target):
             return alias
-        del self._aliases[hint]
+        del self._aliases[key]
         return target
 
     def _generic(self, hint: object, origin: object, arguments: tuple[Any, ...]) -> Node:
@@ -162,11 +160,12 @@ class Parser:
         return Described(node, found.schema) if found.schema else node
 
     def _array_or_class(self, hint: Any) -> Node:
-        if hint in _ARRAYS:
-            return Array(ANYTHING, _ARRAYS[hint])
-        if hint is tuple:
+        key = _key(hint)
+        if key in _ARRAYS:
+            return Array(ANYTHING, _ARRAYS[key])
+        if key is tuple:
             return Array(ANYTHING, tuple)
-        if hint in _MAPPINGS:
+        if key in _MAPPINGS:
             return Dictionary(TEXT, ANYTHING)
         if hint is typing.LiteralString:
             return TEXT
@@ -180,13 +179,13 @@ class Parser:
         shape = shape_of(hint)
         if shape is None:
             raise _refused(hint)
-        return self._records[hint] if hint in self._records else self._record(hint, shape)
+        return self._records[key] if key in self._records else self._record(hint, shape)
 
-    def _record(self, hint: Any, shape: Shape) -> Record:
+    def _record(self, hint: object, shape: Shape) -> Record:
         cls = typing.cast("type[Any]", class_of(hint))
         arguments = "_".join(getattr(argument, "__name__", str(argument)) for argument in typing.get_args(hint))
         name = f"{cls.__name__}_{arguments}" if arguments else cls.__name__
-        record = self._records[hint] = Record(
+        record = self._records[_key(hint)] = Record(
             name,
             shape.build,
             closed=shape.closed,
@@ -212,6 +211,15 @@ class Parser:
             default=raw.default,
             description=raw.description or descriptions.get(raw.name, ""),
         )
+
+
+def _key(hint: object) -> object:
+    """What stands for a hint in a table: an Annotated with a list or a dict beside the type cannot be hashed."""
+    try:
+        hash(hint)
+    except TypeError:
+        return repr(hint)
+    return hint
 
 
 def _documentation(cls: type) -> tuple[str, abc.Mapping[str, str]]:
