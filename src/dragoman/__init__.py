@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         fold,
         message_from_json,
         message_to_json,
+        unfold,
     )
     from dragoman.errors import DragomanError
     from dragoman.tools import (
@@ -189,6 +190,7 @@ __all__ = [
     "tool",
     "tool_result_or_error",
     "tools_of",
+    "unfold",
 ]
 
 _HOMES = {
@@ -276,6 +278,7 @@ _HOMES = {
     "tool": "dragoman.tools",
     "tool_result_or_error": "dragoman.tools",
     "tools_of": "dragoman.tools",
+    "unfold": "dragoman.conversation",
 }
 """The module of each public name. A name that is the last part of its own home stands for the module itself."""
 

@@ -19,6 +19,7 @@ Must not know: anything else in the package.
     │   └── ProtocolError            the reply is malformed; says whose fault it is
     ├── ConversationError            a conversation cannot be used
     │   ├── InvalidConversationError calls and results do not match
+    │   ├── LossyConversionError     a part of the history would be lost and `strict` forbids it
     │   ├── MalformedDataError       stored bytes are not a conversation
     │   └── UnsupportedVersionError  stored bytes come from a newer version
     ├── LimitReachedError            a run hit a limit; carries the conversation
@@ -52,8 +53,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-if TYPE_CHECKING:  # the two errors that hand work back name its type; see the reason in pyproject.toml
-    from dragoman.conversation import Conversation, ToolResult
+if TYPE_CHECKING:  # the the errors that hand work back name its type; see the reason in pyproject.toml
+    from dragoman.conversation import Conversation, Message, ToolResult
 
 __all__ = [
     "AuthenticationError",
@@ -67,6 +68,7 @@ __all__ = [
     "InvalidRequestError",
     "InvalidSnapshotIDError",
     "LimitReachedError",
+    "LossyConversionError",
     "MalformedDataError",
     "ModelNotFoundError",
     "OverloadedError",
@@ -164,6 +166,8 @@ class ProviderError(DragomanError):
         self.request_id: str | None = request_id
         self.retry_after: float | None = retry_after
         """Seconds the provider asks us to wait, where it said so."""
+        self.partial: Message | None = None
+        """What had been received of the reply when it failed."""
 
 
 class AuthenticationError(ProviderError):
@@ -267,6 +271,16 @@ class InvalidConversationError(ConversationError):
     def __init__(self, message: str, *, problems: tuple[str, ...] = (), hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.problems: tuple[str, ...] = problems
+
+
+class LossyConversionError(ConversationError):
+    """The model would not get all of the history, and the caller said `strict=True`; `losses` lists each part."""
+
+    next_step = "Continue with the provider that wrote these parts, or go on without them: strict=False."
+
+    def __init__(self, message: str, *, losses: tuple[str, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.losses: tuple[str, ...] = losses
 
 
 class MalformedDataError(ConversationError):

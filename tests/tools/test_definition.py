@@ -269,3 +269,8 @@ def test_renaming_changes_nothing_else() -> None:
     renamed = tool(weather).renamed("météo")
     assert renamed.name == "météo"
     assert run(renamed, '{"city": "Lyon"}') == "Lyon: sunny for 1"
+
+
+def test_a_builtin_that_tells_no_signature_can_have_a_schema() -> None:
+    made = Tool.from_schema(max, {"type": "object"})  # inspect cannot tell the parameters of max
+    assert (made.name, made.takes_context) == ("max", False)

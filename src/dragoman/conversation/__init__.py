@@ -31,6 +31,7 @@ from .media import Media, MediaKind
 from .message import Message, Role
 from .stop_reason import StopReason
 from .tool_spec import OneTool, ToolChoice, ToolExample, ToolSpec
+from .unfold import unfold
 from .usage import Usage
 from .validity import Change, ChangeKind
 from .values import FrozenDict, Native, Value
@@ -85,4 +86,5 @@ __all__ = [
     "fold",
     "message_from_json",
     "message_to_json",
+    "unfold",
 ]

@@ -13,6 +13,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
+    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -32,8 +33,10 @@ from msgspec import Raw, Struct
 from dragoman.conversation import ToolCall, ToolExample, ToolSpec
 from dragoman.errors import ToolDefinitionError
 
-from .arguments import Arguments, arguments_of_function, arguments_of_schema
 from .context import ToolContext
+
+if TYPE_CHECKING:
+    from .arguments.compiled import Arguments
 
 __all__ = ["AnyTool", "Tool", "ToolOptions", "ToolSettings", "tool", "tools_of"]
 
@@ -148,6 +151,8 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
         function: Callable[..., S], parameters: Mapping[str, object] | None = None, **settings: Unpack[ToolSettings]
     ) -> Tool[..., S]:
         """A tool whose parameters a JSON Schema describes; the function gets them as keyword arguments."""
+        from .arguments.compiled import arguments_of_schema  # loaded with the first definition; see _of_function
+
         name = _name_of(function, settings)
         try:
             arguments = arguments_of_schema({"type": "object", "properties": {}} if parameters is None else parameters)
@@ -198,6 +203,9 @@ def tools_of(instance: object, *names: str) -> list[AnyTool]:
 
 
 def _of_function(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
+    # Reading hints takes a good deal of code, which programs that define no tools need not load.
+    from .arguments.compiled import arguments_of_function
+
     name = _name_of(fn, settings)
     needs_self = _needs_self(fn)
     takes_context = _takes_context(fn, int(needs_self))
@@ -217,7 +225,7 @@ def _documentation(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     documented: str | None = (inner if inspect.isroutine(inner) else type(inner).__call__).__doc__
     if not documented:
         return "", {}
-    from .docstrings import parse_docstring  # the parser is loaded when there is something to parse
+    from .arguments.docstrings import parse_docstring  # it loads the parser, so only if there is something to parse
 
     parsed = parse_docstring(documented)
     return parsed.description, parsed.parameters

@@ -25,7 +25,7 @@ from dragoman.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-from dragoman.tools.arguments import InvalidArguments
+from dragoman.tools.arguments.problems import InvalidArguments
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool

@@ -1,0 +1,148 @@
+"""A model at a provider: everything about it that does not depend on the colour of the program.
+
+Owns: turning a conversation into a prepared call: checks, files, fallbacks for structured replies, address, headers, key.
+Must not know: how requests are sent.
+"""
+
+from __future__ import annotations
+
+import platform
+import random as _random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from dragoman._version import __version__
+from dragoman.conversation import Conversation, ToolSpec
+from dragoman.errors import AuthenticationError, LossyConversionError, ProviderError
+from dragoman.providers.catalogue import Dialect, Provider, codec_of
+from dragoman.providers.codec import Call, Codec, Decoder, Encoded, Loss
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile
+from dragoman.providers.structured import AnswerReader, prepare
+from dragoman.transport.base_url import join
+from dragoman.transport.protocol import HttpRequest, Timeouts
+from dragoman.transport.retry import RetryPolicy
+
+from .media import with_files_read
+from .model_call import ModelCall, Prepared
+from .secret import Secret
+
+__all__ = ["Connection"]
+
+_AGENT = f"dragoman/{__version__} python/{platform.python_version()}"
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """A model, where it is, and how it is to be called."""
+
+    provider: Provider
+    model: str
+    profile: Profile
+    base_url: str
+    key: Secret | None = None
+    options: ModelOptions = ModelOptions()
+    strict: bool = False
+    """Refuse a history of which this model would not get every part."""
+    retry: RetryPolicy = RetryPolicy()
+    timeouts: Timeouts = Timeouts()
+    headers: Mapping[str, str] = {}
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    random: Callable[[], float] = _random.random
+
+    @property
+    def name(self) -> str:
+        """As in `provider:model`."""
+        return f"{self.provider.name}:{self.model}"
+
+    @property
+    def codec(self) -> Codec:
+        dialect: Dialect = self.provider.dialect
+        return codec_of(dialect)
+
+    def call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> ModelCall:
+        """Everything ready to be sent. Raises before anything is sent if the call cannot be made."""
+        call, encoded, reader = self._encoded(conversation, tools, options, stream=stream)
+        if encoded.losses and self.strict:
+            raise _lossy(self.name, encoded.losses)
+        codec = self.codec
+
+        def decoder() -> Decoder:
+            inner = codec.decoder(call, encoded)
+            return inner if reader is None else reader.wrap(inner)
+
+        def error(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+            return codec.error(status, headers, body, call)
+
+        prepared = Prepared(
+            decoder=decoder, error=error, stream=stream, adaptations=encoded.adaptations, losses=encoded.losses
+        )
+        return ModelCall(
+            self._request(encoded, stream=stream),
+            prepared,
+            retry=self.retry,
+            clock=self.clock,
+            wall_clock=self.wall_clock,
+            random=self.random,
+        )
+
+    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
+        """What this model would not get of the conversation, or would get in another form; nothing is sent."""
+        return self._encoded(conversation.repaired().conversation, (), None, stream=False)[1].losses
+
+    def prepared_tools(self, tools: Sequence[ToolSpec]) -> object:
+        """The tools as this provider gets them, parsed from the request; nothing is sent."""
+        body = self._encoded(Conversation(), tools, None, stream=False)[1].request.body
+        return msgspec.json.decode(body, type=dict[str, object]).get("tools")
+
+    def _encoded(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> tuple[Call, Encoded, AnswerReader | None]:
+        conversation.ensure_valid()
+        call = Call(
+            model=self.model,
+            conversation=with_files_read(conversation),
+            profile=self.profile,
+            tools=tuple(tools),
+            options=self.options if options is None else options,
+            stream=stream,
+        )
+        call, reader = prepare(call)
+        return call, self.codec.encode(call), reader
+
+    def _request(self, encoded: Encoded, *, stream: bool) -> HttpRequest:
+        wire = encoded.request
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream" if stream else "application/json",
+            "user-agent": _AGENT,
+            **self.headers,
+            **wire.headers,
+        }
+        if self.key is not None:
+            headers[self.provider.key_header] = self._key_header(self.key.reveal())
+        return HttpRequest(
+            method=wire.method,
+            url=join(self.base_url, wire.path),
+            headers=headers,
+            body=wire.body,
+            timeouts=self.timeouts,
+        )
+
+    def _key_header(self, key: str) -> str:
+        if not key.isascii() or not key.isprintable() or key != key.strip():
+            message = f"The key for {self.provider.name} contains characters that no key has."
+            hint = "Copy it again, without quotes, spaces or line ends."
+            raise AuthenticationError(message, hint=hint, provider=self.provider.name)
+        return f"Bearer {key}" if self.provider.key_header == "authorization" else key
+
+
+def _lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
+    more = f" (and {len(losses) - 1} more)" if losses[1:] else ""
+    message = f"{name} would not get all of the conversation: {losses[0]}{more}."
+    return LossyConversionError(message, losses=tuple(map(str, losses)))

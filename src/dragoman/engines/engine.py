@@ -1,0 +1,185 @@
+"""Engines: one job, a model's reply to a conversation.
+
+Owns: Engine and AsyncEngine, the protocols that everything above speaks to; HttpEngine, which implements the first over
+a transport (its twin is in async_engine.py).
+Must not know: loops, tools' code, stores. Tool calls in a reply are left as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Protocol
+
+from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
+from dragoman.providers.codec import Loss
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile
+from dragoman.transport.protocol import Transport
+
+from .connection import Connection
+from .features import ToolFeatures, features_of
+from .plain import ReplyStream, drive
+from .reply import Reply
+
+__all__ = ["AsyncEngine", "AsyncStream", "Engine", "HttpEngine", "OverHttp", "Stream"]
+
+
+class Stream(Protocol):
+    """A reply while it arrives, to be used in a `with` block."""
+
+    @property
+    def message(self) -> Message: ...
+    @property
+    def reply(self) -> Reply: ...
+    def __iter__(self) -> Iterator[ReplyEvent]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class AsyncStream(Protocol):
+    """A reply while it arrives, to be used in an `async with` block."""
+
+    @property
+    def message(self) -> Message: ...
+    @property
+    def reply(self) -> Reply: ...
+    def __aiter__(self) -> AsyncIterator[ReplyEvent]: ...
+    async def aclose(self) -> None: ...
+    async def __aenter__(self) -> AsyncStream: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+class _Described(Protocol):
+    @property
+    def name(self) -> str:
+        """As in `provider:model`."""
+        ...
+
+    @property
+    def profile(self) -> Profile: ...
+
+
+class Engine(_Described, Protocol):
+    """A model, for a plain program."""
+
+    def run_inference(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Conversation:
+        """The conversation with the model's reply at its end."""
+        ...
+
+    def reply(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Reply:
+        """The model's reply and the account of the call."""
+        ...
+
+    def stream(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Stream:
+        """The model's reply as it arrives."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class AsyncEngine(_Described, Protocol):
+    """A model, for a program on an event loop."""
+
+    async def run_inference(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Conversation:
+        """The conversation with the model's reply at its end."""
+        ...
+
+    async def reply(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Reply:
+        """The model's reply and the account of the call."""
+        ...
+
+    def stream(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> AsyncStream:
+        """The model's reply as it arrives."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class OverHttp:
+    """What the two engines have in common."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection: Connection = connection
+
+    @property
+    def name(self) -> str:
+        """As in `provider:model`."""
+        return self.connection.name
+
+    @property
+    def profile(self) -> Profile:
+        """What the model can do."""
+        return self.connection.profile
+
+    @property
+    def features(self) -> ToolFeatures:
+        """What the model can do with tools."""
+        return features_of(self.connection.profile)
+
+    def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
+        """The tools in the provider's own form, as JSON data; nothing is sent."""
+        return self.connection.prepared_tools(tools)
+
+    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
+        """What this model would not get of the conversation, or would get in another form; nothing is sent."""
+        return self.connection.losses(conversation)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class HttpEngine(OverHttp):
+    """A model behind HTTP, for a plain program. Safe to share between threads."""
+
+    def __init__(
+        self, connection: Connection, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        super().__init__(connection)
+        self._transport: Transport = transport
+        self._sleep: Callable[[float], None] = sleep
+
+    def run_inference(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Conversation:
+        """The conversation with the model's reply at its end."""
+        return conversation.plus(self.reply(conversation, tools=tools, options=options).message)
+
+    def reply(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Reply:
+        """The model's reply and the account of the call."""
+        call = self.connection.call(conversation, tools, options, stream=False)
+        for _ in drive(call, self._transport, self._sleep):
+            pass
+        return call.reply
+
+    def stream(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> ReplyStream:
+        """The model's reply as it arrives; use it in a `with` block."""
+        call = self.connection.call(conversation, tools, options, stream=True)
+        return ReplyStream(call, drive(call, self._transport, self._sleep))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> HttpEngine:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()

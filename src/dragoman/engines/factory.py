@@ -1,0 +1,184 @@
+"""Engines by name: `engine("anthropic:claude-sonnet-4-5")`.
+
+Owns: from a name and options to an engine; the registry of third parties' providers.
+Must not know: configuration files and keychains (the chat room does). A key is given, or found in the provider's usual
+environment variable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, Unpack, cast
+
+import msgspec
+
+from dragoman.errors import ConfigurationError
+from dragoman.providers.catalogue import PROVIDERS, Provider, profile_of
+from dragoman.providers.model_name import split_model
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile
+from dragoman.transport.base_url import validate_base_url
+from dragoman.transport.protocol import AsyncTransport, Timeouts, Transport
+from dragoman.transport.retry import RetryPolicy
+
+from .connection import Connection
+from .engine import AsyncEngine, Engine, HttpEngine
+from .secret import Secret
+
+__all__ = ["EngineOptions", "ProviderFactory", "async_engine", "connection", "engine", "register_provider"]
+
+ENTRY_POINTS = "dragoman.providers"
+"""The group in which an installed package offers a ProviderFactory under its provider's name."""
+
+
+class EngineOptions(TypedDict, total=False):
+    """What an engine can be given beside its name."""
+
+    key: str | Secret | None
+    base_url: str | None
+    options: ModelOptions
+    profile: Profile | Mapping[str, Any]
+    """A whole profile, or the fields in which this model differs from what the catalogue says."""
+    strict: bool
+    retry: RetryPolicy
+    timeouts: Timeouts
+    headers: Mapping[str, str]
+    allow_insecure_base_url: bool
+    """For tests against a server without TLS. Only ever set in code."""
+
+
+class ProviderFactory:
+    """What a third party's provider offers: engines for a model, in one colour or both. Override what you support."""
+
+    def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
+        """An engine for a plain program."""
+        raise _no_colour(type(self).__name__, model, "plain programs")
+
+    def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
+        """An engine for a program on an event loop."""
+        raise _no_colour(type(self).__name__, model, "async programs")
+
+
+def _no_colour(provider: str, model: str, programs: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{provider} offers no engine for {programs} (model {model!r}).", hint="Use the other colour, or another provider."
+    )
+
+
+_registered: dict[str, ProviderFactory] = {}
+
+
+def register_provider(name: str, factory: ProviderFactory, *, replace: bool = False) -> None:
+    """Make `name:model` stand for engines of this factory. A name that is taken is an error unless replaced."""
+    if not replace and (name in _registered or name in PROVIDERS):
+        message = f"There is a provider named {name!r} already."
+        raise ConfigurationError(message, hint="Choose another name, or say replace=True.")
+    _registered[name] = factory
+
+
+def engine(model: str, *, transport: Transport | None = None, **options: Unpack[EngineOptions]) -> Engine:
+    """An engine for a plain program, by `provider:model`, `provider/model` or a well-known model's bare name."""
+    factory, bare = _factory_of(model)
+    if factory is not None:
+        return factory.engine(bare, **options)
+    found = connection(model, **options)
+    if transport is None:
+        from dragoman.transport.pyreqwest_transport import PyreqwestTransport
+
+        transport = PyreqwestTransport()
+    return HttpEngine(found, transport)
+
+
+def async_engine(
+    model: str, *, transport: AsyncTransport | None = None, **options: Unpack[EngineOptions]
+) -> AsyncEngine:
+    """`engine` for a program on an event loop."""
+    factory, bare = _factory_of(model)
+    if factory is not None:
+        return factory.async_engine(bare, **options)
+    found = connection(model, **options)
+    from .async_engine import AsyncHttpEngine
+
+    if transport is None:
+        from dragoman.transport.pyreqwest_transport import AsyncPyreqwestTransport
+
+        transport = AsyncPyreqwestTransport()
+    return AsyncHttpEngine(found, transport)
+
+
+def connection(model: str, **options: Unpack[EngineOptions]) -> Connection:
+    """The model, where it is and how it is to be called, from a name and what differs from the catalogue."""
+    provider_name, bare = split_model(model)
+    provider = PROVIDERS[provider_name]
+    base_url = options.get("base_url") or provider.base_url
+    if not base_url:
+        message = f"The provider {provider_name!r} has no address of its own."
+        raise ConfigurationError(message, hint="Say base_url='https://…/v1'.")
+    validate_base_url(base_url, allow_insecure=options.get("allow_insecure_base_url", False))
+    return Connection(
+        provider=provider,
+        model=bare,
+        profile=_profile(provider, bare, options.get("profile", {})),
+        base_url=base_url,
+        key=_key(provider, options.get("key"), base_url),
+        options=options.get("options", ModelOptions()),
+        strict=options.get("strict", False),
+        retry=options.get("retry", RetryPolicy()),
+        timeouts=options.get("timeouts", Timeouts()),
+        headers=options.get("headers", {}),
+    )
+
+
+def _profile(provider: Provider, model: str, given: Profile | Mapping[str, Any]) -> Profile:
+    if isinstance(given, Profile):
+        return given
+    known = profile_of(provider.name, model)
+    unknown = [name for name in given if name not in Profile.__struct_fields__]
+    if unknown:
+        message = f"A profile has no field {unknown[0]!r}."
+        raise ConfigurationError(message, hint=f"Its fields are: {', '.join(Profile.__struct_fields__)}.")
+    return msgspec.structs.replace(known, **given) if given else known
+
+
+def _key(provider: Provider, given: str | Secret | None, base_url: str) -> Secret | None:
+    if isinstance(given, Secret):
+        return given
+    if given:
+        return Secret(given)
+    # A key from the environment belongs to the provider's own address; it is not sent anywhere else.
+    if base_url == provider.base_url:
+        for variable in provider.key_variables:
+            if value := os.environ.get(variable):
+                return Secret(value)
+    if not provider.needs_key:
+        return None
+    variables = " or ".join(provider.key_variables)
+    message = f"There is no key for {provider.name}."
+    raise ConfigurationError(message, hint=f"Set {variables}, or give key='…'.")
+
+
+def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
+    name, delimiter, bare = _split_once(model)
+    if not delimiter:
+        return None, model
+    if name in _registered:
+        return _registered[name], bare
+    return (None if name in PROVIDERS else _from_entry_point(name)), bare
+
+
+def _split_once(model: str) -> tuple[str, str, str]:
+    """At the first `:` or `/`, whichever comes first."""
+    at = min((place for place in (model.find(":"), model.find("/")) if place >= 0), default=-1)
+    return (model, "", "") if at < 0 else (model[:at], model[at], model[at + 1 :])
+
+
+def _from_entry_point(name: str) -> ProviderFactory | None:
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        offered = cast("ProviderFactory | Callable[[], ProviderFactory]", point.load())
+        factory = offered if isinstance(offered, ProviderFactory) else offered()
+        _registered[name] = factory
+        return factory
+    return None

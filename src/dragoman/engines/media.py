@@ -1,0 +1,67 @@
+"""Reading the files that messages name.
+
+Owns: turning `Media.path` into bytes before a codec sees it. A file is read once for each message, when the message is
+first sent; what the model saw then is what it sees in later turns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from dragoman.conversation import Block, Conversation, Json, Media, Message, ToolResult
+from dragoman.errors import ConfigurationError
+from dragoman.providers.codec import remembered
+
+__all__ = ["with_files_read"]
+
+_MAX_BYTES = 512 * 1024 * 1024
+
+
+def with_files_read(conversation: Conversation) -> Conversation:
+    """The conversation with the bytes of all media that were given by path; itself if there are none."""
+    messages = tuple([_read_message(message) for message in conversation.messages])
+    if all(new is old for new, old in zip(messages, conversation.messages, strict=True)):
+        return conversation
+    return msgspec.structs.replace(conversation, messages=messages)
+
+
+def _read_message(message: Message) -> Message:
+    if not any(_has_path(block) for block in message.blocks):
+        return message
+    return remembered(message, "files read", lambda: _with_blocks_read(message))
+
+
+def _has_path(block: Block | Json) -> bool:
+    if isinstance(block, Media):
+        return block.path is not None
+    return isinstance(block, ToolResult) and any(_has_path(part) for part in block.content)
+
+
+def _with_blocks_read(message: Message) -> Message:
+    return msgspec.structs.replace(message, blocks=tuple([_read_block(block) for block in message.blocks]))
+
+
+def _read_block(block: Block) -> Block:
+    if isinstance(block, Media):
+        return _read_media(block)
+    if isinstance(block, ToolResult):
+        content = tuple([_read_media(part) if isinstance(part, Media) else part for part in block.content])
+        return msgspec.structs.replace(block, content=content)
+    return block
+
+
+def _read_media(media: Media) -> Media:
+    if media.path is None:
+        return media
+    path = Path(media.path)
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            message = f"The file {path.name!r} is larger than {_MAX_BYTES >> 20} MiB."
+            raise ConfigurationError(message, hint="Send a smaller file, or put it where the provider can fetch it.")
+        data = path.read_bytes()
+    except OSError as error:
+        message = f"The file {path.name!r} cannot be read: {error.strerror or error}."
+        raise ConfigurationError(message, hint="Check the path of the attachment and its permissions.") from error
+    return msgspec.structs.replace(media, data=data, path=None)

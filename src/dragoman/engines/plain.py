@@ -1,0 +1,95 @@
+"""Driving a model call in a plain program.
+
+Owns: carrying out the effects with a plain transport, and the stream that a caller iterates.
+Must not know: what the effects are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
+
+from dragoman.conversation import Message, ReplyEvent
+from dragoman.errors import ProviderError
+from dragoman.transport.protocol import Response, Transport
+
+from .model_call import Emit, ModelCall, Open, Opened, ReadPiece, Sleep
+from .reply import Reply
+
+__all__ = ["ReplyStream", "drive"]
+
+
+def drive(
+    call: ModelCall, transport: Transport, sleep: Callable[[float], None]
+) -> Generator[ReplyEvent, None, None]:
+    """Carry a call out, and give its events as they come. Closing the generator closes the connection."""
+    steps = call.steps()
+    response: Response | None = None
+    pieces: Iterator[bytes] = iter(())
+    answer: object = None
+    failure: ProviderError | None = None
+    try:
+        while True:
+            try:
+                effect = steps.send(answer) if failure is None else steps.throw(failure)
+            except StopIteration:
+                return
+            answer = failure = None
+            if isinstance(effect, Emit):
+                yield from effect.events
+                continue
+            try:
+                if isinstance(effect, ReadPiece):
+                    answer = next(pieces, b"")
+                elif isinstance(effect, Open):
+                    response = transport.open(effect.request)
+                    pieces = iter(response)
+                    answer = Opened(response.status, response.headers)
+                elif isinstance(effect, Sleep):
+                    response = _closed(response)
+                    sleep(effect.seconds)
+                else:
+                    answer = b"".join(pieces)
+            except ProviderError as error:
+                failure = error
+    finally:
+        steps.close()
+        _closed(response)
+
+
+def _closed(response: Response | None) -> None:
+    if response is not None:
+        response.close()
+
+
+class ReplyStream:
+    """A reply while it arrives: iterate it inside a `with` block, which closes the connection however it is left."""
+
+    def __init__(self, call: ModelCall, events: Generator[ReplyEvent, None, None]) -> None:
+        self._call: ModelCall = call
+        self._events: Generator[ReplyEvent, None, None] = events
+
+    @property
+    def message(self) -> Message:
+        """What was received so far; marked interrupted unless the reply is complete."""
+        return self._call.message
+
+    @property
+    def reply(self) -> Reply:
+        """The message and the account of the call so far."""
+        return self._call.reply
+
+    def __iter__(self) -> Iterator[ReplyEvent]:
+        return self._events
+
+    def close(self) -> None:
+        """Stop the reply and release the connection."""
+        self._events.close()
+
+    def __enter__(self) -> ReplyStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

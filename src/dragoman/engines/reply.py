@@ -1,0 +1,34 @@
+"""What a model call gives back, beside the message.
+
+Owns: Reply, the account of one call: what was received, what had to be changed for it, and how many attempts it took.
+Must not know: how the call was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.conversation import Message
+from dragoman.providers.codec import Adaptation, Loss
+from dragoman.transport.rate_limits import RateLimits
+from dragoman.transport.retry import AttemptRecord
+
+__all__ = ["Reply"]
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """A model's answer and the account of how it was had."""
+
+    message: Message
+    """Complete, or marked interrupted with everything that was received."""
+    request_id: str | None = None
+    headers: Mapping[str, str] = {}
+    rate_limits: RateLimits | None = None
+    adaptations: tuple[Adaptation, ...] = ()
+    """Options and schemas that were changed to suit the model."""
+    losses: tuple[Loss, ...] = ()
+    """Parts of the history that this model did not get."""
+    attempts: tuple[AttemptRecord, ...] = ()
+    """The ledger: every attempt, why it failed, how long was waited."""

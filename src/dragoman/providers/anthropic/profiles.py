@@ -1,0 +1,145 @@
+"""What Claude models can do, as rows.
+
+Owns: the profile of the dialect, the rows of its models, and the names of the quirks that only this codec understands.
+Must not know: how a profile is turned into a request.
+
+The rows follow the provider's tables (models overview; thinking by model; effort; migration guides) as of November
+2026. A Claude whose name no row knows is taken for one of the newest: those accept the least, and a request that asks
+for too little is better than one that is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
+
+__all__ = ["ALWAYS_THINKS", "BASE", "BOUND", "BUDGETS_TOO", "HIDDEN", "OFF_BETWEEN_TOOLS", "ONE_SAMPLER", "ROWS"]
+
+# --- quirks ----------------------------------------------------------------------------------------------------------
+
+ALWAYS_THINKS: Final = "always_thinks"
+"""Thinking cannot be turned off: `thinking.type` "disabled" is refused."""
+OFF_BETWEEN_TOOLS: Final = "off_between_tools"
+"""Thinking is turned off with `thinking.type` "between_tools"; "disabled" is refused."""
+HIDDEN: Final = "hidden_thinking"
+"""Thinking comes back without its text unless `thinking.display` asks for it."""
+BOUND: Final = "bound_thinking"
+"""A thinking block is signed over everything before it; a changed prefix is an error unless the block may be dropped."""
+BUDGETS_TOO: Final = "budgets_too"
+"""Takes a budget of thinking tokens as well, beside adaptive thinking."""
+ONE_SAMPLER: Final = "one_sampler"
+"""Takes temperature or top_p, not both."""
+
+# --- the dialect -----------------------------------------------------------------------------------------------------
+
+_NO_SEED = frozenset(["seed"])
+_NO_SAMPLING = frozenset(["seed", "temperature", "top_k", "top_p"])
+
+BASE = Profile(
+    provider="anthropic",
+    dialect="anthropic",
+    media=frozenset(["image", "document"]),
+    media_urls=frozenset(["image", "document"]),
+    tool_result_media=frozenset(["image", "document"]),
+    tool_limits=ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,128}", max_name_length=128),
+    tool_error_flag=True,
+    structured="tool",
+    reasoning="budget",
+    unsupported=_NO_SEED,
+    # The API demands max_tokens in every request.
+    default_max_tokens=8192,
+)
+
+# --- its models ------------------------------------------------------------------------------------------------------
+
+_ALL_EFFORTS = frozenset(["low", "medium", "high", "xhigh", "max"])
+_EFFORTS_OF_4_6 = _ALL_EFFORTS - {"xhigh"}
+_UNFORCED = frozenset(["auto", "none"])
+_ANY_CHOICE = frozenset(["auto", "none", "required", "tool"])
+_MILLION = 1_000_000
+_SMALL = 200_000
+
+
+def _row(*models: str, **fields: object) -> ProfileRow:
+    return ProfileRow(provider="anthropic", models=models, fields=fields)
+
+
+# In this order: the newest first, as what holds where nothing else is said; then each family, older and older.
+ROWS: tuple[ProfileRow, ...] = (
+    _row(
+        "claude-*",
+        strict_tools=True,
+        structured="native",
+        reasoning="adaptive",
+        efforts=_ALL_EFFORTS,
+        unsupported=_NO_SAMPLING,
+        tool_choices=_UNFORCED,
+        quirks=frozenset([ALWAYS_THINKS, HIDDEN, BOUND]),
+        context_window=_MILLION,
+    ),
+    _row("claude-sonnet-5-5*", quirks=frozenset([OFF_BETWEEN_TOOLS, HIDDEN, BOUND])),
+    _row("claude-haiku-5-5*", tool_choices=_ANY_CHOICE, quirks=frozenset([HIDDEN, BOUND])),
+    _row("claude-fable-5", "claude-mythos-5", tool_choices=_ANY_CHOICE, quirks=frozenset([ALWAYS_THINKS, HIDDEN])),
+    _row(
+        "claude-mythos-preview*", efforts=_EFFORTS_OF_4_6, quirks=frozenset([ALWAYS_THINKS, HIDDEN, BUDGETS_TOO])
+    ),
+    _row(
+        "claude-opus-5",
+        "claude-sonnet-5",
+        "claude-opus-4-8*",
+        "claude-opus-4-7*",
+        tool_choices=_ANY_CHOICE,
+        quirks=frozenset([HIDDEN]),
+    ),
+    _row(
+        "claude-opus-4-6*",
+        "claude-sonnet-4-6*",
+        efforts=_EFFORTS_OF_4_6,
+        unsupported=_NO_SEED,
+        tool_choices=_ANY_CHOICE,
+        quirks=frozenset([BUDGETS_TOO, ONE_SAMPLER]),
+    ),
+    _row(
+        "claude-opus-4-5*",
+        "claude-sonnet-4-5*",
+        "claude-haiku-4-5*",
+        "claude-opus-4-1*",
+        reasoning="budget",
+        efforts=frozenset[str](),
+        unsupported=_NO_SEED,
+        tool_choices=_ANY_CHOICE,
+        quirks=frozenset([ONE_SAMPLER]),
+        context_window=_SMALL,
+    ),
+    # The one model that takes an effort beside a budget.
+    _row("claude-opus-4-5*", efforts=frozenset(["low", "medium", "high"])),
+    _row(
+        "claude-opus-4-0*",
+        "claude-opus-4-20*",
+        "claude-sonnet-4-0*",
+        "claude-sonnet-4-20*",
+        "claude-4-*",
+        "claude-3*",
+        strict_tools=False,
+        structured="tool",
+        reasoning="budget",
+        efforts=frozenset[str](),
+        unsupported=_NO_SEED,
+        tool_choices=_ANY_CHOICE,
+        quirks=frozenset[str](),
+        context_window=_SMALL,
+    ),
+    _row("claude-3-5*", reasoning="none"),
+    # The first generation reads no PDF and writes at most 4,096 tokens.
+    _row(
+        "claude-3-opus*",
+        "claude-3-sonnet*",
+        "claude-3-haiku*",
+        reasoning="none",
+        media=frozenset(["image"]),
+        media_urls=frozenset(["image"]),
+        tool_result_media=frozenset(["image"]),
+        default_max_tokens=4096,
+    ),
+)

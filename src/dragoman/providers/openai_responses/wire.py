@@ -1,0 +1,85 @@
+"""The shapes of the Responses API that are read most often, and small readers of its JSON.
+
+Owns: the struct of a streamed event; turning raw JSON members into values; the name under which our own replies are
+read back.
+Must not know: what an event means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.conversation import Native
+
+__all__ = [
+    "NOTHING",
+    "READER",
+    "Event",
+    "decode_event",
+    "encode",
+    "items_of",
+    "members_of",
+    "native",
+    "text_of",
+    "value_of",
+]
+
+READER: Final = "openai_responses"
+"""The reader of everything that only this API understands."""
+
+NOTHING: Final = Raw(b"")
+"""Stands for a member that is not there."""
+
+
+# One struct for all events, so that each is parsed once: the members that any handler looks at. Objects stay raw until
+# a handler asks for them; `logprobs` and `obfuscation` of a delta are passed over (the finished item repeats the
+# former, and the latter is only padding).
+class Event(Struct, gc=False):
+    """An event of the stream."""
+
+    type: str = ""
+    delta: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    item_id: str | None = None
+    item: Raw = NOTHING
+    part: Raw = NOTHING
+    response: Raw = NOTHING
+    error: Raw = NOTHING
+
+
+decode_event = msgspec.json.Decoder(Event).decode
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_items = msgspec.json.Decoder(list[Raw]).decode
+encode = msgspec.json.Encoder().encode
+
+
+def members_of(raw: bytes | Raw) -> dict[str, Raw]:
+    """The members of a JSON object. Raises msgspec.DecodeError for anything else."""
+    return _members(raw)
+
+
+def items_of(raw: Raw | None) -> list[Raw]:
+    """The items of a JSON array; none where it is absent, null or something else."""
+    return _items(raw) if raw is not None and bytes(raw[:1]) == b"[" else []
+
+
+def value_of(raw: Raw | None) -> object:
+    """A member, parsed; None where it is absent."""
+    return cast("object", msgspec.json.decode(raw)) if raw else None
+
+
+def text_of(raw: Raw | None) -> str | None:
+    """A member that is a string; None for anything else."""
+    value = value_of(raw)
+    return value if isinstance(value, str) else None
+
+
+def native(fields: Mapping[str, Raw]) -> Native:
+    """Members to keep beside a block. They are copied: a slice would keep the whole reply in memory."""
+    return Native(provider=READER, fields={name: raw.copy() for name, raw in fields.items()})

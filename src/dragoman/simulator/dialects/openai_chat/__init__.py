@@ -1,0 +1,32 @@
+"""The chat-completions dialect, from the server's side.
+
+request.py   what a request says, and what the provider would refuse in it
+reply.py     a reply, whole and in chunks; errors inside a stream
+"""
+
+from dragoman.simulator.dialects.dialect import Dialect
+from dragoman.simulator.dialects.openai_shared import bad_key, failure, headers, model, models, no_model
+
+from .reply import failure_in_stream, failure_in_whole, frames, unknown, whole
+from .request import check, hear
+
+__all__ = ["DIALECT"]
+
+DIALECT = Dialect(
+    name="openai_chat",
+    stream_type="text/event-stream; charset=utf-8",
+    whole_type="application/json",
+    hear=hear,
+    check=check,
+    whole=whole,
+    frames=frames,
+    failure=failure,
+    failure_in_stream=failure_in_stream,
+    failure_in_whole=failure_in_whole,
+    unknown=unknown,
+    bad_key=bad_key,
+    models=models,
+    model=model,
+    no_model=no_model,
+    headers=headers,
+)

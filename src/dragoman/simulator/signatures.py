@@ -1,0 +1,28 @@
+"""Signatures that prove nothing, except that they came back unchanged.
+
+Owns: making a signature for a text where the script gave none, and telling whether one of these was spoilt.
+Must not know: where a dialect puts them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from hashlib import sha256
+
+__all__ = ["sign", "spoilt"]
+
+_MARK = b"dragoman-simulator:"
+
+
+def sign(text: str) -> str:
+    """A signature of this text: valid base64, as providers' are, and the same every time."""
+    return b64encode(_MARK + sha256(text.encode()).digest()[:12]).decode()
+
+
+def spoilt(signature: str, text: str) -> bool:
+    """Whether this is a signature made here, but of another text. Signatures of others pass."""
+    try:
+        made_here = b64decode(signature, validate=True).startswith(_MARK)
+    except ValueError:
+        return False
+    return made_here and signature != sign(text)

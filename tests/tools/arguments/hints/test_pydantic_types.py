@@ -1,0 +1,239 @@
+"""Models of pydantic, its Field, and its validators."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import pydantic
+import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from dragoman.errors import ToolDefinitionError
+from dragoman.tools.arguments.compiled import InvalidArguments, arguments_of_function
+from dragoman.tools.arguments.hints.compile import decoder_of_type, schema_of_type
+from tests.tools.arguments.hints.case import INTEGER, STRING
+
+T = TypeVar("T")
+
+
+def problem(hint: object, text: str) -> str:
+    with pytest.raises(InvalidArguments) as caught:
+        decoder_of_type(hint)(text)
+    return str(caught.value)
+
+
+class Address(BaseModel):
+    """Where somebody lives."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    street: str = Field(description="With the number.")
+    zip_code: str = Field(alias="zipCode", pattern="^[0-9]+$")
+
+
+class Person(BaseModel):
+    name: str
+    homes: list[Address] = []
+    boss: Person | None = None
+
+
+class Even(BaseModel):
+    value: int
+
+    @pydantic.field_validator("value")
+    @classmethod
+    def _even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("must be even")
+        if value == 0:
+            raise KeyError("zero")
+        return value
+
+
+class Page(BaseModel, Generic[T]):
+    items: list[T]
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    value: Annotated[int, Field(ge=1)]
+
+
+ADDRESS = {
+    "additionalProperties": False,
+    "description": "Where somebody lives.",
+    "properties": {
+        "street": {"description": "With the number.", "type": "string"},
+        "zipCode": {"pattern": "^[0-9]+$", "type": "string"},
+    },
+    "required": ["street", "zipCode"],
+    "type": "object",
+}
+
+
+def test_a_model_is_described_by_pydantic_without_titles() -> None:
+    assert schema_of_type(Address) == ADDRESS
+    decoded = decoder_of_type(Address)('{"street": "Main 1", "zipCode": "12345"}')
+    assert decoded == Address(street="Main 1", zipCode="12345")
+
+
+def test_a_recursive_model_moves_its_definitions_to_the_root() -> None:
+    def tool(person: Person, address: Address | None = None) -> None: ...
+
+    schema = arguments_of_function(tool).schema
+    definitions: Any = schema["$defs"]
+    assert definitions.keys() == {"Person"}
+    assert definitions["Person"]["properties"]["boss"]["anyOf"][0] == {"$ref": "#/$defs/Person"}
+    assert definitions["Person"]["properties"]["homes"]["items"] == ADDRESS
+    assert "title" not in json.dumps(schema)
+
+
+def test_two_definitions_of_one_name() -> None:
+    first, second = pydantic.create_model("Same", a=(int, ...)), pydantic.create_model("Same", b=(int, ...))
+    outer = pydantic.create_model("Outer", x=(first, ...), y=(first, ...))
+    other = pydantic.create_model("Other", x=(second, ...), y=(second, ...))
+
+    def tool(a: Any, b: Any) -> None: ...
+
+    tool.__annotations__.update(a=outer, b=other)
+    definitions: Any = arguments_of_function(tool).schema["$defs"]
+    assert definitions.keys() == {"Same", "Same_2"}
+    assert definitions["Same"]["required"] == ["a"]
+    assert definitions["Same_2"]["required"] == ["b"]
+
+
+def test_problems_have_our_form() -> None:
+    assert problem(Person, '{"name": 1, "homes": [{"streets": "x", "zipCode": "1"}]}') == (
+        "name: expected a valid string, got integer 1; homes[0].street: expected a value, but it is missing; "
+        "homes[0].streets: unknown field"
+    )
+    assert problem(list[Even], '[{"value": 3}]') == "[0].value: must be even, got integer 3"
+    assert problem(Even, '{"value": 0}') == "'zero'"
+    assert problem(Person, "[]").startswith("expected an object, got array []")
+
+
+def test_models_beside_and_inside_other_types() -> None:
+    @dataclass
+    class Visit:
+        where: Address
+
+    def tool(visits: list[Visit], who: Person | Address) -> None: ...
+
+    arguments = arguments_of_function(tool)
+    text = '{"visits": [{"where": {"street": "a", "zipCode": "1"}}], "who": {"street": "b", "zipCode": "2"}}'
+    home, other = Address(street="a", zipCode="1"), Address(street="b", zipCode="2")
+    assert arguments.positional(arguments.decode(text)) == ([Visit(home)], other)
+
+
+def test_strict_models_take_dates_from_json() -> None:
+    import datetime as dt
+
+    class Meeting(BaseModel):
+        model_config = ConfigDict(strict=True)
+
+        day: dt.date
+
+    assert decoder_of_type(Meeting)('{"day": "2026-01-31"}') == Meeting(day=dt.date(2026, 1, 31))
+
+
+def test_generic_models_and_dataclasses_of_pydantic() -> None:
+    assert decoder_of_type(Page[int])('{"items": [1]}') == Page[int](items=[1])
+    assert problem(Checked, '{"value": 0}') == "value: expected greater than or equal to 1, got integer 0"
+
+
+def test_field_beside_a_type() -> None:
+    hint = Annotated[int, Field(ge=1, le=5, description="Stars.", examples=[3], json_schema_extra={"x-a": 1})]
+    assert schema_of_type(hint) == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 5,
+        "description": "Stars.",
+        "examples": [3],
+        "x-a": 1,
+    }
+    assert problem(hint, "6") == "expected integer <= 5, got integer 6"
+    assert schema_of_type(Annotated[str, Field(pattern="^a", min_length=2)]) == {
+        "type": "string",
+        "minLength": 2,
+        "pattern": "^a",
+    }
+    assert problem(Annotated[str, StringConstraints(pattern="^a")], '"b"') == (
+        'expected string that matches ^a, got string "b"'
+    )
+
+
+def test_field_as_a_default() -> None:
+    def tool(
+        stars: int = Field(5, ge=1, description="How good."),
+        tags: list[str] = Field(default_factory=list),  # noqa: B008 -- this is how pydantic's users write it
+        name: str = Field(...),
+        user: Annotated[str, Field(alias="userName")] = "me",
+    ) -> None: ...
+
+    arguments = arguments_of_function(tool)
+    assert arguments.schema["properties"] == {
+        "stars": {"type": "integer", "minimum": 1, "description": "How good.", "default": 5},
+        "tags": {"type": "array", "items": STRING, "default": []},
+        "name": STRING,
+        "userName": {**STRING, "default": "me"},
+    }
+    assert arguments.schema["required"] == ["name"]
+    assert arguments.positional(arguments.decode('{"name": "a", "userName": "b"}')) == (5, [], "a", "b")
+
+
+def test_what_only_pydantic_can_do_is_left_to_pydantic() -> None:
+    doubled = Annotated[int, AfterValidator(lambda value: value * 2), "Twice."]
+    assert schema_of_type(doubled) == {"type": "integer", "description": "Twice."}
+    assert decoder_of_type(doubled)("2") == 4
+    assert decoder_of_type(Annotated[str, StringConstraints(to_upper=True)])('"a"') == "A"
+
+    class Cat(BaseModel):
+        kind: Literal["cat"]
+
+    class Dog(BaseModel):
+        kind: Literal["dog"]
+
+    pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+    assert decoder_of_type(pet)('{"kind": "dog"}') == Dog(kind="dog")
+    assert decoder_of_type(pydantic.SecretStr)('"a"') == pydantic.SecretStr("a")
+    assert schema_of_type(pydantic.PositiveInt) == {"type": "integer", "exclusiveMinimum": 0}
+
+
+def test_sets_of_models() -> None:
+    class Frozen(BaseModel):
+        model_config = ConfigDict(frozen=True)
+
+        value: int
+
+    assert decoder_of_type(set[Frozen])('[{"value": 1}]') == {Frozen(value=1)}
+
+
+class Broken(BaseModel):
+    value: Nowhere  # type: ignore[name-defined]  # noqa: F821 -- that is the point
+
+
+def test_a_model_that_pydantic_cannot_use() -> None:
+    with pytest.raises(ToolDefinitionError, match="pydantic cannot express it"):
+        schema_of_type(Broken)
+
+
+def test_pydantic_is_never_imported_for_others() -> None:
+    program = (
+        "import sys\n"
+        "from dragoman.tools.arguments.compiled import arguments_of_function\n"
+        "def tool(a: int, b: list[str]): ...\n"
+        "arguments_of_function(tool)\n"
+        "assert not {'pydantic', 'annotated_types', 'docstring_parser', 'jsonschema_rs'} & sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_type_of_pydantic_without_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pydantic")
+    with pytest.raises(ToolDefinitionError, match="belongs to pydantic, which is not imported"):
+        schema_of_type(Address)
+    assert schema_of_type(Annotated[int, AfterValidator(abs)]) == INTEGER

@@ -1,0 +1,176 @@
+"""The functions of the Berkeley Function-Calling Leaderboard: thousands of schemas that people really wrote.
+
+Its package is a development data dependency. Only its data files are read; it is never imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from dragoman.tools.arguments.compiled import Arguments, arguments_of_schema
+from dragoman.tools.arguments.type_words import JSON_TYPES
+
+FUNCTIONS = 3_526
+
+
+def data_directory() -> Path | None:
+    spec = importlib.util.find_spec("bfcl_eval")
+    places = (spec.submodule_search_locations or []) if spec else []
+    return next((Path(place) / "data" for place in places if (Path(place) / "data").is_dir()), None)
+
+
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file with one JSON object a line; files of another form are not about functions."""
+    with path.open(encoding="utf-8") as file:
+        for line in filter(str.strip, file):
+            try:
+                value = json.loads(line)
+            except ValueError:
+                return
+            if isinstance(value, dict):
+                yield value
+
+
+def functions_of(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if "function" in entry:
+        given = entry["function"]
+        return [given] if isinstance(given, dict) else given
+    return [dict(entry)] if "parameters" in entry and "name" in entry else []
+
+
+@pytest.fixture(scope="module")
+def functions() -> list[dict[str, Any]]:
+    directory = data_directory()
+    if directory is None:
+        pytest.skip("the data of bfcl-eval is not installed; `dev.py` installs it from requirements/data.lock")
+    paths = [path for path in sorted(directory.rglob("*.json")) if "possible_answer" not in path.parts]
+    found = {
+        json.dumps(function, sort_keys=True): function
+        for path in paths
+        for entry in lines_of(path)
+        for function in functions_of(entry)
+    }
+    return list(found.values())
+
+
+@pytest.fixture(scope="module")
+def compiled(functions: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Arguments]]:
+    return [(function["parameters"], arguments_of_schema(function["parameters"])) for function in functions]
+
+
+def test_all_of_them_are_there(functions: list[dict[str, Any]], compiled: list[Any]) -> None:
+    assert len(functions) == len(compiled) == FUNCTIONS
+
+
+def odd_types(schema: object) -> Iterator[object]:
+    """The words for types that JSON Schema does not have, by a walk that knows nothing of ours."""
+    if isinstance(schema, dict):
+        if schema.get("type", "object") not in JSON_TYPES:
+            yield schema["type"]
+        for sub in (schema.get("properties") or {}).values():
+            yield from odd_types(sub)
+        items = schema.get("items", [])
+        for sub in items if isinstance(items, list) else [items]:
+            yield from odd_types(sub)
+        yield from odd_types(schema.get("additionalProperties"))
+
+
+def test_every_odd_type_has_its_note(compiled: list[tuple[dict[str, Any], Arguments]]) -> None:
+    total: Counter[object] = Counter()
+    for given, arguments in compiled:
+        words = Counter(json.dumps(word) for word in odd_types(given))
+        noted = Counter(note.split(": ", 1)[1].split(" ")[0] for note in arguments.notes if "/type: " in note)
+        assert words - noted == Counter()
+        total += words
+    assert len(total) == 13
+    assert total['"dict"'] == 3826
+    assert total['"float"'] == 955
+    assert total.total() == 5158
+
+
+def property_paths(schema: object, path: str = "") -> Iterator[str]:
+    if isinstance(schema, dict):
+        for name, sub in (schema.get("properties") or {}).items():
+            yield f"{path}/{name}"
+            yield from property_paths(sub, f"{path}/{name}")
+        for keyword in ("items", "prefixItems", "additionalProperties"):
+            value = schema.get(keyword, [])
+            for sub in value if isinstance(value, list) else [value]:
+                yield from property_paths(sub, f"{path}[]")
+
+
+def texts(value: object, keyword: str) -> Iterator[str]:
+    """Every value of a keyword, wherever it is."""
+    if isinstance(value, dict):
+        if keyword in value and not isinstance(value[keyword], dict):
+            yield json.dumps(value[keyword])
+        for sub in value.values():
+            yield from texts(sub, keyword)
+    elif isinstance(value, list):
+        for sub in value:
+            yield from texts(sub, keyword)
+
+
+def test_nothing_is_lost(compiled: list[tuple[dict[str, Any], Arguments]]) -> None:
+    for given, arguments in compiled:
+        assert Counter(property_paths(arguments.schema)) == Counter(property_paths(given))
+        for keyword in ("description", "default", "enum", "format", "minItems", "maxItems"):
+            assert Counter(texts(arguments.schema, keyword)) == Counter(texts(given, keyword))
+
+
+def test_required_parameters_stay_required_unless_said_to_be_optional(
+    compiled: list[tuple[dict[str, Any], Arguments]],
+) -> None:
+    for given, arguments in compiled:
+        optional = {
+            name for name, sub in given["properties"].items() if str(sub.get("optional")).lower() in ("true", "yes")
+        }
+        assert set(arguments.schema.get("required", [])) == set(given.get("required", [])) - optional  # type: ignore[call-overload]
+
+
+SAMPLES: dict[str, object] = {
+    "string": "text",
+    "integer": 3,
+    "number": 1.5,
+    "boolean": True,
+    "null": None,
+    "array": [],
+    "object": {},
+}
+
+
+def sample(schema: Any) -> Any:
+    """A value that fits a schema, as simple as possible but with every property."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema.get("type")
+    if kind == "object":
+        value = {name: sample(sub) for name, sub in schema.get("properties", {}).items()}
+        return value | {name: "text" for name in schema.get("required", []) if name not in value}
+    if kind == "array":
+        first = [sample(sub) for sub in schema.get("prefixItems", [])]
+        return first or [sample(schema.get("items", {}))] * schema.get("minItems", 1)
+    return SAMPLES.get(kind, "anything")
+
+
+def test_the_schemas_are_valid_and_can_be_met(compiled: list[tuple[dict[str, Any], Arguments]]) -> None:
+    for _, arguments in compiled:
+        assert jsonschema_rs.meta.is_valid(arguments.schema)
+        value = sample(arguments.schema)
+        assert arguments.decode(json.dumps(value)) == value
+
+
+def test_missing_arguments_are_named(compiled: list[tuple[dict[str, Any], Arguments]]) -> None:
+    for _, arguments in compiled:
+        required: Any = arguments.schema.get("required", [])
+        for name in required[:1]:
+            with pytest.raises(ValueError, match=f"{name}.*: expected .*, but it is missing"):
+                arguments.recover("")

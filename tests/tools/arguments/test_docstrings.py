@@ -1,0 +1,145 @@
+"""Docstrings of every style."""
+
+from __future__ import annotations
+
+import docstring_parser
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.tools.arguments.docstrings import parse_docstring
+
+GOOGLE = """Find flights.
+
+    Prices are in euros.
+
+    Args:
+        origin (str): Where it starts.
+            Use an airport code.
+        limit: How many: at most ten.
+        *rest: Ignored.
+
+    Keyword Args:
+        sort: How to sort.
+
+    Returns:
+        The flights.
+
+    Raises:
+        ValueError: If there is no such airport.
+    """
+
+NUMPY = """Find flights.
+
+    Prices are in euros.
+
+    Parameters
+    ----------
+    x, y : float
+        Where it
+        starts.
+    limit : int, optional
+        How many.
+
+    Returns
+    -------
+    list
+        The flights.
+    """
+
+SPHINX = """Find flights.
+
+    Prices are in euros.
+
+    :param origin: Where it
+        starts.
+    :type origin: str
+    :param int limit: How many.
+    :returns: The flights.
+    """
+
+EPYDOC = """Find flights.
+
+    @param origin: Where it starts.
+    @type origin: str
+    @return: The flights.
+    """
+
+CASES = {
+    "google": (
+        GOOGLE,
+        (
+            "Find flights.\n\nPrices are in euros.\n\n"
+            "Returns:\n    The flights.\n\n"
+            "Raises:\n    ValueError: If there is no such airport."
+        ),
+        {
+            "origin": "Where it starts.\nUse an airport code.",
+            "limit": "How many: at most ten.",
+            "rest": "Ignored.",
+            "sort": "How to sort.",
+        },
+    ),
+    "numpy": (
+        NUMPY,
+        "Find flights.\n\nPrices are in euros.\n\nReturns\n-------\nlist\n    The flights.",
+        {"x": "Where it\nstarts.", "y": "Where it\nstarts.", "limit": "How many."},
+    ),
+    "sphinx": (
+        SPHINX,
+        "Find flights.\n\nPrices are in euros.\n\n:returns: The flights.",
+        {"origin": "Where it\nstarts.", "limit": "How many."},
+    ),
+    "epydoc": (EPYDOC, "Find flights.\n\n@return: The flights.", {"origin": "Where it starts."}),
+    "parameters only": ("Args:\n    a: The first.", "", {"a": "The first."}),
+    "parameters without a word": (":param a:\n:param b: B.", "", {"b": "B."}),
+    "numpy to the end": ("Do.\n\nParameters\n----------\na : int\n    The first.", "Do.", {"a": "The first."}),
+    "attributes of a class": ("A point.\n\nAttributes:\n    x: Right.", "A point.", {"x": "Right."}),
+    "plain": ("Just text. See :func:`other`.\n\nNote: nothing.", "Just text. See :func:`other`.\n\nNote: nothing.", {}),
+    "several lines": ("One thought\nover two lines.", "One thought\nover two lines.", {}),
+    "empty": ("", "", {}),
+    "none": (None, "", {}),
+    "a title without entries": ("Do.\n\nArgs:\n", "Do.\n\nArgs:", {}),
+    "a title in a sentence": ("Args: none of them.", "Args: none of them.", {}),
+    "entries without a colon": ("Do.\n\nArgs:\n    all of them", "Do.\n\nArgs:\n    all of them", {}),
+    "a ruler that underlines nothing": ("Parameters\n----------", "Parameters\n----------", {}),
+    "an unfinished field": (":param", ":param", {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_styles(name: str) -> None:
+    text, description, parameters = CASES[name]
+    parsed = parse_docstring(text)
+    assert parsed.description == description
+    assert parsed.parameters == parameters
+
+
+def test_a_parser_that_fails_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str, style: object) -> object:
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(docstring_parser, "parse", fail)
+    parsed = parse_docstring("Do.\n\nArgs:\n    a: The first.")
+    assert parsed.description == "Do.\n\nArgs:\n    a: The first."
+    assert parsed.parameters == {}
+
+
+PIECES = [
+    "Args:",
+    "Parameters",
+    "----------",
+    ":param a: b",
+    "@param a: b",
+    "    a: b",
+    "a : int",
+    "",
+    "text",
+    ":type",
+    "\t",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=12).map("\n".join))
+def test_no_text_is_too_odd(text: str) -> None:
+    parse_docstring(text)

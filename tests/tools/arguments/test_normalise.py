@@ -1,0 +1,355 @@
+"""Schemas from the wild, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import ToolDefinitionError
+from dragoman.tools.arguments.normalise import normalise
+from dragoman.tools.arguments.type_words import meaning_of
+
+
+def normal(given_property: Any) -> tuple[Any, list[str]]:
+    """What becomes of one property, and the notes about it."""
+    schema, notes = normalise({"type": "object", "properties": {"p": given_property}})
+    assert jsonschema_rs.meta.is_valid(schema)
+    properties: Any = schema["properties"]
+    return properties["p"], [note.removeprefix("/properties/p") for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("dict", "object"),
+        ("HashMap", "object"),
+        ("Object", "object"),
+        ("float", "number"),
+        ("double", "number"),
+        ("Number", "number"),
+        ("tuple", "array"),
+        ("ArrayList", "array"),
+        ("Array", "array"),
+        ("list", "array"),
+        ("typing.List", "array"),
+        ("String", "string"),
+        ("java.lang.String", "string"),
+        ("str", "string"),
+        ("char", "string"),
+        ("long", "integer"),
+        ("int", "integer"),
+        (" INTEGER ", "integer"),
+        ("Boolean", "boolean"),
+        ("bool", "boolean"),
+        ("None", "null"),
+    ],
+)
+def test_words_for_types(word: str, kind: str) -> None:
+    schema, notes = normal({"type": word, "description": "It."})
+    assert schema == {"type": kind, "description": "It."}
+    assert notes == [f'/type: "{word}" -> "{kind}"']
+
+
+@pytest.mark.parametrize("kind", ["array", "boolean", "integer", "null", "number", "object", "string"])
+def test_json_schemas_own_types_need_no_note(kind: str) -> None:
+    assert normal({"type": kind}) == ({"type": kind}, [])
+
+
+@pytest.mark.parametrize(
+    ("given_property", "schema", "notes"),
+    [
+        ({"type": "any"}, {}, ['/type: "any" removed: any type']),
+        ({"type": ""}, {}, ['/type: "" removed: any type']),
+        ({"type": "date"}, {}, ['/type: "date" removed, a word that means nothing in JSON: any type']),
+        ({"type": 5}, {}, ["/type: 5 removed, a word that means nothing in JSON: any type"]),
+        ({"type": ["string", "null"]}, {"type": ["string", "null"]}, []),
+        ({"type": ["str", "None"]}, {"type": ["string", "null"]}, ['/type: ["str","None"] -> ["string","null"]']),
+        ({"type": ["int", "any"]}, {}, ['/type: ["int","any"] removed: any type']),
+        (
+            {"type": "List<String>"},
+            {"type": "array", "items": {"type": "string"}},
+            ['/type: "List<String>" -> "array"', '/items/type: "String" -> "string"'],
+        ),
+        (
+            {"type": "float[]"},
+            {"type": "array", "items": {"type": "number"}},
+            ['/type: "float[]" -> "array"', '/items/type: "float" -> "number"'],
+        ),
+        ({"type": "tuple[int, str]"}, {"type": "array"}, ['/type: "tuple[int, str]" -> "array"']),
+        ({"type": "dict[str, int]"}, {"type": "object"}, ['/type: "dict[str, int]" -> "object"']),
+        (
+            {"type": "array[int]", "items": {"type": "number"}},
+            {"type": "array", "items": {"type": "number"}},
+            ['/type: "array[int]" -> "array"'],
+        ),
+        (
+            {"type": "Optional[int]"},
+            {},
+            ['/type: "Optional[int]" removed, a word that means nothing in JSON: any type'],
+        ),
+        # --- items
+        (
+            {"type": "tuple", "items": [{"type": "float"}, {"type": "string"}]},
+            {"type": "array", "prefixItems": [{"type": "number"}, {"type": "string"}]},
+            [
+                '/type: "tuple" -> "array"',
+                "/items: a list of schemas -> prefixItems",
+                '/prefixItems/0/type: "float" -> "number"',
+            ],
+        ),
+        (
+            {"type": "array", "items": [{}], "additionalItems": False},
+            {"type": "array", "prefixItems": [{}], "items": False},
+            ["/items: a list of schemas -> prefixItems", "/additionalItems: -> items"],
+        ),
+        ({"type": "array", "items": []}, {"type": "array"}, ["/items: a list of schemas -> prefixItems"]),
+        (
+            {"type": "array", "items": "int"},
+            {"type": "array", "items": {"type": "integer"}},
+            ['/items: "int" read as a type', '/items/type: "int" -> "integer"'],
+        ),
+        ({"type": "array", "items": None}, {"type": "array", "items": {}}, ["/items: null read as no restriction"]),
+        (
+            {"type": "object", "additionalProperties": "False"},
+            {"type": "object", "additionalProperties": False},
+            ['/additionalProperties: "False" read as a boolean'],
+        ),
+        # --- enum
+        ({"enum": "a"}, {"enum": ["a"]}, ['/enum: "a" -> ["a"]']),
+        ({"enum": ("a", "b")}, {"enum": ["a", "b"]}, ['/enum: ["a","b"] -> ["a","b"]']),
+        ({"enum": {"a": "A", "b": "B"}}, {"enum": ["a", "b"]}, ['/enum: {"a":"A","b":"B"} -> ["a","b"]']),
+        (
+            {"type": "string", "enum": []},
+            {"type": "string"},
+            ["/enum: removed, since it lists nothing and would allow nothing"],
+        ),
+        (
+            {"type": "boolean", "enum": ["True", "False"]},
+            {"enum": ["True", "False"]},
+            ['/type: "boolean" removed, since enum lists values of other types'],
+        ),
+        ({"type": "number", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}, []),
+        ({"type": ["string", "null"], "enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}, []),
+        (
+            {"type": "array", "items": {"type": "string"}, "enum": ["a", "b"]},
+            {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            ["/enum: -> items/enum, since it lists items and not arrays"],
+        ),
+        # --- numbers
+        (
+            {"type": "integer", "minimum": "1", "maximum": "2.5"},
+            {"type": "integer", "minimum": 1, "maximum": 2.5},
+            ['/maximum: "2.5" -> 2.5', '/minimum: "1" -> 1'],
+        ),
+        (
+            {"minimum": 0, "exclusiveMinimum": True, "maximum": 5, "exclusiveMaximum": False},
+            {"exclusiveMinimum": 0, "maximum": 5},
+            ["/exclusiveMinimum: true -> the number itself", "/exclusiveMaximum: false -> the number itself"],
+        ),
+        # --- null
+        (
+            {"type": "string", "nullable": True, "enum": ["a"]},
+            {"type": ["string", "null"], "enum": ["a", None]},
+            ["/nullable: said by the type instead"],
+        ),
+        ({"nullable": True, "type": "integer"}, {"type": ["integer", "null"]}, ["/nullable: said by the type instead"]),
+        ({"type": "string", "nullable": False}, {"type": "string"}, ["/nullable: said by the type instead"]),
+        # --- a property that is no schema
+        ("string", {"type": "string"}, [': "string" read as a type']),
+        (None, {}, [": null read as no restriction"]),
+        (True, True, []),
+        # --- what is not ours stays
+        (
+            {"type": "string", "default": 5, "x-note": {"type": "dict"}, "example": "a", "format": "float"},
+            {"type": "string", "default": 5, "x-note": {"type": "dict"}, "example": "a", "format": "float"},
+            [],
+        ),
+        (
+            {"anyOf": [{"type": "str"}, {"not": {"type": "int"}}]},
+            {"anyOf": [{"type": "string"}, {"not": {"type": "integer"}}]},
+            ['/anyOf/0/type: "str" -> "string"', '/anyOf/1/not/type: "int" -> "integer"'],
+        ),
+        (
+            {"type": "object", "properties": {"type": {"type": "str"}, "a/b~c": {"type": "str"}}},
+            {"type": "object", "properties": {"type": {"type": "string"}, "a/b~c": {"type": "string"}}},
+            ['/properties/type/type: "str" -> "string"', '/properties/a~1b~0c/type: "str" -> "string"'],
+        ),
+    ],
+    ids=str,
+)
+def test_properties(given_property: object, schema: object, notes: list[str]) -> None:
+    assert normal(given_property) == (schema, notes)
+
+
+A = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("given_schema", "schema", "notes"),
+    [
+        ({}, {"type": "object", "properties": {}}, ('/type: added "object"', "/properties: added, without any")),
+        (
+            {"properties": None, "type": "object"},
+            {"type": "object", "properties": {}},
+            ("/properties: null read as none",),
+        ),
+        (
+            {"type": "object", "properties": {"a": A}, "required": ["a", "b", "a"]},
+            {"type": "object", "properties": {"a": A}, "required": ["a"]},
+            ('/required: "b" removed, there is no such property',),
+        ),
+        (
+            {"type": "object", "properties": {"a": A}, "required": []},
+            {"type": "object", "properties": {"a": A}, "required": []},
+            (),
+        ),
+        (
+            {"type": "object", "properties": {"a": A}, "required": True},
+            {"type": "object", "properties": {"a": A}},
+            ("/required: true removed, it is a list of names",),
+        ),
+        (
+            {"type": "object", "properties": {"a": A}, "required": "a"},
+            {"type": "object", "properties": {"a": A}, "required": ["a"]},
+            ('/required: "a" -> ["a"]',),
+        ),
+        (
+            {"type": "object", "properties": {"a": A}, "required": ("a",)},
+            {"type": "object", "properties": {"a": A}, "required": ["a"]},
+            ('/required: ["a"] -> ["a"]',),
+        ),
+        (
+            {"type": "object", "properties": {"a": {**A, "optional": True}, "b": A}, "required": ["a", "b"]},
+            {"type": "object", "properties": {"a": A, "b": A}, "required": ["b"]},
+            ("/properties/a/optional: true said by required instead",),
+        ),
+        (
+            {"type": "object", "properties": {"a": {**A, "optional": "no"}}, "required": ["a"]},
+            {"type": "object", "properties": {"a": A}, "required": ["a"]},
+            ("/properties/a/optional: false said by required instead",),
+        ),
+        (
+            {"type": "object", "properties": {"a": A, "b": A}, "required": ["a", "b"], "optional": ["b"]},
+            {"type": "object", "properties": {"a": A, "b": A}, "required": ["a"]},
+            ('/optional: ["b"] removed, what is not required is optional',),
+        ),
+        (
+            {"type": "object", "properties": {"a": {**A, "required": True}, "b": {**A, "required": "false"}}},
+            {"type": "object", "properties": {"a": A, "b": A}, "required": ["a"]},
+            (
+                "/properties/a/required: true said by the object's required instead",
+                '/properties/b/required: "false" said by the object\'s required instead',
+            ),
+        ),
+        (
+            {"type": "object", "properties": {}, "required": ["a"]},
+            {"type": "object", "properties": {}, "required": ["a"]},
+            (),
+        ),
+        (
+            {"type": "object", "properties": {"a": A}, "required": ["b"], "anyOf": [{"required": ["c"]}]},
+            {"type": "object", "properties": {"a": A}, "required": ["b"], "anyOf": [{"required": ["c"]}]},
+            (),
+        ),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {}},
+            {"type": "object", "properties": {}},
+            ('/$schema: "http://json-schema.org/draft-07/schema#" removed, it is 2020-12 now',),
+        ),
+        (
+            {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {}},
+            {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {}},
+            (),
+        ),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "str"}}},
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}},
+            ('/$defs/A/type: "str" -> "string"',),
+        ),
+    ],
+    ids=str,
+)
+def test_objects(given_schema: dict[str, object], schema: dict[str, object], notes: tuple[str, ...]) -> None:
+    result = normalise(given_schema)
+    assert result == (schema, notes)
+    assert jsonschema_rs.meta.is_valid(result[0])
+
+
+def test_the_given_schema_is_not_touched() -> None:
+    given_schema = {"type": "dict", "properties": {"a": {"type": "int", "optional": True}}, "required": ["a"]}
+    normalise(given_schema)
+    assert given_schema == {"type": "dict", "properties": {"a": {"type": "int", "optional": True}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("given_schema", "message"),
+    [
+        ([], "A schema of parameters is an object, not []"),
+        ({"type": "string"}, 'The parameters of a tool are an object, but the schema has type "string"'),
+        ({"type": ["object", "null"]}, "but the schema has type"),
+        ({"properties": ["a"]}, '/properties of the schema must be an object, not ["a"]'),
+        ({"properties": {"a": 5}}, "/properties/a of the schema must be a schema, not 5"),
+        ({"properties": {"a": {"items": 5}}}, "/properties/a/items of the schema must be a schema, not 5"),
+        (
+            {"properties": {"a": {"$ref": "https://example.com/a.json"}}},
+            "refers to another document at /properties/a/$ref: https://example.com/a.json. Nothing is fetched.",
+        ),
+        ({"properties": {"a": {"items": {"$dynamicRef": "other.json#a"}}}}, "refers to another document"),
+    ],
+    ids=str,
+)
+def test_refusals(given_schema: Any, message: str) -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
+        normalise(given_schema)
+    assert message in str(caught.value)
+
+
+def test_words_nobody_knows() -> None:
+    assert meaning_of("whatever") is None
+    assert meaning_of("Foo<Bar>") is None
+    assert meaning_of("*") == ("", "")
+
+
+kinds = st.sampled_from(
+    ["dict", "float", "String", "tuple", "any", "list[int]", "int", "array", "Foo", "", None, 3, ["str"]]
+)
+property_schemas = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": kinds,
+            "optional": st.booleans() | st.sampled_from(["true", "no"]),
+            "required": st.booleans(),
+            "nullable": st.booleans(),
+            "enum": st.lists(st.integers() | st.text(max_size=2), max_size=2) | st.just("a") | st.just({"a": 1}),
+            "default": st.none() | st.integers(),
+            "minimum": st.integers() | st.just("1"),
+            "exclusiveMinimum": st.booleans(),
+            "description": st.text(max_size=3),
+        },
+    )
+    | st.sampled_from(["string", None, True]),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": kinds,
+            "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+            "items": inner | st.lists(inner, max_size=2),
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "required": st.lists(st.sampled_from("abcd"), max_size=2) | st.booleans() | st.just("a"),
+        },
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), property_schemas, max_size=3))
+def test_the_result_is_valid_and_normal(properties: dict[str, object]) -> None:
+    schema, _ = normalise({"type": "dict", "properties": properties})
+    assert jsonschema_rs.meta.is_valid(schema)
+    assert schema["properties"].keys() == properties.keys()  # type: ignore[attr-defined]
+    assert normalise(schema) == (schema, ())
