@@ -5,6 +5,7 @@ Must not know: anything else in the package.
 
     DragomanError
     ├── ConfigurationError           a setting, file or argument is wrong
+    │   └── InvalidBaseURLError      the address of a provider cannot be used; carries the reason
     ├── ProviderError                a model call failed (provider, model, status, request_id)
     │   ├── AuthenticationError      the key is missing, wrong or expired
     │   ├── PermissionDeniedError    the key is right but may not do this
@@ -53,7 +54,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-if TYPE_CHECKING:  # the the errors that hand work back name its type; see the reason in pyproject.toml
+if TYPE_CHECKING:  # the errors that hand work back name its type; see the reason in pyproject.toml
     from dragoman.conversation import Conversation, Message, ToolResult
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "ContextTooLongError",
     "ConversationError",
     "DragomanError",
+    "InvalidBaseURLError",
     "InvalidConversationError",
     "InvalidRequestError",
     "InvalidSnapshotIDError",
@@ -136,6 +138,17 @@ class ConfigurationError(DragomanError):
     """A setting, a file or an argument is wrong."""
 
     next_step = "Correct the setting named here and try again."
+
+
+class InvalidBaseURLError(ConfigurationError):
+    """The address of a provider cannot be used. The text never repeats the address: it may hold a key."""
+
+    next_step = "Give a base URL such as https://api.openai.com or http://localhost:11434."
+
+    def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason: str = reason
+        """Which rule was broken, in one word: see `dragoman.transport.base_url.Reason`."""
 
 
 # --- a model call failed ---------------------------------------------------------------------------------------------
@@ -402,7 +415,7 @@ class ToolCancelledError(ToolError):
 
 
 class ToolAbortedError(ToolError):
-    """A tool failed and the policy is `abort`. `results` holds one result for every call of the batch."""
+    """A tool failed and the policy is `abort`. `results` holds one result for every call that waits for nobody."""
 
     next_step = "See error.results; nothing that was done is lost."
 

@@ -21,7 +21,7 @@ from dragoman.conversation import (
     message_from_json,
     message_to_json,
 )
-from dragoman.errors import MalformedDataError, UnsupportedVersionError
+from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVersionError
 from tests.strategies import conversations, messages
 
 
@@ -70,6 +70,44 @@ def test_unknown_fields_survive_where_they_were_byte_for_byte() -> None:
     for kept in (b'"new":{"b": 1.0}', b'"later":1e2', b'"mood":"good"', b'"extra":[ 1 ]'):
         assert kept in again
     assert json.loads(again) == json.loads(written)
+
+
+@pytest.mark.parametrize("name", [b"*", b"\\u002a"])
+def test_no_unknown_field_can_say_what_the_known_ones_are(name: bytes) -> None:
+    written = b'{"role":"user","blocks":[{"type":"text","text":"hi","' + name + b'":{"text":"something else"}}]}'
+    message = message_from_json(written)
+    again = message_to_json(message)
+    assert message.text == "hi"
+    assert message_from_json(again) == message
+    assert json.loads(again) == json.loads(written)
+
+
+RESULT = b'{"type":"tool_result","call_id":"1","name":"f",'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"role":"tool","blocks":[' + RESULT + b'"structured":{"type":"text","text":"x"}}]}',
+        b'{"role":"tool","blocks":[' + RESULT + b'"content":[{"type":"tool_call","id":"1","name":"f"}]}]}',
+        b'{"role":"tool","blocks":[{"type":"json","raw":1}]}',
+        b'{"role":"user","blocks":{"type":"text","text":"x"}}',
+        b'{"role":"user","usage":[{"input":1}]}',
+        b'{"role":"user","native":[{"provider":"p","fields":{}}]}',
+    ],
+)
+def test_what_has_unknown_fields_is_checked_like_anything_else(message: bytes) -> None:
+    for data in (message, message[:-1] + b',"unknown":1}'):
+        with pytest.raises(MalformedDataError):
+            message_from_json(data)
+
+
+@pytest.mark.parametrize("conversation", [Conversation("\ud800"), Conversation(metadata={"a": object()})])
+def test_what_cannot_be_written_is_a_typed_error(conversation: Conversation) -> None:
+    with pytest.raises(ConversationError, match="cannot be written as JSON.*metadata"):
+        conversation_to_json(conversation)
+    with pytest.raises(ConversationError, match="The message cannot be written"):
+        message_to_json(Message.user("\ud800"))
 
 
 def test_changing_a_value_keeps_its_unknown_fields() -> None:

@@ -40,6 +40,12 @@ def test_pieces_have_the_size_that_was_asked_for() -> None:
     assert texts == ["ab", "cd", "e"]
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_pieces_of_nothing_would_lose_the_text(size: int) -> None:
+    with pytest.raises(ValueError, match=f"pieces of {size}"):
+        list(unfold(Message.assistant("abc"), piece=size))
+
+
 def test_a_result_is_no_part_of_a_reply() -> None:
     with pytest.raises(ConversationError, match="'1'"):
         list(unfold(Message.assistant(ToolResult("1", "f"))))

@@ -18,6 +18,7 @@ def test_a_sum_over_a_reply_without_usage_says_that_it_is_a_lower_bound() -> Non
     total = Usage(input=1, output=2) + Usage()
     assert (total.input, total.output, total.partial) == (1, 2, True)
     assert not (Usage(input=1, output=2) + Usage(input=3, output=4, cache_read=1)).partial
+    assert (Usage(input=1) + Usage(output=2)).partial  # each said one half only: both counts are lower bounds
 
 
 @given(usages, usages, usages)

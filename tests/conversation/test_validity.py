@@ -59,6 +59,12 @@ CASES = {
     "empty tool message": ((CALLS, GOOD, Message.tool([])), ["removed_message"], [""]),
     "text among results": ((CALLS, Message(role="tool", blocks=(ONE, Text("x"), TWO))), ["removed_result"], [""]),
     "somebody spoke meanwhile": ((CALLS, USER, GOOD), ["moved_result", "moved_result"], ["1", "2"]),
+    "somebody spoke before both": (
+        (CALLS, USER, Message.tool([ONE]), Message.tool([TWO])),
+        ["moved_result", "moved_result"],
+        ["1", "2"],
+    ),
+    "somebody spoke in between": ((CALLS, Message.tool([ONE]), USER, Message.tool([TWO])), ["moved_result"], ["2"]),
 }
 
 

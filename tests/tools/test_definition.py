@@ -8,6 +8,7 @@ import pytest
 from dragoman.conversation import ToolCall, ToolExample
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools import Tool, ToolContext, ToolExecutor, ToolRegistry, tool, tools_of
+from dragoman.tools import ToolContext as Surroundings
 
 
 def weather(city: str, days: int = 1) -> str:
@@ -95,6 +96,14 @@ def test_the_context_is_not_part_of_the_schema() -> None:
     assert run(who, '{"formal": true}') == "who 1 True"
 
 
+def test_the_context_may_go_by_another_name() -> None:
+    @tool
+    def who(context: Surroundings[None], formal: bool = False) -> str:
+        return f"{context.call_id} {formal}"
+
+    assert run(who) == "1 False"
+
+
 def test_a_context_elsewhere_is_refused() -> None:
     def late(a: int, context: ToolContext[None]) -> None: ...
 
@@ -145,6 +154,15 @@ def test_an_overridden_method_keeps_its_place_and_takes_its_new_meaning() -> Non
     add, read = tools_of(Doubling())
     assert (add.description, read.name) == ("Count twice as fast.", "read_count")
     assert run(add, '{"amount": 3}') == "6"
+
+
+def test_an_override_that_is_no_tool_is_refused() -> None:
+    class Silent(Counter):
+        def add(self, amount: int) -> int:  # type: ignore[override]
+            return amount
+
+    with pytest.raises(ToolDefinitionError, match="Silent.add overrides a tool.*@tool"):
+        tools_of(Silent())
 
 
 def test_undecorated_methods_can_be_named() -> None:
@@ -234,6 +252,39 @@ def test_partials_and_callable_objects_work() -> None:
     assert run(greet, '{"name": "you"}') == "hello you"
     assert tool(AsyncGreeter()).is_async
     assert run(tool(AsyncGreeter()), '{"name": "you"}') == "hello you"
+
+
+def test_an_object_that_happens_to_have_a_func_is_no_partial() -> None:
+    class Holder:
+        func = 3
+
+        def __call__(self, name: str) -> str:
+            """Greet somebody."""
+            return name
+
+    assert (tool(Holder()).name, tool(Holder()).description) == ("Holder", "Greet somebody.")
+
+
+def test_cached_functions_and_static_methods_work() -> None:
+    cached = tool(functools.lru_cache(weather))
+    assert (cached.name, cached.description) == ("weather", "Say how the weather will be.")
+    assert run(cached, '{"city": "Lyon"}') == "Lyon: sunny for 1"
+
+    class Static:
+        @tool
+        @staticmethod
+        def twice(n: int) -> int:
+            return 2 * n
+
+    [twice] = tools_of(Static())
+    assert run(twice, '{"n": 2}') == "4"
+
+
+def test_a_setting_that_does_not_exist_is_not_dropped() -> None:
+    with pytest.raises(ToolDefinitionError, match="no setting 'timout'.*timeout"):
+        tool(weather, timout=3)  # type: ignore[call-overload]
+    with pytest.raises(ToolDefinitionError, match="no setting 'timout'"):
+        Tool.from_schema(weather, {}, timout=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("thing", [Counter, 3, "text", None])

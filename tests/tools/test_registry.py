@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from dragoman.conversation import ToolCall
 from dragoman.errors import ToolConflictError, ToolNotFoundError
-from dragoman.tools import AnyTool, Tool, ToolRegistry
+from dragoman.tools import AnyTool, Tool, ToolExecutor, ToolRegistry
 from dragoman.tools.registry import as_tool_set
 
 
@@ -124,11 +125,24 @@ def test_a_view_with_two_tools_of_one_name_is_an_error() -> None:
         names(ToolRegistry([A, B]).renamed({"a": "b"}))
 
 
+def test_a_view_that_comes_into_conflict_later_gives_a_result_all_the_same() -> None:
+    registry = ToolRegistry([A])
+    with ToolExecutor(registry.renamed({"a": "b"})) as executor:
+        assert executor.execute(ToolCall("1", "b")).text == "a"
+        registry.register(B)
+        assert executor.execute(ToolCall("1", "b")).error_type == "conflict"
+
+
 def test_whatever_holds_tools_can_be_given() -> None:
     registry = ToolRegistry([A])
     assert as_tool_set(registry) is registry
     assert names(as_tool_set({"a": A, "other": B})) == ["a", "other"]
     assert names(as_tool_set([A, B])) == ["a", "b"]
+
+    def ping() -> str:
+        return "pong"
+
+    assert names(as_tool_set({"pong": ping, "b": B})) == ["pong", "b"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The JSON form of a conversation: versioned, readable, and losing nothing.
 
 Owns: writing and reading. A newer version is refused; fields that this version does not know are kept byte for byte
-and written back where they were.
+and written back where they were. Only beside `format` and `version` there are none: who adds one there adds a version.
 Must not know: files, databases, encryption.
 
 The common case is one native pass. Only a document with unknown fields is read (and written) object by object.
@@ -15,14 +15,14 @@ from typing import Final, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dragoman.errors import MalformedDataError, UnsupportedVersionError
+from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVersionError
 
 from .blocks import Json, Opaque, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation
 from .media import Media
 from .message import Message
 from .usage import Usage
-from .values import Native, Value
+from .values import FrozenDict, Native, Value
 
 __all__ = [
     "FORMAT",
@@ -71,7 +71,8 @@ _elements = msgspec.json.Decoder(list[Raw])
 
 def conversation_to_json(conversation: Conversation) -> bytes:
     """The conversation as a JSON document in UTF-8."""
-    return b'{"format":"%s","version":%d,"conversation":%s}' % (FORMAT.encode(), VERSION, _written(conversation))
+    written = _ready(conversation, "conversation")
+    return b'{"format":"%s","version":%d,"conversation":%s}' % (FORMAT.encode(), VERSION, written)
 
 
 def conversation_from_json(data: bytes | str) -> Conversation:
@@ -94,7 +95,7 @@ def conversation_from_json(data: bytes | str) -> Conversation:
 
 def message_to_json(message: Message) -> bytes:
     """One message as JSON, for stores that append; the document around it carries the version."""
-    return _written(message)
+    return _ready(message, "message")
 
 
 def message_from_json(data: bytes | str) -> Message:
@@ -103,6 +104,15 @@ def message_from_json(data: bytes | str) -> Message:
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _ready(value: Value, what: str) -> bytes:
+    try:
+        return _written(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The {what} cannot be written as JSON: {str(error).rstrip('.')}."
+        hint = "Keep only JSON data in its metadata, and only text that UTF-8 can carry."
+        raise ConversationError(message, hint=hint) from error
 
 
 def _inner_values(value: Value) -> Iterator[tuple[str, Value | tuple[Value, ...]]]:
@@ -148,14 +158,25 @@ def _read(data: bytes | str | Raw, kind: type[_V], what: str) -> _V:
     except _UNREADABLE as error:
         raise _malformed(what, error) from None
     try:
-        return _read_members(data, kind)
+        value = _read_members(data, kind)
+        # Only the parts have been checked so far, not whether each may stand where it does.
+        msgspec.json.decode(_encoder.encode(_without_extra(value)), type=kind)
     except _UNREADABLE as error:
         raise _malformed(what, error) from None
+    return value
+
+
+def _without_extra(value: _V) -> _V:
+    known: dict[str, object] = {
+        name: _without_extra(held) if isinstance(held, Value) else tuple(map(_without_extra, held))
+        for name, held in _inner_values(value)
+    }
+    return structs.replace(value, **known, extra=None)
 
 
 def _read_members(data: bytes | str | Raw, kind: type[_V]) -> _V:
     config = kind.__struct_config__
-    known = {field.encode_name for field in structs.fields(kind)} | {config.tag_field}
+    known = {field.encode_name for field in structs.fields(kind) if field.name != "extra"} | {config.tag_field}
     plain: dict[str, Raw] = {}
     extra: dict[str, Raw] = {}
     inner: dict[str, Value | tuple[Value, ...]] = {}
@@ -167,7 +188,7 @@ def _read_members(data: bytes | str | Raw, kind: type[_V]) -> _V:
         else:
             plain[name] = raw
     value = msgspec.json.decode(_encoder.encode(plain), type=kind)
-    return structs.replace(value, **inner, extra=extra or None)
+    return structs.replace(value, **inner, extra=FrozenDict(extra) if extra else None)
 
 
 def _read_inner(raw: Raw, kind: type[Value] | None) -> Value | tuple[Value, ...] | None:

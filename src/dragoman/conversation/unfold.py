@@ -78,5 +78,8 @@ def _pieces(text: str, size: int | None) -> Iterator[str]:
         if text:
             yield text
         return
+    if size < 1:
+        message = f"a text cannot be cut into pieces of {size} characters"
+        raise ValueError(message)
     for start in range(0, len(text), size):
         yield text[start : start + size]

@@ -55,5 +55,5 @@ class Usage(Value, frozen=True):
             cache_write=_sum(self.cache_write, other.cache_write),
             reasoning=_sum(self.reasoning, other.reasoning),
             total=_sum(self.tokens, other.tokens),
-            partial=self.partial or other.partial or self.known != other.known,
+            partial=self.partial or other.partial or not (self.known and other.known),
         )

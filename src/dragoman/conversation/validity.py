@@ -125,8 +125,9 @@ def _answers_for(
     """One tool message that answers each call once, in order, from what the given ones hold."""
     found = _usable_results({call.id for call in calls}, answers, changes)
     in_order = [call.id for call in calls if call.id in found]
+    late = {index for place, (index, _) in enumerate(answers, start + 1) if index != place}
     for right, (given, (index, _)) in zip(in_order, found.items(), strict=True):
-        if given != right or index > start + len(answers):
+        if given != right or index in late:
             what = f"the result of call {given!r} is not where the order of the calls wants it"
             changes.append(Change("moved_result", index, given, what))
     for call in calls:

@@ -14,22 +14,6 @@ from msgspec import Raw, Struct, field
 __all__ = ["FrozenDict", "Native", "Value"]
 
 
-# gc=False: frozen values are built from finished ones, so they cannot form cycles, and a long history is thousands of
-# objects that the collector need not visit.
-class Value(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Base of every value. Unknown fields of the JSON form are kept in `extra`, byte for byte, and written back."""
-
-    # Under a name that no field of the JSON form will ever have: `extra` is spread among the members when written.
-    extra: dict[str, Raw] | None = field(name="*", default=None)
-
-
-class Native(Value, frozen=True):
-    """A provider's own fields of a block or message, as raw JSON members; sent back to that provider only."""
-
-    provider: str
-    fields: dict[str, Raw]
-
-
 class FrozenDict(dict[str, object]):
     """A dict that refuses to change, for the free-form parts of frozen values (msgspec encodes it as a dict)."""
 
@@ -45,3 +29,20 @@ class FrozenDict(dict[str, object]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (FrozenDict, (dict(self),))
+
+
+# gc=False: frozen values are built from finished ones, so they cannot form cycles, and a long history is thousands of
+# objects that the collector need not visit.
+class Value(Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Base of every value. Unknown fields of the JSON form are kept in `extra`, byte for byte, and written back."""
+
+    # Spread among the members when written, so it has no member of its own, and a type that msgspec never reads: a
+    # document with a member of this name must not get to say what the others are.
+    extra: FrozenDict | None = field(name="*", default=None)
+
+
+class Native(Value, frozen=True):
+    """A provider's own fields of a block or message, as raw JSON members; sent back to that provider only."""
+
+    provider: str
+    fields: dict[str, Raw]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Self
 
 from dragoman.conversation import Conversation, ToolSpec
 from dragoman.providers.options import ModelOptions
@@ -60,7 +61,7 @@ class AsyncHttpEngine(OverHttp):
         """Close the connections."""
         await self._transport.aclose()
 
-    async def __aenter__(self) -> AsyncHttpEngine:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:

@@ -1,6 +1,7 @@
 """A model at a provider: everything about it that does not depend on the colour of the program.
 
-Owns: turning a conversation into a prepared call: checks, files, fallbacks for structured replies, address, headers, key.
+Owns: turning a conversation into a prepared call: checks, files, fallbacks for structured replies, address, headers,
+key.
 Must not know: how requests are sent.
 """
 
@@ -131,7 +132,8 @@ class Connection(Struct, frozen=True, kw_only=True):
             url=join(self.base_url, wire.path),
             headers=headers,
             body=wire.body,
-            timeouts=self.timeouts,
+            timeout=self.timeouts,
+            stream=stream,
         )
 
     def _key_header(self, key: str) -> str:

@@ -62,7 +62,8 @@ class ProviderFactory:
 
 def _no_colour(provider: str, model: str, programs: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{provider} offers no engine for {programs} (model {model!r}).", hint="Use the other colour, or another provider."
+        f"{provider} offers no engine for {programs} (model {model!r}).",
+        hint="Use the other colour, or another provider.",
     )
 
 

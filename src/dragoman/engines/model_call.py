@@ -2,8 +2,8 @@
 
 Owns: the order of things in a call, the attempt ledger, and the rule that nothing is retried silently once an event has
 reached the caller.
-Must not know: sockets, threads, event loops, clocks. It asks for effects and is told how they went; a plain and an async
-driver carry them out (plain.py, on_loop.py).
+Must not know: sockets, threads, event loops, clocks. It asks for effects and is told how they went; a plain and an
+async driver carry them out (plain.py, on_loop.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from dragoman.errors import ProviderError
 from dragoman.providers.codec import Adaptation, Decoder, Loss
 from dragoman.transport.protocol import HttpRequest
 from dragoman.transport.rate_limits import rate_limits_of
-from dragoman.transport.retry import AttemptRecord, Retry, RetryPolicy, decide, retry_after_of
+from dragoman.transport.retry import (
+    Attempt,
+    AttemptRecord,
+    Decision,
+    GiveUp,
+    RetryPolicy,
+    decide,
+    request_id_of,
+    retry_after_of,
+)
 
 from .reply import Reply
 
@@ -96,6 +105,7 @@ class ModelCall:
         self._fold: Fold = Fold()
         self._attempts: list[AttemptRecord] = []
         self._headers: Mapping[str, str] = {}
+        self._status: int | None = None
         self._handed_over: bool = False
         """Whether an event has reached the caller."""
 
@@ -110,9 +120,9 @@ class ModelCall:
         headers = self._headers
         return Reply(
             message=self.message,
-            request_id=headers.get("request-id") or headers.get("x-request-id"),
+            request_id=request_id_of(headers),
             headers=headers,
-            rate_limits=rate_limits_of(headers),
+            rate_limits=rate_limits_of(headers, self._wall_clock()),
             adaptations=self._prepared.adaptations,
             losses=self._prepared.losses,
             attempts=tuple(self._attempts),
@@ -121,40 +131,39 @@ class ModelCall:
     def steps(self) -> Generator[Effect, Any, None]:
         """Carry the call out. Ends when the reply is complete; raises a ProviderError otherwise."""
         began = self._clock()
+        waited = 0.0
         while True:
             started = self._clock()
             try:
                 yield from self._attempt()
             except ProviderError as error:
-                verdict = decide(
-                    error,
-                    headers=self._headers,
-                    policy=self._retry,
-                    attempt=len(self._attempts) + 1,
-                    elapsed=self._clock() - began,
-                    delivered=self._handed_over,
-                    random=self._random(),
-                    now=self._wall_clock(),
-                )
-                self._note(error, started, verdict.seconds if isinstance(verdict, Retry) else None)
-                if not isinstance(verdict, Retry):
+                decision = self._decision(error, self._clock() - began)
+                self._note(decision.why, started, waited, error)
+                if isinstance(decision, GiveUp):
                     yield from self._fail(error)
                     raise
+                waited = decision.after
             else:
-                self._note(None, started, None)
+                self._note("ok", started, waited, None)
                 return
             self._fold = Fold()
-            yield Sleep(verdict.seconds)
+            yield Sleep(waited)
+
+    def _decision(self, error: ProviderError, elapsed: float) -> Decision:
+        attempt = Attempt(headers=self._headers, error=error, elapsed=elapsed, delivered=self._handed_over)
+        made = len(self._attempts) + 1
+        return decide(attempt, self._retry, made, random=self._random(), now=self._wall_clock())
 
     def _attempt(self) -> Generator[Effect, Any, None]:
-        self._headers = {}
+        self._headers, self._status = {}, None
         opened: Opened = yield Open(self._request)
-        self._headers = opened.headers
+        self._headers, self._status = opened.headers, opened.status
         if not 200 <= opened.status < 300:
             body: bytes = yield _ALL
             error = self._prepared.error(opened.status, opened.headers, body)
-            if error.retry_after is None:
-                error.retry_after = retry_after_of(opened.headers, self._wall_clock())
+            advice = retry_after_of(opened.headers, self._wall_clock())
+            if advice is not None:  # the header is more precise than what a body may say
+                error.retry_after = advice
             raise error
         decoder = self._prepared.decoder()
         events: list[ReplyEvent] = []
@@ -170,6 +179,8 @@ class ModelCall:
         except ProviderError:
             if any(type(event) is not ReplyStarted for event in events):
                 yield from self._hand_over(events)
+            if self._fold.completed:
+                return  # the provider had said that this is all: nothing is missing
             raise
         yield from self._hand_over(events)
 
@@ -187,14 +198,14 @@ class ModelCall:
         if self._prepared.stream:
             yield Emit([failed])
 
-    def _note(self, error: ProviderError | None, started: float, waits: float | None) -> None:
+    def _note(self, outcome: str, started: float, waited: float, error: ProviderError | None) -> None:
         self._attempts.append(
             AttemptRecord(
                 number=len(self._attempts) + 1,
-                error=None if error is None else type(error).__name__,
-                status=None if error is None else error.status,
-                request_id=None if error is None else error.request_id,
+                outcome=outcome,
+                waited=waited,
                 duration=self._clock() - started,
-                waited=waits,
+                status=self._status if error is None else error.status,
+                request_id=request_id_of(self._headers),
             )
         )

@@ -7,7 +7,7 @@ Must not know: what the effects are for. The twin of plain.py, and no longer tha
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from types import TracebackType
+from typing import Self
 
 from dragoman.conversation import Message, ReplyEvent
 from dragoman.errors import ProviderError
@@ -25,7 +25,6 @@ async def adrive(
     """Carry a call out, and give its events as they come. Closing the generator closes the connection."""
     steps = call.steps()
     response: AsyncResponse | None = None
-    pieces: AsyncIterator[bytes] | None = None
     answer: object = None
     failure: ProviderError | None = None
     try:
@@ -40,17 +39,14 @@ async def adrive(
                     yield event
                 continue
             try:
-                if isinstance(effect, ReadPiece):
-                    answer = b"" if pieces is None else await anext(pieces, b"")
-                elif isinstance(effect, Open):
+                if isinstance(effect, Open):
                     response = await transport.open(effect.request)
-                    pieces = aiter(response)
                     answer = Opened(response.status, response.headers)
                 elif isinstance(effect, Sleep):
                     response = await _closed(response)
                     await sleep(effect.seconds)
-                else:
-                    answer = b"" if pieces is None else b"".join([piece async for piece in pieces])
+                elif response is not None:
+                    answer = await (anext(response, b"") if isinstance(effect, ReadPiece) else response.read())
             except ProviderError as error:
                 failure = error
     finally:
@@ -87,10 +83,8 @@ class AsyncReplyStream:
         """Stop the reply and release the connection."""
         await self._events.aclose()
 
-    async def __aenter__(self) -> AsyncReplyStream:
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()

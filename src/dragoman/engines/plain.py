@@ -7,7 +7,7 @@ Must not know: what the effects are for.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from types import TracebackType
+from typing import Self
 
 from dragoman.conversation import Message, ReplyEvent
 from dragoman.errors import ProviderError
@@ -19,13 +19,10 @@ from .reply import Reply
 __all__ = ["ReplyStream", "drive"]
 
 
-def drive(
-    call: ModelCall, transport: Transport, sleep: Callable[[float], None]
-) -> Generator[ReplyEvent, None, None]:
+def drive(call: ModelCall, transport: Transport, sleep: Callable[[float], None]) -> Generator[ReplyEvent, None, None]:
     """Carry a call out, and give its events as they come. Closing the generator closes the connection."""
     steps = call.steps()
     response: Response | None = None
-    pieces: Iterator[bytes] = iter(())
     answer: object = None
     failure: ProviderError | None = None
     try:
@@ -39,17 +36,14 @@ def drive(
                 yield from effect.events
                 continue
             try:
-                if isinstance(effect, ReadPiece):
-                    answer = next(pieces, b"")
-                elif isinstance(effect, Open):
+                if isinstance(effect, Open):
                     response = transport.open(effect.request)
-                    pieces = iter(response)
                     answer = Opened(response.status, response.headers)
                 elif isinstance(effect, Sleep):
                     response = _closed(response)
                     sleep(effect.seconds)
-                else:
-                    answer = b"".join(pieces)
+                elif response is not None:
+                    answer = next(response, b"") if isinstance(effect, ReadPiece) else response.read()
             except ProviderError as error:
                 failure = error
     finally:
@@ -86,10 +80,8 @@ class ReplyStream:
         """Stop the reply and release the connection."""
         self._events.close()
 
-    def __enter__(self) -> ReplyStream:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()

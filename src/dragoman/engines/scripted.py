@@ -7,13 +7,14 @@ Must not know: providers' wire formats (the simulator speaks those).
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Conversation, Failed, Fold, Message, ReplyEvent, StopReason, ToolSpec, unfold
 from dragoman.errors import DragomanError, ProviderError
+from dragoman.providers.codec import Loss
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 
@@ -46,6 +47,10 @@ class _Script:
         self.profile: Profile = Profile(provider=provider, dialect="scripted")
         self._replies: Iterator[ScriptedReply] = iter(replies)
         self._piece: int | None = piece
+
+    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:  # noqa: ARG002 -- it takes everything
+        """A script loses nothing."""
+        return ()
 
     def _next(self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None) -> Message:
         conversation.ensure_valid()
@@ -100,7 +105,7 @@ class _ScriptedStream:
     def close(self) -> None:
         self._events.close()
 
-    def __enter__(self) -> _ScriptedStream:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -116,7 +121,7 @@ class _ScriptedStream:
     async def aclose(self) -> None:
         self.close()
 
-    async def __aenter__(self) -> _ScriptedStream:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -145,6 +150,12 @@ class ScriptedEngine(_Script):
     def close(self) -> None:
         """There is nothing to close."""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
 
 class AsyncScriptedEngine(_Script):
     """ScriptedEngine for a program on an event loop."""
@@ -167,3 +178,9 @@ class AsyncScriptedEngine(_Script):
 
     async def aclose(self) -> None:
         """There is nothing to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()

@@ -39,14 +39,15 @@ def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions
         refuse_or_adapt(call, adaptations, name, "this model does not support it", f"Leave {name} out.")
         changes[name] = getattr(_DEFAULTS, name)
     if options.reasoning is not None and profile.reasoning == "none":
-        refuse_or_adapt(call, adaptations, "reasoning", "this model does not reason", "Leave reasoning out.")
+        if options.reasoning.effort != "none":  # not to reason is what such a model does anyway
+            refuse_or_adapt(call, adaptations, "reasoning", "this model does not reason", "Leave reasoning out.")
         changes["reasoning"] = None
     if options.parallel_tool_calls is False and not profile.parallel_tool_calls:
         why = "this model cannot be held to one call at a time"
         refuse_or_adapt(call, adaptations, "parallel_tool_calls=False", why, "Leave it out.")
         changes["parallel_tool_calls"] = None
     wanted = "tool" if isinstance(options.tool_choice, OneTool) else options.tool_choice
-    if call.tools and wanted not in profile.tool_choices:
+    if (call.tools or options.server_tools) and wanted not in profile.tool_choices:
         hint = f"Use one of: {', '.join(sorted(profile.tool_choices))}."
         refuse_or_adapt(call, adaptations, f"tool_choice={wanted!r}", "this model does not support it", hint)
         changes["tool_choice"] = "auto"

@@ -21,8 +21,8 @@ __all__ = ["Profile", "ProfileRow", "ReasoningStyle", "SchemaStyle", "Structured
 StructuredStyle: TypeAlias = Literal["native", "tool", "prompt"]
 """How a reply of a given schema is had: the provider's own feature, a forced tool call, or by asking nicely."""
 
-SchemaStyle: TypeAlias = Literal["json_schema", "openai_strict", "gemini"]
-"""Which JSON Schema a dialect takes: all of it, OpenAI's strict subset, or Gemini's own."""
+SchemaStyle: TypeAlias = Literal["json_schema", "openai_strict", "anthropic_strict", "gemini"]
+"""Which JSON Schema a dialect takes: all of it, OpenAI's or Anthropic's strict subset, or Gemini's own."""
 
 ReasoningStyle: TypeAlias = Literal["none", "effort", "budget", "adaptive"]
 """How thinking is asked for: not at all, by a word, by a number of tokens, or by a word that the model may adapt."""
@@ -83,6 +83,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is sent as max_tokens where the caller says nothing; None sends nothing."""
     # --- sizes ---
     context_window: int | None = None
+    max_output: int | None = None
+    """The most tokens of one reply, thinking included, where it is known."""
     # --- further ways of particular servers, understood by the codec of the dialect ---
     quirks: frozenset[str] = frozenset()
 

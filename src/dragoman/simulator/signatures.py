@@ -21,8 +21,13 @@ def sign(text: str) -> str:
 
 def spoilt(signature: str, text: str) -> bool:
     """Whether this is a signature made here, but of another text. Signatures of others pass."""
+    found = _decoded(signature)
+    return found.startswith(_MARK) and found != _decoded(sign(text))
+
+
+def _decoded(signature: str) -> bytes:
+    # One of the official SDKs sends back what it got in the URL-safe alphabet.
     try:
-        made_here = b64decode(signature, validate=True).startswith(_MARK)
+        return b64decode(signature.translate(str.maketrans("-_", "+/")), validate=True)
     except ValueError:
-        return False
-    return made_here and signature != sign(text)
+        return b""

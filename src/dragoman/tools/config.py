@@ -65,7 +65,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tool_choice: ToolChoice = "auto"
     max_iterations: int = 20
     execution_timeout: float | None = None
-    """Seconds for one try of one call, where the tool does not say otherwise. None: no limit."""
+    """Seconds for one try of one call, where the tool does not say otherwise (`inf`: no limit). None: no limit."""
     run_timeout: float | None = None
     """Seconds for all tool calls of a run, counted from its start. None: no limit."""
     max_parallel_tools: int = 5
@@ -84,3 +84,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 message, hint="Use 1 to run tools one after the other, or more to run them at once."
             )
         _not_negative(self, "max_iterations", "execution_timeout", "run_timeout")
+        for name, budget in self.budgets.items():
+            if budget < 0:
+                message = f"budgets allows {budget} calls of {name!r}."
+                raise ConfigurationError(message, hint="Give it a value of 0 or more.")

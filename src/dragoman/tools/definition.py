@@ -9,6 +9,7 @@ A tool is compiled once, here: schema, argument decoder and description. Calling
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +52,7 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
     """How a tool may be used, beside what it does."""
 
     timeout: float | None = None
-    """Seconds for one try; None leaves it to the run's configuration."""
+    """Seconds for one try, `inf` for no limit; None leaves it to the run's configuration."""
     retries: int | None = None
     """How often a failed or timed-out call is tried again; None leaves it to the run's configuration."""
     budget: int | None = None
@@ -190,12 +191,16 @@ def tools_of(instance: object, *names: str) -> list[AnyTool]:
         methods: list[Any] = [getattr(instance, name) for name in names]
         return [cast("Any", method) if isinstance(method, Tool) else _of_function(method, {}) for method in methods]
     # From the base classes down: a tool that a subclass overrides keeps its place and takes the new meaning.
-    found = {
+    found: dict[str, Any] = {
         attribute: getattr(instance, attribute)
         for cls in reversed(type(instance).__mro__)
         for attribute, member in vars(cls).items()
         if isinstance(member, Tool)
     }
+    bare = [attribute for attribute, member in found.items() if not isinstance(member, Tool)]
+    if bare:  # taken as it is it would lose what the decorator said, such as that a person must approve it
+        message = f"{type(instance).__name__}.{bare[0]} overrides a tool and is not decorated itself."
+        raise ToolDefinitionError(message, hint="Decorate it with @tool too.", tool_name=bare[0])
     if not found:
         message = f"{type(instance).__name__} has no method decorated with @tool."
         raise ToolDefinitionError(message, hint="Decorate the methods, or name them: tools_of(obj, 'method', ...).")
@@ -221,7 +226,7 @@ def _of_function(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
 
 def _documentation(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     """What the docstring says of the function and of its parameters."""
-    inner = getattr(fn, "func", fn)  # functools.partial
+    inner = _inner(fn)
     documented: str | None = (inner if inspect.isroutine(inner) else type(inner).__call__).__doc__
     if not documented:
         return "", {}
@@ -240,6 +245,10 @@ def _assembled(
     takes_context: bool,
     needs_self: bool = False,
 ) -> AnyTool:
+    if unknown := [key for key in settings if key not in ToolSettings.__annotations__]:
+        message = f"There is no setting {unknown[0]!r} of a tool."
+        hint = f"Known are: {', '.join(ToolSettings.__annotations__)}."
+        raise ToolDefinitionError(message, hint=hint, tool_name=name)
     of_options: dict[str, Any] = {k: v for k, v in settings.items() if k in ToolOptions.__struct_fields__}
     spec = ToolSpec(
         name=name,
@@ -261,12 +270,16 @@ def _assembled(
     )
 
 
+def _inner(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return cast("functools.partial[Any]", fn).func if isinstance(fn, functools.partial) else fn
+
+
 def _name_of(fn: Callable[..., Any], settings: ToolSettings) -> str:
     if not callable(fn) or isinstance(fn, type):
         message = f"{fn!r} is not a function."
         raise ToolDefinitionError(message, hint="Give a function, a method or a callable object.")
-    inner = getattr(fn, "func", fn)  # functools.partial
-    name = settings.get("name") or getattr(inner, "__name__", type(fn).__name__)
+    inner = _inner(fn)
+    name = settings.get("name") or getattr(inner, "__name__", type(inner).__name__)
     if name == "<lambda>":
         raise ToolDefinitionError("A lambda has no name that a model could call.", hint="Say tool(fn, name=...).")
     return _check_name(name)
@@ -311,7 +324,8 @@ def _takes_context(fn: Callable[..., Any], position: int) -> bool:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # some built-in functions do not tell
         return False
-    wanting = [index for index, parameter in enumerate(parameters) if _is_context(parameter.annotation)]
+    names: Mapping[str, object] = getattr(_inner(fn), "__globals__", {})
+    wanting = [index for index, parameter in enumerate(parameters) if _is_context(parameter.annotation, names)]
     if wanting and wanting != [position]:
         name = parameters[wanting[-1]].name
         message = f"The parameter {name!r} of type ToolContext is not the first one."
@@ -319,7 +333,9 @@ def _takes_context(fn: Callable[..., Any], position: int) -> bool:
     return bool(wanting)
 
 
-def _is_context(annotation: object) -> bool:
+def _is_context(annotation: object, names: Mapping[str, object]) -> bool:
     if isinstance(annotation, str):
-        return _NAMES_CONTEXT.search(annotation) is not None
+        if _NAMES_CONTEXT.search(annotation):  # also where only type checkers import it
+            return True
+        annotation = names.get(annotation.partition("[")[0])  # imported under another name
     return annotation is ToolContext or get_origin(annotation) is ToolContext

@@ -158,8 +158,9 @@ class ToolView(ToolSet):
         return seen
 
 
-AnyTools: TypeAlias = ToolSet | Mapping[str, AnyTool] | Iterable[AnyTool | Callable[..., Any]]
-"""Whatever a caller may give where tools are wanted: a registry or view, tools by name, or tools and functions."""
+_ToolLike: TypeAlias = AnyTool | Callable[..., Any]
+AnyTools: TypeAlias = ToolSet | Mapping[str, _ToolLike] | Iterable[_ToolLike]
+"""Whatever a caller may give where tools are wanted: a registry or view, or tools and functions, by name or not."""
 
 
 def as_tool_set(tools: AnyTools) -> ToolSet:
@@ -167,9 +168,13 @@ def as_tool_set(tools: AnyTools) -> ToolSet:
     if isinstance(tools, ToolSet):
         return tools
     if isinstance(tools, Mapping):
-        named = cast("Mapping[str, AnyTool]", tools)
-        return ToolRegistry([each if each.name == name else each.renamed(name) for name, each in named.items()])
+        return ToolRegistry([_named(each, name) for name, each in cast("Mapping[str, _ToolLike]", tools).items()])
     return ToolRegistry(tools)
+
+
+def _named(item: _ToolLike, name: str) -> AnyTool:
+    found = cast("AnyTool", item if isinstance(item, Tool) else Tool.from_function(item, name=name))
+    return found if found.name == name else found.renamed(name)
 
 
 def not_found(name: str, offered: Iterable[str]) -> ToolNotFoundError:

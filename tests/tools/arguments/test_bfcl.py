@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from dragoman.tools import Tool
 from dragoman.tools.arguments.compiled import Arguments, arguments_of_schema
 from dragoman.tools.arguments.type_words import JSON_TYPES
 
@@ -68,6 +69,16 @@ def compiled(functions: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Argu
 
 def test_all_of_them_are_there(functions: list[dict[str, Any]], compiled: list[Any]) -> None:
     assert len(functions) == len(compiled) == FUNCTIONS
+
+
+def test_all_of_them_become_tools(functions: list[dict[str, Any]]) -> None:
+    for function in functions:
+        made = Tool.from_schema(
+            lambda **_: None, function["parameters"], name=function["name"], description=function["description"]
+        )
+        assert (made.name, made.description) == (function["name"], function["description"])
+        assert made.notes == made.arguments.notes
+        assert made.spec.schema == made.arguments.schema
 
 
 def odd_types(schema: object) -> Iterator[object]:

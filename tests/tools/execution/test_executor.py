@@ -548,7 +548,13 @@ def test_budgets_hold_over_a_run(execute_all: Runner) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"max_parallel_tools": 0}, {"max_iterations": -1}, {"execution_timeout": -1.0}, {"run_timeout": float("nan")}],
+    [
+        {"max_parallel_tools": 0},
+        {"max_iterations": -1},
+        {"execution_timeout": -1.0},
+        {"run_timeout": float("nan")},
+        {"budgets": {"x": -1}},
+    ],
 )
 def test_senseless_configuration_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(settings))):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 
@@ -21,8 +23,10 @@ def boom() -> None:
 TOOLS = {"echo": echo, "boom": boom}
 
 
-@pytest.mark.parametrize("arguments", ['{"text": "hi"}', b'{"text": "hi"}', {"text": "hi"}])
-def test_found(arguments: str | bytes | dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "arguments", ['{"text": "hi"}', b'{"text": "hi"}', {"text": "hi"}, MappingProxyType({"text": "hi"})]
+)
+def test_found(arguments: str | bytes | Mapping[str, object]) -> None:
     assert execute_tool(TOOLS, "echo", arguments) == "hi"
     assert asyncio.run(aexecute_tool(TOOLS, "echo", arguments)) == "hi"
 

@@ -8,9 +8,9 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.conversation import Json, ToolCall
+from dragoman.conversation import Json, Message, ToolCall, message_to_json
 from dragoman.errors import ToolExecutionError
-from dragoman.tools.execution.results import content_of, success
+from dragoman.tools.execution.results import content_of, failure, success
 
 CALL = ToolCall("1", "give")
 
@@ -46,6 +46,12 @@ def test_ordinary_python_values_become_json(value: object, json: str) -> None:
     [part] = content_of(value)
     assert isinstance(part, Json)
     assert part.text == json
+
+
+def test_text_that_utf8_cannot_carry_is_made_visible() -> None:
+    result = success(CALL, "caf\udce9 für 2 €", 0.0)
+    assert result.text == "caf\\udce9 für 2 €"
+    message_to_json(Message.tool([result, failure(CALL, ToolExecutionError("\ud800"), 0.0)]))
 
 
 def test_a_value_that_contains_itself_is_the_tools_failure() -> None:

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import subprocess
+import sys
 import threading
 import time
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -92,3 +98,157 @@ def test_the_loop_can_close_itself() -> None:
 
     loop.submit(close).result(timeout=10)
     assert not loop.running
+
+
+def test_an_idle_thread_keeps_nothing_alive() -> None:
+    class Big:
+        pass
+
+    workers = WorkerThreads()
+    made = workers.submit(Big).result()
+    gone = weakref.ref(made)
+    del made
+    deadline = time.monotonic() + 10
+    while gone() is not None and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.005)
+    assert gone() is None
+    workers.close()
+
+
+# --- the loop thread -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    loop = LoopThread()
+    yield loop
+    loop.close()
+
+
+async def nothing() -> str:
+    return "done"
+
+
+def test_the_loop_cannot_be_waited_for_by_itself(loop: LoopThread) -> None:
+    async def inner() -> None:
+        loop.submit(nothing).result()
+
+    with pytest.raises(RuntimeError, match="would stand still"):
+        loop.submit(inner).result(timeout=10)
+
+
+def test_a_loop_that_ended_by_itself_is_replaced(loop: LoopThread) -> None:
+    async def end() -> None:
+        asyncio.get_running_loop().call_soon(sys.exit)
+        await asyncio.sleep(30)
+
+    with pytest.raises(CancelledError):
+        loop.submit(end).result(timeout=10)
+    assert loop.submit(nothing).result(timeout=10) == "done"
+
+
+def test_a_loop_without_a_thread_is_not_kept(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            loop.submit(nothing)
+    assert not loop.running
+    assert loop.submit(nothing).result(timeout=10) == "done"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # asyncio complains of the task below
+def test_closing_frees_those_who_wait_for_a_task_that_will_not_end(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_JOIN_SECONDS", 0.1)
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                continue
+
+    future = loop.submit(stubborn)
+    loop.submit(nothing).result(timeout=10)
+    loop.close()
+    with pytest.raises(CancelledError):
+        future.result(timeout=10)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_between_submitting_and_closing(loop: LoopThread) -> None:
+    stop = threading.Event()
+
+    def close() -> None:
+        while not stop.is_set():
+            loop.close()
+
+    closer = threading.Thread(target=close)
+    closer.start()
+    try:
+        for _ in range(300):
+            future = loop.submit(nothing)
+            try:
+                assert future.result(timeout=10) == "done"
+            except CancelledError:
+                continue  # closed in time
+    finally:
+        stop.set()
+        closer.join()
+
+
+# --- fork ------------------------------------------------------------------------------------------------------------
+
+FORK = """
+import os, signal
+from dragoman import ToolCall, ToolExecutor
+
+def plain() -> str:
+    return "plain"
+
+async def on_loop() -> str:
+    return "on loop"
+
+calls = [ToolCall(str(n), name) for n, name in enumerate(["plain", "plain", "on_loop"])]
+executor = ToolExecutor([plain, on_loop])
+assert len(executor.execute_all(calls).results) == 3
+if os.fork() == 0:
+    signal.alarm(20)
+    print([result.text for result in executor.execute_all(calls).results], flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_an_executor_works_in_a_forked_child() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "['plain', 'plain', 'on loop']\n"
+
+
+END = """
+import time
+from dragoman import ToolCall, ToolExecutor, tool
+
+@tool(timeout=0.05)
+def hang() -> None:
+    time.sleep(60)
+
+@tool(timeout=0.05)
+async def block() -> None:
+    time.sleep(60)
+
+executed = ToolExecutor([hang, block]).execute_all([ToolCall("1", "hang"), ToolCall("2", "block")])
+print([result.error_type for result in executed.results])
+"""
+
+
+def test_a_hanging_tool_does_not_keep_the_program_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, timeout=30, check=True)
+    assert (done.stdout, done.stderr) == ("['timeout', 'timeout']\n", "")

@@ -22,7 +22,7 @@ from dragoman.providers.sse import EventStream
 
 from .errors import error_inside
 from .parts import Part, open_part
-from .wire import READER, decode_delta, joined, known, members, number, text
+from .wire import PIECES, READER, decode_delta, decode_piece, joined, known, members, number, text
 
 __all__ = ["ReplyDecoder"]
 
@@ -39,6 +39,8 @@ _STOP_REASONS: Final[dict[str, StopReason]] = {
 _MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
 _DELTA: Final = b"content_block_delta"
 _BLANK: Final = b" \t\r\n\xef\xbb\xbf"  # also the bytes of a byte-order mark
+_FIRST_OF_STREAM: Final = frozenset([b"e", b"d", b":"])
+"""`event:`, `data:` or a comment: nothing that is JSON of a message begins so."""
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
 
@@ -48,11 +50,25 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 class ReplyDecoder:
     """Reads one reply."""
 
-    __slots__ = ("_body", "_call", "_done", "_extras", "_id", "_names", "_open", "_seen", "_sse", "_started", "_usage")
+    __slots__ = (
+        "_body",
+        "_call",
+        "_done",
+        "_extras",
+        "_id",
+        "_names",
+        "_open",
+        "_seen",
+        "_sse",
+        "_started",
+        "_undecided",
+        "_usage",
+    )
 
     def __init__(self, call: Call, names: Mapping[str, str]) -> None:
         self._call = call
         self._names = names
+        self._undecided = True
         self._sse: EventStream | None = None
         """Set once it is known that the reply is a stream."""
         self._body: list[bytes] = []
@@ -70,7 +86,7 @@ class ReplyDecoder:
         """Take in the next bytes; see Decoder."""
         if self._sse is None:
             self._body.append(data)
-            if not self._is_stream():
+            if not self._undecided or not self._is_stream():
                 return
             data = b"".join(self._body)
             self._body.clear()
@@ -89,9 +105,10 @@ class ReplyDecoder:
             raise self._broken("the stream ended before the reply was complete")
 
     def _is_stream(self) -> bool:
-        """Whether the first byte says so. A server may answer a request for a stream with plain JSON."""
-        start = b"".join(self._body).lstrip(_BLANK)[:1] if len(self._body) > 1 else self._body[0].lstrip(_BLANK)[:1]
-        return start != b"{" and (start in {b"e", b"d", b":"} or (self._call.stream and start != b""))
+        """Whether the first byte says so: a server may answer a request for a stream with plain JSON."""
+        first = b"".join(self._body).lstrip(_BLANK)[:1]
+        self._undecided = not first
+        return first in _FIRST_OF_STREAM or (self._call.stream and first not in {b"", b"{"})
 
     # --- a stream ---
 
@@ -130,9 +147,17 @@ class ReplyDecoder:
 
     def _grow_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         index = self._index(event)
-        if index not in self._open:
+        part = self._open.get(index)
+        if part is None:
             raise self._broken(f"block {index} grew but was not open")
-        self._open[index].merge(members(event["delta"]), events)
+        delta = members(event["delta"])
+        kind = text(delta.get("type"))
+        if kind not in PIECES:
+            part.merge(delta)
+        elif not part.grow(decode_piece(event["delta"]), events):
+            if not part.foreign:
+                raise self._broken(f"block {index} got a {kind}, which is not of its kind")
+            part.merge(delta)
 
     def _end_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         index = self._index(event)
@@ -144,6 +169,8 @@ class ReplyDecoder:
         """Late news of the reply as a whole: why it stopped and what it cost."""
         if not self._started:
             raise self._broken("it did not begin with its start")
+        if self._done:
+            return
         self._extras.update(known(members(event.get("delta", Raw(b"{}")))))
         self._extras.update(known(event, "type", "delta", "usage"))
         self._report(event.get("usage"), events)
@@ -165,7 +192,7 @@ class ReplyDecoder:
     def _keep(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         """An event of a type we do not know. The provider may add types at any time."""
         kept = _decode_list(self._extras.get("events", Raw(b"[]")))
-        if len(kept) < _KEPT_EVENTS:
+        if len(kept) < _KEPT_EVENTS and not self._done:
             parts = [bytes(raw) for raw in kept] + [joined(event.items())]
             self._extras["events"] = Raw(b"[" + b",".join(parts) + b"]")
 

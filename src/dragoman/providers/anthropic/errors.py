@@ -38,5 +38,9 @@ def error_inside(event: Mapping[str, Raw], call: Call) -> ProviderError:
 
 
 def _read(body: Mapping[str, Raw]) -> tuple[str | None, str, str | None]:
-    error = members(body["error"]) if bytes(body.get("error", b"")).startswith(b"{") else {}
-    return text(error.get("type")), text(error.get("message")) or "", text(body.get("request_id"))
+    error = bytes(body.get("error", b""))
+    if error.startswith(b'"'):  # not the API's way, but that of a gateway before it
+        return None, text(body["error"]) or "", text(body.get("request_id"))
+    fields = members(error) if error.startswith(b"{") else {}
+    said = text(fields.get("message")) or text(body.get("message")) or ""
+    return text(fields.get("type")), said, text(body.get("request_id"))

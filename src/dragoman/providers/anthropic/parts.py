@@ -9,7 +9,7 @@ A block that arrives whole is opened and ended at once, so whole replies and str
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -57,11 +57,14 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 class Part(Protocol):
     """A block that has begun."""
 
+    foreign: ClassVar[bool]
+    """Whether it is of a kind we do not know, to which any delta may belong."""
+
     def grow(self, piece: Piece, events: list[ReplyEvent]) -> bool:
         """Take one of the usual pieces; False if it is not of this kind of block."""
         ...
 
-    def merge(self, delta: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+    def merge(self, delta: Mapping[str, Raw]) -> None:
         """Take any other delta, as raw members."""
         ...
 
@@ -74,13 +77,14 @@ class _Kept:
     """What all parts share: members that have no place in our blocks, and deltas that bring more of them."""
 
     __slots__ = ("citations", "fields", "index")
+    foreign: ClassVar[bool] = False
 
     def __init__(self, index: int, fields: dict[str, Raw]) -> None:
         self.index = index
         self.fields = fields
         self.citations: list[Raw] = []
 
-    def merge(self, delta: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
+    def merge(self, delta: Mapping[str, Raw]) -> None:
         for name, raw in delta.items():
             if name == "citation":
                 self.citations.append(raw.copy())
@@ -92,7 +96,7 @@ class _Kept:
             before = _decode_list(self.fields["citations"]) if "citations" in self.fields else []
             parts = [bytes(raw) for raw in (*before, *self.citations)]
             self.fields["citations"] = Raw(b"[" + b",".join(parts) + b"]")
-        elif self.fields.get("citations") == Raw(b"[]"):
+        elif bytes(self.fields.get("citations", b"")) == b"[]":
             del self.fields["citations"]  # a stream opens every text so where documents may be cited
         return self.fields
 
@@ -179,6 +183,7 @@ class _Foreign(_Kept):
     """A block that only the provider understands: server tools and their results, and whatever comes in future."""
 
     __slots__ = ("pieces",)
+    foreign: ClassVar[bool] = True
 
     def __init__(self, index: int, block: Mapping[str, Raw]) -> None:
         super().__init__(index, {name: raw.copy() for name, raw in block.items()})
@@ -194,7 +199,7 @@ class _Foreign(_Kept):
         fields = self.all_fields()
         if whole := "".join(self.pieces):
             fields["input"] = Raw(as_object(whole) or written({UNREADABLE: whole}))
-        id = text(fields.get("id")) if fields.get("id", b"").startswith(b'"') else ""
+        id = text(fields.get("id")) if bytes(fields.get("id", b"")).startswith(b'"') else None
         events.append(BlockReceived(self.index, id or "", Opaque(READER, Raw(joined(fields.items())))))
 
 

@@ -25,7 +25,7 @@ OFF_BETWEEN_TOOLS: Final = "off_between_tools"
 HIDDEN: Final = "hidden_thinking"
 """Thinking comes back without its text unless `thinking.display` asks for it."""
 BOUND: Final = "bound_thinking"
-"""A thinking block is signed over everything before it; a changed prefix is an error unless the block may be dropped."""
+"""A thinking block is signed over everything before it; a changed prefix is an error unless it may be dropped."""
 BUDGETS_TOO: Final = "budgets_too"
 """Takes a budget of thinking tokens as well, beside adaptive thinking."""
 ONE_SAMPLER: Final = "one_sampler"
@@ -44,7 +44,9 @@ BASE = Profile(
     tool_result_media=frozenset(["image", "document"]),
     tool_limits=ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,128}", max_name_length=128),
     tool_error_flag=True,
+    tool_schema="anthropic_strict",
     structured="tool",
+    structured_schema="anthropic_strict",
     reasoning="budget",
     unsupported=_NO_SEED,
     # The API demands max_tokens in every request.
@@ -57,7 +59,7 @@ _ALL_EFFORTS = frozenset(["low", "medium", "high", "xhigh", "max"])
 _EFFORTS_OF_4_6 = _ALL_EFFORTS - {"xhigh"}
 _UNFORCED = frozenset(["auto", "none"])
 _ANY_CHOICE = frozenset(["auto", "none", "required", "tool"])
-_MILLION = 1_000_000
+_LARGE = 1_000_000
 _SMALL = 200_000
 
 
@@ -76,14 +78,13 @@ ROWS: tuple[ProfileRow, ...] = (
         unsupported=_NO_SAMPLING,
         tool_choices=_UNFORCED,
         quirks=frozenset([ALWAYS_THINKS, HIDDEN, BOUND]),
-        context_window=_MILLION,
+        context_window=_LARGE,
+        max_output=128_000,
     ),
     _row("claude-sonnet-5-5*", quirks=frozenset([OFF_BETWEEN_TOOLS, HIDDEN, BOUND])),
     _row("claude-haiku-5-5*", tool_choices=_ANY_CHOICE, quirks=frozenset([HIDDEN, BOUND])),
     _row("claude-fable-5", "claude-mythos-5", tool_choices=_ANY_CHOICE, quirks=frozenset([ALWAYS_THINKS, HIDDEN])),
-    _row(
-        "claude-mythos-preview*", efforts=_EFFORTS_OF_4_6, quirks=frozenset([ALWAYS_THINKS, HIDDEN, BUDGETS_TOO])
-    ),
+    _row("claude-mythos-preview*", efforts=_EFFORTS_OF_4_6, quirks=frozenset([ALWAYS_THINKS, HIDDEN, BUDGETS_TOO])),
     _row(
         "claude-opus-5",
         "claude-sonnet-5",
@@ -111,6 +112,7 @@ ROWS: tuple[ProfileRow, ...] = (
         tool_choices=_ANY_CHOICE,
         quirks=frozenset([ONE_SAMPLER]),
         context_window=_SMALL,
+        max_output=64_000,
     ),
     # The one model that takes an effort beside a budget.
     _row("claude-opus-4-5*", efforts=frozenset(["low", "medium", "high"])),
@@ -129,8 +131,10 @@ ROWS: tuple[ProfileRow, ...] = (
         tool_choices=_ANY_CHOICE,
         quirks=frozenset[str](),
         context_window=_SMALL,
+        max_output=64_000,
     ),
-    _row("claude-3-5*", reasoning="none"),
+    _row("claude-opus-4-1*", "claude-opus-4-0*", "claude-opus-4-20*", "claude-4-opus*", max_output=32_000),
+    _row("claude-3-5*", reasoning="none", max_output=8192),
     # The first generation reads no PDF and writes at most 4,096 tokens.
     _row(
         "claude-3-opus*",
@@ -141,5 +145,6 @@ ROWS: tuple[ProfileRow, ...] = (
         media_urls=frozenset(["image"]),
         tool_result_media=frozenset(["image"]),
         default_max_tokens=4096,
+        max_output=4096,
     ),
 )

@@ -13,14 +13,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 __all__ = [
+    "PIECES",
     "READER",
     "ArgumentsPiece",
     "Delta",
+    "Piece",
     "SignaturePiece",
     "TextPiece",
     "ThinkingPiece",
     "as_object",
     "decode_delta",
+    "decode_piece",
     "grown",
     "joined",
     "known",
@@ -73,6 +76,9 @@ class Delta(Struct, tag_field="type", tag="content_block_delta"):
 
 
 decode_delta = msgspec.json.Decoder(Delta).decode
+decode_piece = msgspec.json.Decoder(Piece).decode
+PIECES: Final = frozenset(["text_delta", "input_json_delta", "thinking_delta", "signature_delta"])
+"""The types of the usual deltas."""
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode

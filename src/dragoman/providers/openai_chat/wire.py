@@ -20,6 +20,7 @@ __all__ = [
     "CHUNK",
     "Chunk",
     "Delta",
+    "document",
     "elements",
     "integer",
     "is_nothing",
@@ -30,11 +31,11 @@ __all__ = [
     "text_or_json",
 ]
 
-# --- the hot path: what a plain chunk looks like -----------------------------------------------------------------------
+# --- the hot path: what a plain chunk looks like ---
 
 # Unknown members make these decoders fail on purpose: such a chunk is read again member by member, so that nothing is
 # lost. Members listed here and never looked at are those that say nothing new in the middle of a stream: they stand in
-# the first or the last chunk as well, which are always read with care.
+# the first or the last chunk as well, which are always read with care (`obfuscation` and `p` are padding).
 
 
 class Function(Struct, forbid_unknown_fields=True, gc=False):
@@ -61,8 +62,19 @@ class Delta(Struct, forbid_unknown_fields=True, gc=False):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: list[Raw] | None = None
     channel: str | None = None
     tool_calls: list[CallDelta] | None = None
+    function_call: None = None
+    audio: None = None
+    token_id: int | None = None
+
+
+class NoLogprobs(Struct, forbid_unknown_fields=True, gc=False):
+    """Log probabilities that were not asked for; a server may send the member all the same."""
+
+    content: None = None
+    refusal: None = None
 
 
 class Choice(Struct, forbid_unknown_fields=True, gc=False):
@@ -72,9 +84,12 @@ class Choice(Struct, forbid_unknown_fields=True, gc=False):
     index: int = 0
     finish_reason: str | None = None
     native_finish_reason: str | None = None
-    logprobs: None = None
+    logprobs: NoLogprobs | None = None
+    matched_stop: None = None
     stop_reason: None = None
     token_ids: None = None
+    seed: int | None = None
+    text: str | None = None
 
 
 class Chunk(Struct, forbid_unknown_fields=True, gc=False):
@@ -90,12 +105,14 @@ class Chunk(Struct, forbid_unknown_fields=True, gc=False):
     provider: str | None = None
     usage: None = None
     obfuscation: str | None = None
+    p: str | None = None
     prompt_token_ids: None = None
+    sla_metrics: Raw | None = None
 
 
 CHUNK: Final = msgspec.json.Decoder(Chunk).decode
 
-# --- the careful path: members, one by one -----------------------------------------------------------------------------
+# --- the careful path: members, one by one ---
 
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _ELEMENTS: Final = msgspec.json.Decoder(list[Raw]).decode
@@ -108,6 +125,15 @@ def reader_of(provider: str) -> str:
     return f"openai_chat:{provider}"
 
 
+def document(data: bytes) -> dict[str, Raw]:
+    """The members of a whole JSON document as it came from outside. Raises ProtocolError if it is not one."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode(errors="replace").encode()
+    return members(data)
+
+
 def members(data: bytes | Raw) -> dict[str, Raw]:
     """The members of a JSON object. Raises ProtocolError if it is not one."""
     try:
@@ -117,7 +143,7 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
     try:
         return _MEMBERS(_mended(bytes(data)))
     except (ValueError, RecursionError) as error:  # DecodeError and UnicodeError are ValueErrors
-        start = bytes(data[:80] if isinstance(data, bytes) else bytes(data)[:80])
+        start = bytes(data)[:80]
         message = f"A part of the reply is not the JSON object that belongs there: {error}. It starts {start!r}."
         raise ProtocolError(message) from None
 
@@ -164,16 +190,23 @@ def joined(fields: Mapping[str, bytes | Raw]) -> bytes:
 
 
 def _value(raw: Raw | None) -> object:
+    if raw is None:
+        return None
     try:
-        return cast("object", _ANY(raw)) if raw is not None else None
+        return cast("object", _ANY(raw))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        return cast("object", _ANY(_mended(bytes(raw))))
+    except (ValueError, RecursionError):
         return None
 
 
 def _mended(data: bytes) -> bytes:
-    """The same as strict JSON. Python servers write NaN and Infinity; JavaScript ones cut an emoji in two."""
-    value: object = json.loads(data, parse_constant=_no_number)
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", errors="replace")
+    """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones cut an emoji in two."""
+    value: object = json.loads(data.decode(errors="replace"), parse_constant=_no_number)
+    # "replace" would write a question mark for half an emoji; this is the sign that readers know.
+    return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()
 
 
 def _no_number(_name: str) -> None:

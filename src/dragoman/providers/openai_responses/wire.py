@@ -66,7 +66,7 @@ def members_of(raw: bytes | Raw) -> dict[str, Raw]:
 
 def items_of(raw: Raw | None) -> list[Raw]:
     """The items of a JSON array; none where it is absent, null or something else."""
-    return _items(raw) if raw is not None and bytes(raw[:1]) == b"[" else []
+    return _items(raw) if raw and bytes(memoryview(raw)[:1]) == b"[" else []
 
 
 def value_of(raw: Raw | None) -> object:

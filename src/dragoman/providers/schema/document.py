@@ -53,18 +53,6 @@ class Document:
         """The schema at a pointer that `pointer` gave."""
         return self._find(pointer)
 
-    def followed(self, schema: Schema, at: str) -> tuple[Schema, str]:
-        """Where a reference with nothing beside it leads in the end."""
-        seen: set[str] = set()
-        while (reference := reference_of(schema)) is not None and len(schema) == 1:
-            at = self.pointer(reference, at)
-            target = self._find(at)
-            if at in seen:
-                raise ToolDefinitionError(f"The schema refers to itself and to nothing else at {at or '/'}.")
-            seen.add(at)
-            schema = target if is_object(target) else {} if target else {"not": {}}
-        return schema, at
-
     def _find(self, pointer: str) -> object:
         place: object = self.root
         for step in pointer.split("/")[1:]:
@@ -100,8 +88,8 @@ class Document:
         What they point at may have gone from its place: then it is put under `$defs`.
         """
         kept = {word: found for word in ("$defs", "definitions") if is_object(found := root.get(word))}
-        names = {f"/{word}/{escaped(name)}": f"#/{word}/{escaped(name)}" for word in kept for name in kept[word]}
-        names[""] = "#"
+        still_there = {"", *(f"/{word}/{escaped(name)}" for word in kept for name in kept[word])}
+        names: dict[str, str] = {}
         taken = dict(kept.get("$defs", {}))
         added: Schema = {}
 
@@ -113,6 +101,8 @@ class Document:
             if reference is None:
                 return copy
             pointer = self.pointer(reference, at)
+            if pointer in still_there:
+                return copy
             if pointer not in names:
                 name = free_name(pointer.rpartition("/")[2], taken)
                 names[pointer] = f"#/$defs/{escaped(name)}"

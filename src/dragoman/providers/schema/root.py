@@ -11,7 +11,7 @@ them; which ones go together is then told in the description only.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dragoman.errors import ToolDefinitionError
 
 from .document import REFERENCES, Document, reference_of
 from .notes import Notes, described, joined
-from .words import META, Schema, is_array, is_object, is_true_schema, same
+from .words import META, Schema, distinct, is_array, is_object, is_true_schema, kind_of, same
 
 __all__ = ["object_root"]
 
@@ -29,13 +29,16 @@ _TIGHTEST: Final = {"minProperties": max, "maxProperties": min}
 # Of a merged part, what is about its own document or is merged in a way of its own.
 _NOT_COPIED: Final = META | {"$defs", "definitions", "type", "properties", "required", "additionalProperties"}
 
+_Group: TypeAlias = tuple[str, list[object], str, frozenset[str]]
+"""Alternatives: the keyword, the schemas, where they are, and the references that led there."""
+
 
 def object_root(document: Document, notes: Notes) -> Schema:
     """The root as a plain object; the root itself, if it is one already. Raises if no object can fit it."""
     root = document.root
     if root.get("type") == "object" and not root.keys() & _NOT_AT_THE_TOP:
         return root
-    found = _Flattener(document, notes).object(root, "", frozenset())
+    found = _Flattener(document, notes).object(root, "", frozenset([""]))
     if found is None:
         message = f"A schema for a model must describe an object, but its root allows none: type {root.get('type')!r}."
         raise ToolDefinitionError(message, hint='Put it into a property of an object: {"type": "object", ...}.')
@@ -53,12 +56,12 @@ class _Flattener:
     def object(self, schema: object, at: str, seen: frozenset[str]) -> Schema | None:
         """A schema as one plain object, without its type; None if no object fits it."""
         parts: list[Schema] = []
-        groups: list[tuple[str, list[object], str]] = []
+        groups: list[_Group] = []
         if not self._gather(schema, at, seen, parts, groups):
             return None
         chosen: list[tuple[str, list[Schema], str]] = []
-        for word, branches, where in groups:
-            objects = [self.object(branch, f"{where}/{index}", seen) for index, branch in enumerate(branches)]
+        for word, branches, where, known in groups:
+            objects = [self.object(branch, f"{where}/{index}", known) for index, branch in enumerate(branches)]
             left = [branch for branch in objects if branch is not None]
             if not left:
                 return None
@@ -74,19 +77,12 @@ class _Flattener:
                 whole = self._folded(whole, branches, word, where)
         return whole
 
-    def _gather(
-        self,
-        schema: object,
-        at: str,
-        seen: frozenset[str],
-        parts: list[Schema],
-        groups: list[tuple[str, list[object], str]],
-    ) -> bool:
+    def _gather(self, schema: object, at: str, seen: frozenset[str], parts: list[Schema], groups: list[_Group]) -> bool:
         """Take a schema apart into what holds at once and what are alternatives; False if no object can fit."""
         if not is_object(schema):
             return schema is not False
         kind = schema.get("type", "object")
-        if kind != "object" and not (is_array(kind) and "object" in kind):
+        if "object" not in (kind if is_array(kind) else [kind, str(kind).lower()]):  # Gemini writes OBJECT
             return False
         if is_array(kind):
             self._notes.rewritten(f"{at}/type", 'read as "object"')
@@ -98,14 +94,14 @@ class _Flattener:
             self._notes.only_described(at, word, value)
         text = described(own.get("description"), lost)
         parts.append({**own, "description": text} if text else own)
-        for word in _ALTERNATIVES:
-            if is_array(branches := schema.get(word)):
-                groups.append((word, branches, f"{at}/{word}"))
+        groups.extend(
+            (word, branches, f"{at}/{word}", seen) for word in _ALTERNATIVES if is_array(branches := schema.get(word))
+        )
         inner: list[tuple[object, str, frozenset[str]]] = []
         if (reference := reference_of(schema)) is not None:
             pointer = self._document.pointer(reference, at)
-            if pointer in seen or not pointer:
-                raise ToolDefinitionError(f"The schema refers to itself and to nothing else at {at or '/'}.")
+            if pointer in seen:  # itself again, and nothing else
+                return False
             inner.append((self._document.at(pointer), pointer, seen | {pointer}))
         if is_array(members := schema.get("allOf")):
             inner.extend((member, f"{at}/allOf/{index}", seen) for index, member in enumerate(members))
@@ -204,7 +200,7 @@ def _of_property(part: Schema, name: str) -> object:
 
 def _both(schemas: list[object]) -> object:
     """A schema that means all of these."""
-    telling = _distinct([schema for schema in schemas if not is_true_schema(schema)])
+    telling = distinct([schema for schema in schemas if not is_true_schema(schema)])
     if any(schema is False for schema in telling):
         return False
     if len(telling) <= 1:
@@ -214,16 +210,25 @@ def _both(schemas: list[object]) -> object:
 
 def _either(schemas: list[object]) -> object:
     """A schema that means any of these."""
-    found = _distinct(schemas)
-    return found[0] if len(found) == 1 else {"anyOf": found}
+    found = distinct(schemas)
+    if len(found) == 1:
+        return found[0]
+    listed = [values for schema in found if (values := _only_values(schema)) is not None]
+    if len(listed) == len(found):  # how the forms of a union are told apart
+        return {"enum": distinct([value for values in listed for value in values])}
+    return {"anyOf": found}
 
 
-def _distinct(schemas: list[object]) -> list[object]:
-    found: list[object] = []
-    for schema in schemas:
-        if not any(same(schema, other) for other in found):
-            found.append(schema)
-    return found
+def _only_values(schema: object) -> list[object] | None:
+    """The values that a schema lists, if it says nothing else."""
+    if not is_object(schema) or schema.keys() - {"const", "enum", "type", "title"}:
+        return None
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    kinds = schema.get("type")
+    allowed = kinds if is_array(kinds) else [kinds]
+    if not is_array(values) or (kinds is not None and not all(kind_of(value) in allowed for value in values)):
+        return None
+    return values
 
 
 def _summary(branch: Schema, base: Schema) -> str:

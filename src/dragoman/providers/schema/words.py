@@ -6,8 +6,8 @@ Must not know: any provider's rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
@@ -20,16 +20,19 @@ __all__ = [
     "LIMITED_TYPE",
     "META",
     "Schema",
+    "distinct",
     "escaped",
     "is_array",
     "is_object",
     "is_true_schema",
+    "kind_is_limited",
     "kind_of",
     "mapped",
     "same",
     "shown",
 ]
 
+_T = TypeVar("_T")
 Schema: TypeAlias = dict[str, object]
 
 JSON_TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
@@ -79,6 +82,7 @@ LIMITED_TYPE: Final[dict[str, str]] = {
 }
 """Keywords that limit the values of one type and hold no schema; values of other types pass them by."""
 
+_FORMATTED: Final = ("string", "integer", "number")
 _SHOWN_LENGTH = 60
 
 
@@ -115,6 +119,14 @@ def kind_of(value: object) -> str:
     return _KINDS.get(type(value), "")
 
 
+def kind_is_limited(word: str, types: Iterable[str]) -> bool:
+    """Whether a limit means something to values of one of the types."""
+    if word == "format":  # OpenAPI has formats for numbers as well
+        return any(kind in _FORMATTED for kind in types)
+    limited = LIMITED_TYPE[word]
+    return any(kind == limited or (kind == "integer" and limited == "number") for kind in types)
+
+
 def same(a: object, b: object) -> bool:
     """Whether two JSON values are equal; to Python 1 and True are the same, to JSON they are not."""
     if isinstance(a, bool) or isinstance(b, bool):
@@ -124,6 +136,15 @@ def same(a: object, b: object) -> bool:
     if is_array(a) and is_array(b):
         return len(a) == len(b) and all(map(same, a, b))
     return a == b
+
+
+def distinct(values: Sequence[_T]) -> list[_T]:
+    """The values, each once."""
+    found: list[_T] = []
+    for value in values:
+        if not any(same(value, other) for other in found):
+            found.append(value)
+    return found
 
 
 def shown(value: object) -> str:

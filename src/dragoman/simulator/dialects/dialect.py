@@ -91,8 +91,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The events that tell of an error in a stream that began well; the number counts the events before."""
     failure_in_whole: Callable[[Refusal, Answer, ErrorForm], JsonObject]
     """A reply with status 200 that nevertheless is an error."""
-    unknown: Callable[[Answer, int], Frame]
-    """An event of a kind that no client knows yet."""
+    with_unknown: Callable[[Answer, list[Frame], int], list[Frame]]
+    """The events with one more at this index, of a kind that no client knows yet."""
     bad_key: Callable[[str | None], Refusal]
     """The refusal of a wrong key, or of none."""
     models: Callable[[Sequence[str]], JsonObject]

@@ -6,18 +6,30 @@ Must not know: either dialect's requests and replies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from dragoman.simulator.dialects.dialect import Refusal
 from dragoman.simulator.json_access import JsonObject
 
-__all__ = ["CREATED", "TOOL_NAME_PATTERN", "bad_key", "error_object", "failure", "headers", "model", "models", "no_model"]
+__all__ = [
+    "CREATED",
+    "bad_key",
+    "error_object",
+    "failure",
+    "headers",
+    "model",
+    "models",
+    "no_model",
+    "tool_name_problem",
+]
 
 CREATED: Final = 1_767_225_600
 """The moment at which everything here was made: a fixed one, so that replies are the same in every run."""
 
-TOOL_NAME_PATTERN: Final = "^[a-zA-Z0-9_-]+$"
+_TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_TOOL_NAME_LENGTH: Final = 64
 
 # (type, code) for each status
 _KINDS: Final[dict[int, tuple[str, str | None]]] = {
@@ -50,13 +62,29 @@ def failure(refusal: Refusal, _request_id: str) -> JsonObject:
 def bad_key(given: str | None) -> Refusal:
     """The key is never echoed whole, not even by the provider."""
     if given is None:
-        return Refusal(401, "You didn't provide an API key. You need to provide your API key in an Authorization header.")
+        return Refusal(
+            401, "You didn't provide an API key. You need to provide your API key in an Authorization header."
+        )
     return Refusal(401, f"Incorrect API key provided: {given[:3]}****.", "invalid_api_key")
 
 
 def no_model(name: str) -> Refusal:
     """A model that does not exist."""
     return Refusal(404, f"The model `{name}` does not exist or you do not have access to it.", "model_not_found")
+
+
+def tool_name_problem(name: str, place: str) -> Refusal | None:
+    """What is wrong with a function's name."""
+    if not _TOOL_NAME.fullmatch(name):
+        expected = f"Expected a string that matches the pattern '^{_TOOL_NAME.pattern}$'."
+        return Refusal(400, f"Invalid '{place}': string does not match pattern. {expected}", "invalid_value", place)
+    if len(name) > _TOOL_NAME_LENGTH:
+        expected = (
+            f"Expected a string with maximum length {_TOOL_NAME_LENGTH}, but got a string with length {len(name)}"
+        )
+        text = f"Invalid '{place}': string too long. {expected} instead."
+        return Refusal(400, text, "string_above_max_length", place)
+    return None
 
 
 def headers(request_id: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """A function's signature: the parameters that a model fills in.
 
 Owns: which parameters count, their hints and defaults, and the refusal of those that JSON arguments cannot fill.
-Must not know: how a call is decoded (arguments.py), what hints mean (hints/).
+Must not know: how a call is decoded (compiled.py), what hints mean (hints/).
 """
 
 from __future__ import annotations
@@ -61,11 +61,14 @@ def parameters_of(fn: Callable[..., object], skip: int, descriptions: Mapping[st
 def _signature(fn: Callable[..., object]) -> tuple[inspect.Signature, bool]:
     """The signature, and whether the arguments must go by keyword: a decorator's wrapper may take nothing else."""
     try:
-        outside = inspect.signature(fn, follow_wrapped=False)
         inside = inspect.signature(fn)
     except (TypeError, ValueError, NameError) as error:  # NameError: from 3.14 on, annotations are evaluated here
         message = f"{name_of(fn)} does not tell its parameters: {error}."
         raise ToolDefinitionError(message, hint="Wrap it in a function with type hints.") from None
+    try:
+        outside = inspect.signature(fn, follow_wrapped=False)
+    except ValueError:  # functools.cache and its like tell nothing of themselves, and take what the function takes
+        return inside, False
     kinds = {parameter.kind for parameter in outside.parameters.values()}
     return inside, inside != outside and kinds <= {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 

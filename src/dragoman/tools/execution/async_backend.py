@@ -7,8 +7,10 @@ Must not know: policies and results. It imports asyncio, so only async runs impo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from dragoman.conversation import ToolFinished, ToolStarted
@@ -35,7 +37,7 @@ class AsyncBackend:
     def start(self, invoke: Invoke, *, alone: bool) -> Running | None:
         if invoke.is_async:
             return asyncio.ensure_future(awaited(invoke))
-        thread = self._workers.submit(invoke.function)
+        thread = self._workers.submit(partial(_without_stop_iteration, invoke.function))
         future = asyncio.wrap_future(thread)
         self._in_threads[future] = thread
         return future
@@ -55,6 +57,15 @@ class AsyncBackend:
             await asyncio.wait(self._cancelled, timeout=_GRACE_SECONDS)
 
 
+def _without_stop_iteration(function: Callable[[], Any]) -> Any:
+    """Call the function. asyncio's futures do not take a StopIteration: up to Python 3.11 they would never be done."""
+    try:
+        return function()
+    except StopIteration as error:
+        message = "the function raised StopIteration"
+        raise RuntimeError(message) from error
+
+
 async def events(batch: Batch, backend: AsyncBackend) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
     """Carry the batch out on this loop, and tell what happens as it happens."""
     loop = asyncio.get_running_loop()
@@ -65,7 +76,8 @@ async def events(batch: Batch, backend: AsyncBackend) -> AsyncGenerator[ToolStar
             cancelled.set_result(None)
 
     def on_cancel() -> None:  # called from any thread
-        loop.call_soon_threadsafe(wake)
+        with suppress(RuntimeError):  # the loop may have been closed in the meantime, and nobody waits
+            loop.call_soon_threadsafe(wake)
 
     forget = batch.run.on_cancel(on_cancel)
     steps = batch.steps(backend)

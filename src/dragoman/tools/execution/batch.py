@@ -95,6 +95,7 @@ class Batch:
         self._on_result: Callable[[ToolCall, ToolResult], None] = on_result
         self._outcomes: list[Outcome | PendingApproval | None] = [None] * len(self.calls)
         self._started: set[int] = set()
+        self._left: bool = False
 
     @property
     def outcomes(self) -> tuple[Outcome | PendingApproval, ...]:
@@ -113,37 +114,35 @@ class Batch:
         return tuple([end for end in self.outcomes if isinstance(end, PendingApproval)])
 
     def steps(self, backend: Backend) -> Generator[_Step, None, None]:
-        """Carry the calls out. Closing this iterator gives up on what is still under way."""
-        waiting = deque(range(len(self.calls)))
+        """Carry out the calls that have no outcome yet. Closing this iterator gives up on what is still under way."""
+        waiting = deque([index for index, end in enumerate(self._outcomes) if end is None])
         active: list[_Active] = []
         cap = self._settings.config.max_parallel_tools
         alone = min(cap, len(self.calls)) == 1
         try:
-            while waiting or active:
+            while (waiting or active) and not self._stopped:
                 while waiting and len(active) < cap and not self._stopped:
                     index = waiting.popleft()
                     started = _Active(index, procedure(self._tools, self.calls[index], self.run, self._settings))
                     active.append(started)
                     yield from self._advance(started, backend, alone=alone)
                 active = [each for each in active if self._outcomes[each.index] is None]
-                if self._stopped:
-                    break
-                if active:
+                if active and not self._stopped:
                     yield self._wait_for(active)
                     for each in active:
-                        if self._is_due(each, backend) and not self._stopped:
+                        if self._is_due(each, backend):
                             yield from self._advance(each, backend, alone=alone)
                     active = [each for each in active if self._outcomes[each.index] is None]
-            _give_up(active, backend)
-            yield from self._settle_rest()
+            yield from self._wind_up(active, backend)
         finally:
-            _give_up(active, backend)
-            for _ in self._settle_rest():
+            self._left = True
+            for _ in self._wind_up(active, backend):
                 pass  # nobody listens any more, but the results are complete
 
     @property
     def _stopped(self) -> bool:
-        return self.run.cancelled or self.aborted_by is not None
+        """Whether nothing new may begin."""
+        return self._left or self.run.cancelled or self.aborted_by is not None
 
     def _wait_for(self, active: list[_Active]) -> Wait:
         wakes = [each.wake for each in active if each.wake is not None]
@@ -159,7 +158,7 @@ class Batch:
         if running.done():
             _note(running, invoke)
         elif late:
-            backend.give_up(running)
+            _give_up(each, backend)
             invoke.timed_out = True
         else:
             return False
@@ -175,6 +174,8 @@ class Batch:
                 outcome: Outcome | PendingApproval = stop.value
                 yield from self._finish(each.index, outcome)
                 return
+            if self._stopped:
+                return
             if not isinstance(effect, Invoke):
                 each.wake = self._settings.clock() + effect.seconds
                 return
@@ -184,7 +185,10 @@ class Batch:
             if each.index not in self._started:
                 self._started.add(each.index)
                 yield ToolStarted(self.calls[each.index])
-            each.running = backend.start(effect, alone=alone)
+            try:
+                each.running = backend.start(effect, alone=alone)
+            except Exception as error:  # noqa: BLE001 -- no thread to be had, say: this call failed, others may not
+                effect.error = error
             if each.running is not None:
                 each.invoke = effect
                 each.wake = None if effect.timeout is None else self._settings.clock() + effect.timeout
@@ -204,7 +208,15 @@ class Batch:
             yield ToolStarted(call)
         yield ToolFinished(outcome.result)
 
-    def _settle_rest(self) -> Iterator[_Step]:
+    def _wind_up(self, active: list[_Active], backend: Backend) -> Iterator[_Step]:
+        """Take in what was done in the meantime and give up on the rest; what then has no outcome was cancelled."""
+        while active:
+            each = active.pop()
+            if each.running is not None and each.running.done() and self._is_due(each, backend):
+                yield from self._advance(each, backend, alone=False)
+            if each.running is not None:
+                _give_up(each, backend)
+            each.procedure.close()
         for index, call in enumerate(self.calls):
             if self._outcomes[index] is None:
                 yield from self._finish(index, self._cancelled(call))
@@ -216,12 +228,11 @@ class Batch:
         return Outcome(failure(call, error, 0.0), error)
 
 
-def _give_up(active: list[_Active], backend: Backend) -> None:
-    while active:
-        each = active.pop()
-        if each.running is not None and not each.running.done():
-            backend.give_up(each.running)
-        each.procedure.close()
+def _give_up(each: _Active, backend: Backend) -> None:
+    assert each.invoke is not None
+    assert each.running is not None
+    each.invoke.given_up.set()
+    backend.give_up(each.running)
 
 
 def _note(running: Running, invoke: Invoke) -> None:

@@ -26,8 +26,8 @@ from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
 
 from .batch import Batch
 from .log import PACKAGE, ROOT, TOOLS, log_call
-from .plain_backend import PlainBackend, awaited, events
-from .procedure import Invoke, Middleware, Outcome, Settings
+from .plain_backend import PlainBackend, awaited_elsewhere, events
+from .procedure import Invoke, Middleware, Outcome, Settings, discard
 from .results import NOTHING, execution_error, failure, success
 from .run import ToolRun
 from .threads import LoopThread, WorkerThreads
@@ -93,7 +93,10 @@ class ToolExecutor:
 
     def execute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
         """Carry out one call. A call that needs approval and has none is not run, and its result says so."""
-        tool = self.tools.by_name.get(call.name)
+        try:
+            tool = self.tools.by_name.get(call.name)
+        except Exception:  # noqa: BLE001 -- a view whose tools conflict; the machinery makes a result of that
+            tool = None
         if tool is not None and tool.simple and self._unrestricted and run is None and not call.partial:
             # A plain function under no restriction needs none of the machinery, which costs more than most functions.
             clock, arguments = self._clock, tool.arguments
@@ -198,7 +201,11 @@ class ToolExecutor:
 
     def _awaited(self, value: object) -> object:
         """What a plain function meant when it returned a coroutine after all."""
-        return self._loop.submit(lambda: awaited(Invoke(lambda: value, is_async=True, timeout=None))).result()
+        invoke = Invoke(lambda: value, is_async=True, timeout=None)
+        try:
+            return self._loop.submit(lambda: awaited_elsewhere(invoke)).result()
+        finally:
+            discard(value)
 
     async def _exhaust(self, batch: Batch) -> None:
         async with aclosing(self.aevents(batch)) as happenings:

@@ -31,8 +31,8 @@ def log_call(logger: logging.Logger, call: ToolCall, result: ToolResult, *, show
     if not logger.isEnabledFor(level) or not logger.hasHandlers():
         return
     fields = {
-        "tool": call.name,
-        "call_id": call.id,
+        "tool": _word(call.name),
+        "call_id": _word(call.id),
         "outcome": result.error_type or ("error" if result.is_error else "ok"),
         "duration_ms": round((result.duration or 0.0) * 1000, 3),
         "retries": result.retries,
@@ -40,6 +40,11 @@ def log_call(logger: logging.Logger, call: ToolCall, result: ToolResult, *, show
         "result": _shown(result.text, show_values=show_values),
     }
     logger.log(level, " ".join([f"{key}={value}" for key, value in fields.items()]), extra={"tool_call": fields})
+
+
+def _word(text: str) -> str:
+    """A name as the model wrote it, unless it could be taken for more than one word or line."""
+    return text if text.isprintable() and " " not in text else repr(text)
 
 
 def _shown(text: str, *, show_values: bool) -> str:

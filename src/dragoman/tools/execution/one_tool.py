@@ -56,7 +56,7 @@ def _call(name: str, arguments: ToolInput) -> ToolCall:
     if isinstance(arguments, bytes):
         arguments = arguments.decode("utf-8", "replace")
     elif not isinstance(arguments, str):
-        arguments = msgspec.json.encode(arguments).decode()
+        arguments = msgspec.json.encode(dict(arguments)).decode()
     return ToolCall(id="", name=name, arguments=arguments)
 
 

@@ -37,6 +37,7 @@ from .run import ToolRun
 
 __all__ = [
     "Effect",
+    "Flag",
     "Invoke",
     "Middleware",
     "Outcome",
@@ -45,6 +46,7 @@ __all__ = [
     "Sleep",
     "cancelled",
     "decode",
+    "discard",
     "procedure",
 ]
 
@@ -54,15 +56,31 @@ instead, or None for the same. Returning before the yield answers the call witho
 colour: the same middleware serves plain and async runs."""
 
 
+class Flag:
+    """Something that is not so at first, and then is. Apart from the effect, so that a context holds nothing more."""
+
+    __slots__ = ("is_set",)
+
+    def __init__(self) -> None:
+        self.is_set: bool = False
+
+    def set(self) -> None:
+        self.is_set = True
+
+
 class Invoke:
     """Effect: call this function, wait for it no longer than `timeout`, and note how it went."""
 
-    __slots__ = ("error", "function", "is_async", "timed_out", "timeout", "value")
+    __slots__ = ("error", "function", "given_up", "is_async", "timed_out", "timeout", "value")
 
-    def __init__(self, function: Callable[[], Any], *, is_async: bool, timeout: float | None) -> None:
+    def __init__(
+        self, function: Callable[[], Any], *, is_async: bool, timeout: float | None, given_up: Flag | None = None
+    ) -> None:
         self.function: Callable[[], Any] = function
         self.is_async: bool = is_async
         self.timeout: float | None = timeout
+        self.given_up: Flag = given_up or Flag()
+        """Set when nobody waits for the function any more, though it may still run."""
         self.value: object = None
         self.error: BaseException | None = None
         self.timed_out: bool = False
@@ -109,42 +127,56 @@ def procedure(tools: ToolSet, call: ToolCall, run: ToolRun, settings: Settings) 
         for middleware in settings.middleware:
             layer = middleware(asked, run)
             try:
-                asked = next(layer) or asked
+                changed = next(layer)
             except StopIteration as stop:
                 outcome = _answered(call, cast("ToolResult | None", stop.value))
                 break
             entered.append(layer)
+            if changed is not None:  # whatever it asks for, it is this call of the model that waits for an answer
+                asked = msgspec.structs.replace(changed, id=call.id)
         if outcome is None:
             outcome = yield from _call(tools, asked, run, settings, started)
         while entered and isinstance(outcome, Outcome):
-            outcome = _left(entered.pop(), outcome)
+            outcome = _left(entered.pop(), call, outcome)
     except Exception as error:  # noqa: BLE001 -- middleware is foreign code; its failure is the call's failure
         outcome = _failed(call, execution_error(call, error), settings.clock() - started)
     finally:
-        for layer in entered:
-            layer.close()
-    if isinstance(outcome, Outcome) and outcome.result.call_id != call.id:
+        for layer in reversed(entered):
+            _close(layer, settings.logger)
+    if isinstance(outcome, Outcome) and (outcome.result.call_id, outcome.result.name) != (call.id, call.name):
         # Whatever the middleware made of it, this answers the call that the model made.
-        return Outcome(msgspec.structs.replace(outcome.result, call_id=call.id), outcome.error)
+        return Outcome(msgspec.structs.replace(outcome.result, call_id=call.id, name=call.name), outcome.error)
     return outcome
+
+
+def _close(layer: _Layer, logger: logging.Logger) -> None:
+    try:
+        layer.close()
+    except Exception:
+        logger.exception("a middleware failed while it was being closed")
 
 
 def _answered(call: ToolCall, result: ToolResult | None) -> Outcome:
     """A middleware answered the call itself, or swallowed it."""
     if result is None:
         raise _denied(call, "a middleware stopped it")
+    return _concluded(call, result)
+
+
+def _concluded(call: ToolCall, result: ToolResult, error: ToolError | None = None) -> Outcome:
+    """The outcome with this result. A failure that only the result tells of is an error like any other."""
     if not result.is_error:
         return Outcome(result)
-    return Outcome(result, ToolExecutionError(result.text, tool_name=call.name, call_id=call.id))
+    return Outcome(result, error or ToolExecutionError(result.text, tool_name=call.name, call_id=call.id))
 
 
-def _left(layer: _Layer, outcome: Outcome) -> Outcome:
+def _left(layer: _Layer, call: ToolCall, outcome: Outcome) -> Outcome:
     """The outcome after this layer of middleware has seen it."""
     try:
         layer.send(outcome.result)
     except StopIteration as stop:
         changed = cast("ToolResult | None", stop.value)
-        return outcome if changed is None else Outcome(changed, outcome.error if changed.is_error else None)
+        return outcome if changed is None else _concluded(call, changed, outcome.error)
     layer.close()
     message = "a middleware must yield exactly once"
     raise RuntimeError(message)
@@ -156,28 +188,22 @@ def _call(tools: ToolSet, call: ToolCall, run: ToolRun, settings: Settings, star
     try:
         tool = _usable(tools, call, settings.config)
         arguments = decode(tool, call)
-        context = _context(tool, call, run, settings)
-        if pending := (yield from _permit(tool, call, context, run, settings)):
+        if pending := (yield from _permit(tool, call, run, settings)):
             return pending
         _spend(tool, call, run, settings.config)
         allowed = _retries_of(tool, settings.config)
-        function = _bound_call(tool, arguments, context)
         while True:
-            timeout = _timeout(tool, run, settings)
-            if context is not None and timeout is not None:
-                context.deadline = settings.clock() + timeout
             try:
-                effect = Invoke(function, is_async=tool.is_async, timeout=timeout)
+                effect = _effect(tool, call, arguments, run, settings, attempt=retries + 1)
                 value = yield from _attempt(call, effect, settings.clock)
-                return Outcome(success(call, value, settings.clock() - started, retries))
+                return _concluded(call, success(call, value, settings.clock() - started, retries))
             except ToolError as error:
                 # Only what may end better next time: the tool itself failed, or it took too long.
                 if retries >= allowed or error.type not in ("execution", "timeout") or run.cancelled:
                     raise
                 settings.logger.debug("tool %s failed, trying again: %s", call.name, error.type)
             retries += 1
-            if context is not None:
-                context.attempt += 1
+            arguments = decode(tool, call)  # the try before may have changed its lists and dicts, or still be at it
             yield Sleep(settings.config.retry.delay(retries, settings.random()))
     except ToolError as error:
         return _failed(call, error, settings.clock() - started, retries)
@@ -214,44 +240,34 @@ def decode(tool: AnyTool, call: ToolCall) -> object:
         raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments) from None
 
 
-def _context(tool: AnyTool, call: ToolCall, run: ToolRun, settings: Settings) -> ToolContext[object] | None:
-    """What the tool or the permission check may know, if either wants to."""
-    if not tool.takes_context and settings.permission is None:
-        return None
+def _context(
+    call: ToolCall, run: ToolRun, settings: Settings, *, deadline: float | None, attempt: int, given_up: Flag
+) -> ToolContext[object]:
     return ToolContext(
         call_id=call.id,
         tool_name=call.name,
         deps=run.deps,
         conversation=run.conversation,
-        deadline=run.deadline,
+        deadline=deadline,
         clock=settings.clock,
-        cancelled=lambda: run.cancelled,
+        cancelled=lambda: given_up.is_set or run.cancelled,
         logger=settings.logger,
+        attempt=attempt,
     )
 
 
 def _permit(
-    tool: AnyTool, call: ToolCall, context: ToolContext[object] | None, run: ToolRun, settings: Settings
+    tool: AnyTool, call: ToolCall, run: ToolRun, settings: Settings
 ) -> Generator[Effect, None, PendingApproval | None]:
     """Raise ToolDeniedError, or say what to wait for. Deny beats ask, ask beats allow; approval only answers ask."""
-    decision: Decision = Allow()
-    if settings.permission is not None and context is not None:
-        try:
-            check = settings.permission(call, tool, context)
-        except Exception as error:
-            raise _check_failed(call, error) from error
-        if isinstance(check, Awaitable):
-            waiting = Invoke(lambda: check, is_async=True, timeout=_remaining(run, settings))
-            yield waiting
-            if waiting.error is not None or waiting.timed_out:
-                _discard(check)
-                raise _check_failed(call, waiting.error)
-            check = waiting.value
-        decision = cast("Decision", check)
+    decision = yield from _decision(tool, call, run, settings)
     if isinstance(decision, Deny):
         raise _denied(call, decision.reason)
     needed = tool.options.requires_approval
-    asks = needed(call) if callable(needed) else needed
+    try:
+        asks = needed(call) if callable(needed) else needed
+    except Exception as error:
+        raise _check_failed(call, error) from error
     if not isinstance(decision, Ask) and not asks:
         return None
     approval = run.approval_of(call)
@@ -261,6 +277,29 @@ def _permit(
     if not approval.approved:
         raise _denied(call, approval.reason or "the user refused")
     return None
+
+
+def _decision(tool: AnyTool, call: ToolCall, run: ToolRun, settings: Settings) -> Generator[Effect, None, Decision]:
+    """What the permission check says. One that fails, or says something else, has not allowed anything."""
+    if settings.permission is None:
+        return Allow()
+    context = _context(call, run, settings, deadline=run.deadline, attempt=1, given_up=Flag())
+    try:
+        said: object = settings.permission(call, tool, context)
+    except Exception as error:
+        raise _check_failed(call, error) from error
+    if isinstance(said, Awaitable):
+        check = cast("Awaitable[object]", said)
+        waiting = Invoke(lambda: check, is_async=True, timeout=_remaining(run, settings))
+        yield waiting
+        if waiting.error is not None or waiting.timed_out:
+            discard(check)
+            raise _check_failed(call, waiting.error)
+        said = waiting.value
+    if not isinstance(said, Allow | Deny | Ask):
+        message = f"it answered with a {type(said).__name__}, not with Allow, Deny or Ask"
+        raise _check_failed(call, TypeError(message))
+    return said
 
 
 def _denied(call: ToolCall, reason: str) -> ToolDeniedError:
@@ -277,10 +316,9 @@ def _spend(tool: AnyTool, call: ToolCall, run: ToolRun, config: ToolConfig) -> N
     budget = tool.options.budget
     if budget is None:
         budget = config.budgets.get(call.name)
-    if budget is not None and run.counts[call.name] >= budget:
+    if not run.spend(call.name, budget):
         message = f"tool {call.name!r} may be called {budget} times in a run and has been."
         raise ToolBudgetError(message, tool_name=call.name, call_id=call.id)
-    run.counts[call.name] += 1
 
 
 def _retries_of(tool: AnyTool, config: ToolConfig) -> int:
@@ -311,25 +349,30 @@ def _attempt(call: ToolCall, effect: Invoke, clock: Callable[[], float]) -> Gene
         rest = None if effect.timeout is None else max(0.0, effect.timeout - (clock() - began))
         effect = Invoke(lambda: value, is_async=True, timeout=rest)
         yield effect
-        if effect.timed_out:
-            _discard(value)
+        discard(value)
         value = _value_of(effect, call)
     return value
 
 
-def _discard(awaitable: object) -> None:
+def discard(awaitable: object) -> None:
     """Close a coroutine that was never begun, so that Python does not complain that nobody awaited it."""
     if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
         awaitable.close()
 
 
-def _bound_call(tool: AnyTool, arguments: object, context: ToolContext[object] | None) -> Callable[[], Any]:
-    """The function with everything it is to be called with."""
+def _effect(
+    tool: AnyTool, call: ToolCall, arguments: object, run: ToolRun, settings: Settings, *, attempt: int
+) -> Invoke:
+    """One try. It has a context of its own: one that was given up must not see that the next has time left."""
+    timeout, given_up = _timeout(tool, run, settings), Flag()
     positional = tool.arguments.positional(arguments)
     if tool.takes_context:
+        deadline = None if timeout is None else settings.clock() + timeout
+        context = _context(call, run, settings, deadline=deadline, attempt=attempt, given_up=given_up)
         positional = (context, *positional)
     keywords = tool.arguments.keywords(arguments) if tool.arguments.keywords is not None else {}
-    return partial(tool.function, *positional, **keywords)
+    function = partial(tool.function, *positional, **keywords)
+    return Invoke(function, is_async=tool.is_async, timeout=timeout, given_up=given_up)
 
 
 def _value_of(effect: Invoke, call: ToolCall) -> object:

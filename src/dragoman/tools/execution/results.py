@@ -36,10 +36,15 @@ def _json_ready(value: object) -> object:
 _encoder = msgspec.json.Encoder(enc_hook=_json_ready)
 
 
+def _readable(text: str) -> str:
+    """The text as UTF-8 can carry it: half a surrogate pair, as in odd file names, makes a conversation unwritable."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def content_of(value: object) -> tuple[ResultPart, ...]:
     """What the model reads: text as it is, parts as they are, anything else as JSON."""
     if isinstance(value, str):
-        return (Text(value),)
+        return (Text(_readable(value)),)
     if value is None:
         return NOTHING
     if isinstance(value, _PARTS):
@@ -67,7 +72,7 @@ def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0)
     return ToolResult(
         call.id,
         call.name,
-        (Text(str(error)),),
+        (Text(_readable(str(error))),),
         is_error=True,
         error_type=error.type,
         duration=duration,

@@ -36,7 +36,8 @@ class ToolRun:
         self.counts: Counter[str] = Counter()
         """How often each tool has been called."""
         self._approvals: dict[str, Approval] = {approval.call_id: approval for approval in approvals}
-        self._lock: threading.Lock = threading.Lock()
+        # Re-entrant: a signal handler that cancels may interrupt the very thread that holds it.
+        self._lock: threading.RLock = threading.RLock()
         self._cancelled: bool = False
         self._listeners: list[Callable[[], None]] = []
 
@@ -48,6 +49,14 @@ class ToolRun:
         """The answer about exactly this call; one about other arguments does not count."""
         approval = self._approvals.get(call.id)
         return approval if approval is not None and approval.answers(call) else None
+
+    def spend(self, name: str, budget: int | None) -> bool:
+        """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
+        with self._lock:
+            if budget is not None and self.counts[name] >= budget:
+                return False
+            self.counts[name] += 1
+            return True
 
     @property
     def cancelled(self) -> bool:

@@ -10,10 +10,13 @@ program. These workers are daemons: a call that takes too long is abandoned, cou
 from __future__ import annotations
 
 import contextvars
+import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,6 +39,7 @@ class WorkerThreads:
         self._idle: list[queue.SimpleQueue[_Job | None]] = []
         self._abandoned: set[Future[Any]] = set()
         self._closed: bool = False
+        _OWNERS.add(self)
 
     @property
     def abandoned(self) -> int:
@@ -76,19 +80,13 @@ class WorkerThreads:
 
     def _work(self, inbox: queue.SimpleQueue[_Job | None]) -> None:
         while (job := self._next_job(inbox)) is not None:
-            future, function = job
-            try:
-                value = function()
-            except BaseException as error:  # noqa: BLE001 -- whatever a tool raises belongs to its call
-                settle, outcome = future.set_exception, error
-            else:
-                settle, outcome = future.set_result, value
+            settle = _carried_out(*job)
             with self._lock:
                 reusable = not self._closed
                 if reusable:  # before the caller hears of the end, so that its next call finds this thread
                     self._idle.append(inbox)
-            settle(outcome)
-            del job, future, function, settle, outcome  # an idle thread keeps nothing alive
+            settle()
+            del job, settle  # an idle thread keeps nothing alive
             if not reusable:
                 return
 
@@ -104,6 +102,14 @@ class WorkerThreads:
         return inbox.get()  # somebody took this thread in the last moment: the job is on its way
 
 
+def _carried_out(future: Future[Any], function: Callable[[], Any]) -> Callable[[], None]:
+    """Call the function; what is left to do is to tell the future."""
+    try:
+        return partial(future.set_result, function())
+    except BaseException as error:  # noqa: BLE001 -- whatever a tool raises belongs to its call
+        return partial(future.set_exception, error)
+
+
 class LoopThread:
     """One event loop in a daemon thread, started on first need, for coroutines of a program that has no loop.
 
@@ -114,45 +120,82 @@ class LoopThread:
         self._lock: threading.Lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._unfinished: set[Future[Any]] = set()
+        _OWNERS.add(self)
 
     @property
     def running(self) -> bool:
         return self._loop is not None
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Future[Any]:
-        """Run the coroutine on the loop, with the caller's context variables (asyncio copies them)."""
+        """Run the coroutine on the loop, with the caller's context variables (asyncio copies them).
+
+        Not from the loop's own thread: whoever then waits for the result keeps the loop from ever making it.
+        """
         import asyncio
 
+        # All under the lock: a loop that `close` stops in between would never come to this coroutine.
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._run, args=(self._loop,), name="dragoman-loop", daemon=True)
-                self._thread.start()
-            loop = self._loop
-        return asyncio.run_coroutine_threadsafe(make(), loop)
+            if self._thread is threading.current_thread():
+                message = "an async tool cannot wait here for another one: its own event loop would stand still"
+                raise RuntimeError(message)
+            loop = self._loop or self._start()
+            future, unfinished = asyncio.run_coroutine_threadsafe(make(), loop), self._unfinished
+            unfinished.add(future)
+        future.add_done_callback(unfinished.discard)
+        return future
 
     def close(self) -> None:
         """Cancel what still runs and end the thread."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            if thread is not threading.current_thread():
-                thread.join(_JOIN_SECONDS)
+            if loop is not None:
+                loop.call_soon_threadsafe(loop.stop)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_JOIN_SECONDS)
 
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self) -> asyncio.AbstractEventLoop:
+        import asyncio
+
+        loop, unfinished = asyncio.new_event_loop(), set[Future[Any]]()
+        thread = threading.Thread(target=self._run, args=(loop, unfinished), name="dragoman-loop", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more threads to give
+            loop.close()
+            raise
+        self._loop, self._thread, self._unfinished = loop, thread, unfinished
+        return loop
+
+    def _run(self, loop: asyncio.AbstractEventLoop, unfinished: set[Future[Any]]) -> None:
         import asyncio
 
         asyncio.set_event_loop(loop)
-        try:
+        with suppress(SystemExit, KeyboardInterrupt):  # some tool's callback; this thread is not the program
             loop.run_forever()
-            tasks = asyncio.all_tasks(loop)
-            for task in tasks:
-                task.cancel()
-            if tasks:  # bounded: a task that refuses to be cancelled is left behind with its loop
-                loop.run_until_complete(asyncio.wait(tasks, timeout=_JOIN_SECONDS / 2))
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            loop.close()
+        with self._lock:
+            if self._loop is loop:  # nobody closed it, so the next coroutine needs another one
+                self._loop = self._thread = None
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:  # bounded: a task that refuses to be cancelled is left behind with its loop
+            loop.run_until_complete(asyncio.wait(tasks, timeout=_JOIN_SECONDS / 2))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        for future in list(unfinished):
+            future.cancel()  # its task will not end any more, but somebody may wait for it
+        loop.close()
+
+
+_OWNERS: weakref.WeakSet[WorkerThreads | LoopThread] = weakref.WeakSet()
+
+
+def _start_anew() -> None:
+    """Threads do not survive a fork: in the child, work that is given to them would never be done."""
+    for owner in list(_OWNERS):
+        owner.__init__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

@@ -8,7 +8,7 @@ failure.py   errors, and the list of models
 from dragoman.simulator.dialects.dialect import Dialect
 
 from .failure import bad_key, failure, failure_in_stream, failure_in_whole, headers, model, models, no_model
-from .reply import frames, unknown, whole
+from .reply import frames, whole, with_unknown
 from .request import check, hear
 
 __all__ = ["DIALECT"]
@@ -24,7 +24,7 @@ DIALECT = Dialect(
     failure=failure,
     failure_in_stream=failure_in_stream,
     failure_in_whole=failure_in_whole,
-    unknown=unknown,
+    with_unknown=with_unknown,
     bad_key=bad_key,
     models=models,
     model=model,

@@ -11,10 +11,10 @@ from typing import Final
 from dragoman.conversation import Block, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 from dragoman.errors import ToolValidationError
 from dragoman.simulator.dialects.dialect import Answer, Frame, FrameKind, UnwritableReplyError, native_fields
-from dragoman.simulator.json_access import JsonObject, members
+from dragoman.simulator.json_access import JsonObject, items, members
 from dragoman.simulator.signatures import sign
 
-__all__ = ["frames", "unknown", "whole"]
+__all__ = ["frames", "whole", "with_unknown"]
 
 _READER: Final = "anthropic"
 
@@ -43,7 +43,8 @@ def whole(answer: Answer) -> JsonObject:
 
 def frames(answer: Answer) -> list[Frame]:
     """The reply as events: the message starts empty and grows block by block."""
-    start = _message(answer) | {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None}
+    start = _message(answer)
+    start.update({"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None})
     if answer.usage is not None:
         start["usage"] = _usage(answer.usage, final=False)
     result = [_event("message_start", {"message": start}, kind="start")]
@@ -55,7 +56,9 @@ def frames(answer: Answer) -> list[Frame]:
         result.append(_event("content_block_start", {"index": index, "content_block": block}, kind="part"))
         if index == 0:
             result.append(_event("ping", {}))
-        result += [_event("content_block_delta", {"index": index, "delta": d}, kind="delta") for d in _deltas(part, answer)]
+        result += [
+            _event("content_block_delta", {"index": index, "delta": d}, kind="delta") for d in _deltas(part, answer)
+        ]
         result.append(_event("content_block_stop", {"index": index}))
         index += 1
     finish: JsonObject = {"delta": _stop(answer)}
@@ -64,9 +67,10 @@ def frames(answer: Answer) -> list[Frame]:
     return [*result, _event("message_delta", finish, kind="finish"), _event("message_stop", {}, kind="end")]
 
 
-def unknown(answer: Answer, _number: int) -> Frame:
+def with_unknown(answer: Answer, events: list[Frame], index: int) -> list[Frame]:
     """The API's versioning rules announce new kinds of events at any time."""
-    return _event("simulated_event", {"message_id": answer.id("msg_"), "payload": {"new": True}})
+    event = _event("simulated_event", {"message_id": answer.id("msg_"), "payload": {"new": True}})
+    return [*events[:index], event, *events[index:]]
 
 
 def _event(name: str, fields: JsonObject, *, kind: FrameKind = "other") -> Frame:
@@ -81,8 +85,7 @@ def _stop(answer: Answer) -> JsonObject:
     reason = answer.raw_stop_reason or _STOP_REASONS[answer.stop_reason]
     sequence: object = None
     if reason == "stop_sequence":
-        wanted = answer.request.body.get("stop_sequences")
-        sequence = wanted[0] if isinstance(wanted, list) and wanted else ""
+        sequence = next(iter(items(answer.request.body.get("stop_sequences"))), "")
     details: JsonObject | None = None
     if reason == "refusal":
         details = {"type": "refusal", "category": None, "explanation": None}

@@ -7,7 +7,7 @@ reply.py     a reply, whole and in chunks; errors inside a stream
 from dragoman.simulator.dialects.dialect import Dialect
 from dragoman.simulator.dialects.openai_shared import bad_key, failure, headers, model, models, no_model
 
-from .reply import failure_in_stream, failure_in_whole, frames, unknown, whole
+from .reply import failure_in_stream, failure_in_whole, frames, whole, with_unknown
 from .request import check, hear
 
 __all__ = ["DIALECT"]
@@ -23,7 +23,7 @@ DIALECT = Dialect(
     failure=failure,
     failure_in_stream=failure_in_stream,
     failure_in_whole=failure_in_whole,
-    unknown=unknown,
+    with_unknown=with_unknown,
     bad_key=bad_key,
     models=models,
     model=model,

@@ -12,11 +12,19 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.conversation import Media, Opaque, StopReason, Text, Thinking, ToolCall, Usage
-from dragoman.simulator.dialects.dialect import Answer, ErrorForm, Frame, FrameKind, Refusal, UnwritableReplyError, native_fields
+from dragoman.simulator.dialects.dialect import (
+    Answer,
+    ErrorForm,
+    Frame,
+    FrameKind,
+    Refusal,
+    UnwritableReplyError,
+    native_fields,
+)
 from dragoman.simulator.dialects.openai_shared import CREATED, error_object, failure
 from dragoman.simulator.json_access import JsonObject, members
 
-__all__ = ["failure_in_stream", "failure_in_whole", "frames", "unknown", "whole"]
+__all__ = ["failure_in_stream", "failure_in_whole", "frames", "whole", "with_unknown"]
 
 _READER: Final = "openai_chat"
 
@@ -80,7 +88,8 @@ def frames(answer: Answer) -> list[Frame]:
                 pass
     result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
     if answer.usage is not None and _wants_usage(answer):
-        data = _base(answer, "chat.completion.chunk") | {"choices": [], "usage": _usage(answer.usage)}
+        data = _base(answer, "chat.completion.chunk")
+        data.update({"choices": [], "usage": _usage(answer.usage)})
         result.append(Frame(data, "", "finish"))
     return [*result, Frame(b"[DONE]", "", "end")]
 
@@ -95,9 +104,11 @@ def failure_in_whole(refusal: Refusal, answer: Answer, _form: ErrorForm) -> Json
     return failure(refusal, answer.id("req_"))
 
 
-def unknown(answer: Answer, _number: int) -> Frame:
+def with_unknown(answer: Answer, events: list[Frame], index: int) -> list[Frame]:
     """A chunk of another kind, without a choice."""
-    return Frame(_base(answer, "chat.completion.simulated") | {"choices": [], "payload": {"new": True}})
+    data = _base(answer, "chat.completion.simulated")
+    data.update({"choices": [], "payload": {"new": True}})
+    return [*events[:index], Frame(data), *events[index:]]
 
 
 def _base(answer: Answer, kind: str) -> JsonObject:
@@ -111,9 +122,7 @@ def _base(answer: Answer, kind: str) -> JsonObject:
     }
 
 
-def _chunk(
-    answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None
-) -> Frame:
+def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None) -> Frame:
     choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
     data = _base(answer, "chat.completion.chunk") | {"choices": [choice]}
     if _wants_usage(answer):
@@ -125,10 +134,11 @@ def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
     """Id and name come once, with empty arguments; then the arguments in pieces."""
     head: JsonObject = {"index": index, "id": call.id, "type": "function"}
     head |= {"function": {"name": call.name, "arguments": ""}} | native_fields(call.native, _READER)
-    result = [_chunk(answer, {"tool_calls": [head]}, kind="part")]
-    for piece in answer.pieces(call.arguments):
-        result.append(_chunk(answer, {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}))
-    return result
+    pieces = [{"index": index, "function": {"arguments": piece}} for piece in answer.pieces(call.arguments)]
+    return [
+        _chunk(answer, {"tool_calls": [head]}, kind="part"),
+        *(_chunk(answer, {"tool_calls": [piece]}) for piece in pieces),
+    ]
 
 
 def _wants_usage(answer: Answer) -> bool:

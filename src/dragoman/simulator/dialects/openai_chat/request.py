@@ -6,13 +6,12 @@ Must not know: replies. A rule that is not here is not checked: a request may pa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dragoman.conversation import Text, ToolResult
 from dragoman.simulator.dialects.dialect import Refusal
-from dragoman.simulator.dialects.openai_shared import TOOL_NAME_PATTERN
+from dragoman.simulator.dialects.openai_shared import tool_name_problem
 from dragoman.simulator.json_access import JsonObject, items, members, string
 from dragoman.simulator.request import Heard
 
@@ -81,15 +80,14 @@ def _problems(body: JsonObject) -> Iterator[Refusal]:
             text = f"Invalid value: '{role}'. Supported values are: {supported}."
             yield Refusal(400, text, "invalid_value", f"messages[{index}].role")
         if role in {"user", "system"} and message.get("content") is None:
-            place = f"messages[{index}].content"
-            yield Refusal(400, f"Invalid value for 'content': expected a string, got null. ({place})", None, place)
+            place = f"messages.[{index}].content"
+            yield Refusal(400, "Invalid value for 'content': expected a string, got null.", None, place)
     for index, tool in enumerate(items(body.get("tools"))):
-        function = members(members(tool).get("function"))
-        if members(tool).get("type") == "function" and not re.match(TOOL_NAME_PATTERN, string(function.get("name"))):
-            place = f"tools[{index}].function.name"
-            expected = f"Expected a string that matches the pattern '{TOOL_NAME_PATTERN}'."
-            text = f"Invalid '{place}': string does not match pattern. {expected}"
-            yield Refusal(400, text, "invalid_value", place)
+        if members(tool).get("type") == "function":
+            name = string(members(members(tool).get("function")).get("name"))
+            problem = tool_name_problem(name, f"tools[{index}].function.name")
+            if problem is not None:
+                yield problem
     yield from _problems_of_calls(messages)
 
 

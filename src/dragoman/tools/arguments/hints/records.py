@@ -1,7 +1,7 @@
 """Objects with named fields: what dataclasses, TypedDicts, NamedTuples, Structs and a function's arguments share.
 
 Owns: the Record node: which fields are required, which are unknown, how the object is built and described.
-Must not know: where the fields come from (classes.py, arguments.py).
+Must not know: where the fields come from (classes.py, signature.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+"""Claude's Messages API.
+
+encode.py     a call → a request
+history.py    messages → content blocks; media.py: images and documents
+tools.py      tools and the schema of a structured reply
+thinking.py   how thinking is asked for, and what it forbids
+betas.py      which features need a header
+decode.py     bytes → events; parts.py: the blocks while they grow
+errors.py     refusals → typed errors
+profiles.py   what each model can do
+wire.py       shapes on the wire
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dragoman.errors import ProviderError
+from dragoman.providers.codec import Call, Decoder, Encoded
+
+from .decode import ReplyDecoder
+from .encode import encoded_call
+from .errors import error_of
+
+__all__ = ["CODEC", "AnthropicCodec"]
+
+
+class AnthropicCodec:
+    """The dialect; see Codec."""
+
+    name: str = "anthropic"
+
+    def encode(self, call: Call) -> Encoded:
+        """The request for this call."""
+        return encoded_call(call)
+
+    def decoder(self, call: Call, encoded: Encoded) -> Decoder:
+        """A decoder for the reply to this request."""
+        return ReplyDecoder(call, encoded.tool_names)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
+        """The typed error of a reply whose status is not 2xx."""
+        return error_of(status, headers, body, call)
+
+
+CODEC = AnthropicCodec()

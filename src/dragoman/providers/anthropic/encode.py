@@ -1,0 +1,251 @@
+"""From a call to a request.
+
+Owns: the members of the body and their order, the conversation's turns, cache marks, headers.
+Must not know: how blocks are written (history.py), and the rules of thinking (thinking.py).
+
+The body is joined from bytes: the messages' wire forms are kept beside the messages, so a turn on a long history costs
+its new messages and a join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from dragoman.conversation import Message, OneTool
+from dragoman.errors import ConfigurationError
+from dragoman.providers.codec import Adaptation, Call, Encoded, Loss, WireRequest
+from dragoman.providers.names import ToolNames
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.parameters import effective_options, refuse_or_adapt
+
+from .betas import beta_header
+from .history import MODEL_SPEAKS, Rules, Turn, wire_turn, wire_turns
+from .thinking import BINDING_BETA, Thinking, asked_thinking, checked_sampling
+from .tools import format_schema, wire_tools
+from .wire import READER, members, text, written
+
+__all__ = ["encoded_call"]
+
+_PATH: Final = "/v1/messages"
+_VERSION: Final = "2023-06-01"
+"""The next version of the API takes no sampling parameters from any model, and gives nothing that this one does not."""
+
+_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+_MOST_MARKS: Final = 4
+_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+
+
+def encoded_call(call: Call) -> Encoded:
+    """The request for this call, and what had to be changed or left out to make it."""
+    adaptations: list[Adaptation] = []
+    options = effective_options(call, adaptations)
+    names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
+    messages = call.conversation.messages
+    turns = _turns(messages, _rules(call, names))
+    unusual = [(at, turn) for at, turn in enumerate(turns) if not turn.plain]
+    if len(unusual) == len(turns) and not any(turn.content for turn in turns):
+        message = "There is nothing to send: the conversation holds no message that this provider can take."
+        raise ConfigurationError(message, hint="Add a message of the user.")
+    thinking = asked_thinking(call, options, adaptations, replayed=any(turn.thinks for _, turn in unusual))
+    tools = wire_tools(call, names, adaptations)
+    system, marks = _system(call), _Marks(options)
+    on_turns = marks.take()
+    on_system, on_tools = marks.take(system is not None), marks.take(bool(tools))
+    body: dict[str, bytes] = {"model": written(call.model), "max_tokens": written(thinking.max_tokens)}
+    if system is not None:
+        body["system"] = b"[" + system[:-1] + _MARK + b"]" if on_system else b"[" + system + b"]"
+    if tools and on_tools:
+        tools[-1] = tools[-1][:-1] + _MARK
+    tools += [bytes(raw) for raw in options.server_tools]
+    if tools:
+        body["tools"] = b"[" + b",".join(tools) + b"]"
+    for name, value in _parameters(call, options, thinking, names, adaptations).items():
+        body[name] = written(value)
+    body["messages"] = _joined(turns, on_turns + marks.take())
+    body |= {name: written(value) for name, value in options.extra_body.items()}
+    return Encoded(
+        request=WireRequest(path=_PATH, body=_object(body), headers=_headers(options, thinking)),
+        adaptations=tuple(adaptations),
+        losses=tuple([Loss(at, *loss) for at, turn in unusual for loss in turn.losses]),
+        tool_names=names.to_own,
+    )
+
+
+# --- the conversation ---
+
+
+def _rules(call: Call, names: ToolNames) -> Rules:
+    profile = call.profile
+    kinds = (profile.media, profile.media_urls, profile.tool_result_media)
+    depends_on = (
+        profile.provider,
+        *[",".join(sorted(kind)) for kind in kinds],
+        profile.reasoning_replayed,
+        profile.tool_limits.name_pattern,
+        profile.tool_limits.max_name_length,
+        sorted(names.to_own.items()),
+    )
+    return Rules(
+        key=f"{READER} {depends_on}",
+        media=profile.media,
+        media_urls=profile.media_urls,
+        result_media=profile.tool_result_media,
+        thinking=profile.reasoning_replayed,
+        name_of=names.wire,
+    )
+
+
+def _turns(messages: Sequence[Message], rules: Rules) -> list[Turn]:
+    """All messages' wire forms, without calls that the provider ran itself and never answered.
+
+    It refuses such a call, except while its result may still come: nothing follows it but results of tools.
+    """
+    turns = wire_turns(messages, rules)
+    calling = [(at, turn) for at, turn in enumerate(turns) if not turn.plain and turn.server_calls]
+    if calling:
+        answered = frozenset[str]().union(*[turn.server_results for turn in turns])
+        for at, turn in calling:
+            lost = [block for block, id in turn.server_calls if id not in answered]
+            if lost and (messages[at].interrupted or any(later.role != "tool" for later in messages[at + 1 :])):
+                turns[at] = wire_turn(messages[at], msgspec.structs.replace(rules, left_out=frozenset(lost)))
+    return turns
+
+
+def _joined(turns: Sequence[Turn], marks: int) -> bytes:
+    """The array of messages. Turns of one role that follow each other become one, as the API would make them anyway.
+
+    Results of tools so come first in the turn after their calls, where the API wants them, whoever speaks after them.
+    """
+    marked = _last_user_turns(turns, marks) if marks else ()
+    pieces: list[bytes] = []
+    speaking = b""
+    for at, turn in enumerate(turns):
+        content = turn.content
+        if not content:
+            continue
+        opening = turn.opening
+        pieces.append(b"," if opening is speaking else b"]}," + opening if speaking else b"[" + opening)
+        pieces.append(content[:-1] + _MARK if at in marked else content)
+        speaking = opening
+    pieces.append(b"]}]")
+    return b"".join(pieces)
+
+
+def _last_user_turns(turns: Sequence[Turn], count: int) -> list[int]:
+    """Where the user's last turns end. Two marks let the cache be found again although a turn added many blocks."""
+    found: list[int] = []
+    inside = False
+    for at in range(len(turns) - 1, -1, -1):
+        turn = turns[at]
+        if turn.opening is MODEL_SPEAKS:
+            inside = inside and not turn.content
+        elif turn.content and not inside:
+            inside = True
+            if turn.markable:
+                found.append(at)
+            if len(found) == count:
+                break
+    return found
+
+
+class _Marks:
+    """The cache marks that are left: a request may hold four, and the caller's own tools may hold some already."""
+
+    def __init__(self, options: ModelOptions) -> None:
+        taken = sum([b'"cache_control"' in bytes(raw) for raw in options.server_tools])
+        taken += "cache_control" in options.extra_body
+        self._left: int = max(_MOST_MARKS - taken, 0) if options.cache else 0
+
+    def take(self, wanted: bool = True) -> int:
+        """1 if a mark may be set, else 0."""
+        if not wanted or not self._left:
+            return 0
+        self._left -= 1
+        return 1
+
+
+# --- everything else ---
+
+
+def _system(call: Call) -> bytes | None:
+    system = call.conversation.system
+    if system is None or not system or system.isspace():  # the API refuses an empty one
+        return None
+    return written({"type": "text", "text": system})
+
+
+def _parameters(
+    call: Call, options: ModelOptions, thinking: Thinking, names: ToolNames, adaptations: list[Adaptation]
+) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if choice := _tool_choice(call, options, thinking, names, adaptations):
+        found["tool_choice"] = choice
+    if thinking.config is not None:
+        found["thinking"] = thinking.config
+    output: dict[str, object] = {} if thinking.effort is None else {"effort": thinking.effort}
+    if (schema := format_schema(call, options, adaptations)) is not None:
+        output["format"] = {"type": "json_schema", "schema": schema}
+    if output:
+        found["output_config"] = output
+    found |= checked_sampling(call, options, thinking, adaptations)
+    if stops := _stops(call, options, adaptations):
+        found["stop_sequences"] = stops
+    if options.user is not None:
+        found["metadata"] = {"user_id": options.user}
+    if container := _container(call, options):
+        found["container"] = container
+    if call.stream:
+        found["stream"] = True
+    return found
+
+
+def _tool_choice(
+    call: Call, options: ModelOptions, thinking: Thinking, names: ToolNames, adaptations: list[Adaptation]
+) -> dict[str, object] | None:
+    if not call.tools and not options.server_tools:
+        return None  # the API refuses a choice without tools
+    wanted = options.tool_choice
+    if thinking.budgeted and wanted not in {"auto", "none"}:
+        why = "a tool call cannot be forced while the model thinks"
+        refuse_or_adapt(call, adaptations, "tool_choice", why, "Leave reasoning or tool_choice out.")
+        wanted = "auto"
+    if isinstance(wanted, OneTool):
+        choice: dict[str, object] = {"type": "tool", "name": names.wire(wanted.name)}
+    else:
+        choice = {"type": _CHOICES[wanted]}
+    if options.parallel_tool_calls is False and wanted != "none":
+        choice["disable_parallel_tool_use"] = True
+    return None if choice == {"type": "auto"} else choice
+
+
+def _stops(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:
+    blank = [stop for stop in options.stop if not stop or stop.isspace()]
+    if blank:
+        why = "a stop sequence must hold more than white space"
+        refuse_or_adapt(call, adaptations, f"stop={blank[0]!r}", why, "Leave it out.")
+    return [stop for stop in options.stop if stop not in blank]
+
+
+def _container(call: Call, options: ModelOptions) -> str | None:
+    """The sandbox of the last reply that had one: code that the provider runs finds its files there again."""
+    if not options.server_tools:
+        return None
+    for message in reversed(call.conversation.messages):
+        native = message.native
+        if native is not None and native.provider == READER and "container" in native.fields:
+            return text(members(native.fields["container"]).get("id"))
+    return None
+
+
+def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.extra_headers.items()}
+    needed = [BINDING_BETA] if thinking.config is not None and "block_binding" in thinking.config else []
+    betas = beta_header(needed, options.server_tools, options.extra_body, given.pop("anthropic-beta", None))
+    return {"anthropic-version": _VERSION, **({"anthropic-beta": betas} if betas else {}), **given}
+
+
+def _object(body: dict[str, bytes]) -> bytes:
+    return b"{" + b",".join([b"%b:%b" % (written(name), value) for name, value in body.items()]) + b"}"

@@ -1,0 +1,135 @@
+"""What Google's models can do, as rows.
+
+Owns: the profile of the newest models, and rows for the older ones and for those that differ. A name that no row knows
+is taken for a new model.
+Must not know: how anything is encoded.
+
+Quirks of this dialect:
+
+    thought_signatures   the first function call of each message must come back with a signature
+    tool_invocations     the API reports the work of the provider's own tools as parts, and takes them back
+    no_combinations      functions, the provider's own tools and a schema for the reply exclude each other
+    vertex               bare names of models are looked up on Vertex AI (`publishers/google/models/…`)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.conversation import MediaKind
+from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
+
+__all__ = ["BASE", "ROWS"]
+
+_ALL_MEDIA: frozenset[MediaKind] = frozenset(["image", "document", "audio", "video"])
+
+BASE = Profile(
+    provider="gemini",
+    dialect="gemini",
+    media=_ALL_MEDIA,
+    media_urls=_ALL_MEDIA,
+    tool_result_media=frozenset(["image", "document"]),
+    tool_limits=ToolLimits(max_tools=512, name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", max_name_length=64),
+    parallel_tool_calls=False,
+    tool_error_flag=True,
+    strict_tools=True,
+    tool_schema="json_schema",
+    structured="native",
+    structured_schema="json_schema",
+    reasoning="effort",
+    efforts=frozenset(["minimal", "low", "medium", "high"]),
+    unsupported=frozenset(["user"]),
+    context_window=1_048_576,
+    max_output=65_536,
+    quirks=frozenset(["thought_signatures", "tool_invocations"]),
+)
+
+
+def _row(*models: str, **fields: Any) -> ProfileRow:
+    """A row for models by their bare names, and by names that say where they are (`models/…`, `publishers/…/…`)."""
+    patterns = [pattern for model in models for pattern in (model, f"*/{model}")]
+    return ProfileRow(provider="gemini", models=tuple(patterns), fields=fields)
+
+
+ROWS: tuple[ProfileRow, ...] = (
+    # --- before thinking ---
+    _row(
+        "gemini-1.*",
+        "gemini-2.0*",
+        tool_result_media=frozenset[MediaKind](),
+        strict_tools=False,
+        tool_schema="gemini",
+        structured_schema="gemini",
+        reasoning="none",
+        efforts=frozenset[str](),
+        max_output=8_192,
+        quirks=frozenset(["no_combinations"]),
+    ),
+    _row("gemini-1.5-pro*", context_window=2_097_152),
+    # --- thinking by a number of tokens ---
+    _row(
+        "gemini-2.5*",
+        tool_result_media=frozenset[MediaKind](),
+        reasoning="budget",
+        efforts=frozenset(["none", "minimal", "low", "medium", "high"]),
+        quirks=frozenset(["no_combinations"]),
+    ),
+    _row("gemini-2.5-pro*", efforts=frozenset(["minimal", "low", "medium", "high"])),  # it cannot but think
+    # --- thinking by level: which levels differ ---
+    _row("gemini-3-pro*", efforts=frozenset(["low", "high"])),
+    _row(
+        "gemini-3.?-pro*",
+        "gemini-3.[7-9]-flash",
+        "gemini-3.[7-9]-flash-preview*",
+        efforts=frozenset(["low", "medium", "high"]),
+    ),
+    # --- models that make pictures or speech call no functions ---
+    _row(
+        "gemini-2.*-image*",
+        "gemini-2.0-flash-exp-image*",
+        media=frozenset(["image"]),
+        media_urls=frozenset(["image"]),
+        tools=False,
+        structured="prompt",
+        reasoning="none",
+        efforts=frozenset[str](),
+        context_window=32_768,
+        max_output=32_768,
+    ),
+    _row(
+        "gemini-3*-image*",
+        media=frozenset(["image", "document"]),
+        media_urls=frozenset(["image", "document"]),
+        tools=False,
+        efforts=frozenset(["minimal", "high"]),
+        context_window=65_536,
+        max_output=32_768,
+    ),
+    _row("gemini-3-pro-image*", efforts=frozenset(["high"])),
+    _row(
+        "gemini-*-tts*",
+        media=frozenset[MediaKind](),
+        media_urls=frozenset[MediaKind](),
+        tools=False,
+        structured="prompt",
+        reasoning="none",
+        efforts=frozenset[str](),
+        context_window=8_192,
+        max_output=16_384,
+    ),
+    # --- the open models that the same API serves ---
+    _row(
+        "gemma-3*",
+        media=frozenset(["image"]),
+        media_urls=frozenset(["image"]),
+        tool_result_media=frozenset[MediaKind](),
+        system_role="user",
+        tools=False,
+        structured="prompt",
+        reasoning="none",
+        efforts=frozenset[str](),
+        context_window=131_072,
+        max_output=8_192,
+        quirks=frozenset[str](),
+    ),
+)

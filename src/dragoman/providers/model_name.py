@@ -1,0 +1,48 @@
+"""Names of models: `provider:model`, `provider/model`, or a well-known model alone.
+
+Owns: splitting such a name.
+Must not know: what a provider or a model can do.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from dragoman.errors import ConfigurationError
+
+from .catalogue import ALIASES, PROVIDERS, WELL_KNOWN_MODELS
+
+__all__ = ["provider_of", "split_model"]
+
+_DELIMITER = re.compile(r"[:/]")
+
+
+def split_model(name: str) -> tuple[str, str]:
+    """The provider and the model that a name means. The first `:` or `/` divides them; later ones are the model's."""
+    before, after = name, ""
+    if (delimiter := _DELIMITER.search(name)) is not None:
+        before, after = name[: delimiter.start()], name[delimiter.end() :]
+        if not before or not after:
+            side = "behind" if before else "before"
+            message = f"{name!r} does not name a model: nothing stands {side} the {delimiter[0]!r}."
+            raise ConfigurationError(message, hint="Write provider:model, e.g. anthropic:claude-sonnet-4-5.")
+        return provider_of(before, name), after
+    for pattern, provider in WELL_KNOWN_MODELS:
+        if name and fnmatchcase(name, pattern):
+            return provider, name
+    message = f"{name!r} does not say which provider has the model."
+    raise ConfigurationError(message, hint=f"Write provider:model; the providers are {', '.join(sorted(PROVIDERS))}.")
+
+
+def provider_of(word: str, name: str | None = None) -> str:
+    """The provider that a word means. `name` is the whole name that it was taken from, for the message."""
+    lower = word.lower()
+    provider = ALIASES.get(lower, lower)
+    if provider in PROVIDERS:
+        return provider
+    near = get_close_matches(lower, [*PROVIDERS, *ALIASES], n=3)
+    meant = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(PROVIDERS))}."
+    where = f" (in {name!r})" if name is not None else ""
+    raise ConfigurationError(f"There is no provider {word!r}{where}.", hint=meant)

@@ -1,0 +1,40 @@
+"""The dialect of OpenAI's chat completions, and of all the servers that speak it too.
+
+profiles.py       what the models of OpenAI can do; servers.py: what the other servers can do
+encode.py         a call to a request; parameters.py, tools.py, history.py and parts.py do its members
+decode.py         bytes to events; reply.py, calls.py, thoughts.py and output_media.py do the parts of a reply
+finish.py         why a reply ended; usage.py: what it cost; extras.py: what else it says
+errors.py         what a server says when it refuses
+wire.py           the shapes of the wire
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dragoman.errors import ProviderError
+from dragoman.providers.codec import Call, Codec, Decoder, Encoded
+
+from .decode import ChatDecoder
+from .encode import encode
+from .errors import error_of
+
+__all__ = ["CODEC", "OpenAIChatCodec"]
+
+
+class OpenAIChatCodec:
+    """The codec of chat completions."""
+
+    name: str = "openai_chat"
+
+    def encode(self, call: Call) -> Encoded:
+        return encode(call)
+
+    def decoder(self, call: Call, encoded: Encoded) -> Decoder:
+        return ChatDecoder(call, encoded)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
+        return error_of(status, headers, body, call)
+
+
+CODEC: Codec = OpenAIChatCodec()

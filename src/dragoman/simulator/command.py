@@ -1,0 +1,110 @@
+"""The command `python -m dragoman.simulator`.
+
+Owns: its arguments, and what it prints.
+Must not know: how the simulator works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Sequence
+from textwrap import dedent
+
+from dragoman.errors import ConfigurationError
+
+from .faults import FAULTS
+from .reply import Chunking
+from .script_file import load_script
+from .server import Simulator
+
+__all__ = ["main"]
+
+_EPILOG = """\
+Without a script, the simulator says what the user said. A script is a JSON file with the replies in order:
+
+  [
+    "Hello!",
+    {"thinking": "They want the weather.", "text": "Let me look.",
+     "tool_calls": [{"id": "c1", "name": "weather", "arguments": {"city": "Paris"}}]},
+    {"text": "It is sunny.", "usage": {"input": 50, "output": 4}, "stop_reason": "max_tokens"},
+    {"text": "This one breaks off.", "faults": ["cut_close"]},
+    {"faults": [{"fault": "status", "status": 429, "headers": {"retry-after": "2"}}]}
+  ]
+
+An object {"key": [...], ...} instead of the list has a script for each conversation: a client whose base URL begins
+with /key/NAME, that sends the header x-simulator-key: NAME, or whose user says NAME. A file FILE.py is run, and its
+name `script` taken: a list, or a function from a request to a reply.
+
+Point any client at it; every key is accepted unless --api-key says otherwise:
+
+  OpenAI, and everything compatible   base URL http://127.0.0.1:PORT/v1
+  Anthropic, Gemini                   base URL http://127.0.0.1:PORT
+
+  python -m dragoman.simulator --port 8900 --script replies.json
+  curl http://127.0.0.1:8900/v1/chat/completions -d '{"model":"any","messages":[{"role":"user","content":"Hi"}]}'
+
+In tests you need no command: see `dragoman.simulator.Simulator`, and the fixture of `dragoman.simulator.pytest_plugin`.
+"""
+
+
+def main(argv: Sequence[str] | None = None, *, until: threading.Event | None = None) -> int:
+    """Run the command until it is interrupted, or `until` is set. Returns its exit code."""
+    arguments = _parser().parse_args(argv)
+    if arguments.list_faults:
+        _print("\n".join(f"{name:28} {fault.effect():8} {fault!r}" for name, fault in FAULTS.items()))
+        return 0
+    try:
+        script = load_script(arguments.script) if arguments.script else None
+        simulator = Simulator(
+            script,
+            port=arguments.port,
+            api_key=arguments.api_key,
+            check=not arguments.no_check,
+            chunking=Chunking(delta=arguments.delta),
+            faults=[FAULTS[name] for name in arguments.fault],
+        ).start()
+    except (ConfigurationError, OSError, ValueError) as error:
+        sys.stderr.write(f"dragoman.simulator: {error}\n")
+        return 1
+    try:
+        _print(f"The simulator listens at {simulator.url} (stop it with Ctrl-C).")
+        for name in ("openai", "anthropic", "gemini"):
+            _print(f"  {name:10} base URL {simulator.base_url(name)}")
+        (until or threading.Event()).wait()
+    except KeyboardInterrupt:
+        _print("")
+    finally:
+        simulator.close()
+    return 0
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m dragoman.simulator",
+        description="A local server that speaks the dialects of OpenAI (chat and responses), Anthropic and Gemini, and "
+        "says what a script says: for tests and demonstrations without a key and without the network.",
+        epilog=dedent(_EPILOG),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--port", type=int, default=0, help="the port to listen on; by default, any that is free")
+    parser.add_argument("--script", metavar="FILE", help="the replies: a JSON file, or a Python file (see below)")
+    parser.add_argument(
+        "--fault",
+        metavar="NAME",
+        action="append",
+        default=[],
+        choices=list(FAULTS),
+        help="what befalls every reply; may be given several times",
+    )
+    parser.add_argument("--list-faults", action="store_true", help="print all faults with their effects, and stop")
+    parser.add_argument("--delta", metavar="N", type=int, default=16, help="characters in one event of a stream (16)")
+    parser.add_argument("--api-key", metavar="KEY", help="accept only this key; made up, since others can see it here")
+    parser.add_argument("--no-check", action="store_true", help="also answer requests that a provider would refuse")
+    return parser

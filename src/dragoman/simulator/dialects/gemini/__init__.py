@@ -1,0 +1,33 @@
+"""The generateContent dialect, from the server's side.
+
+request.py   what a request says, and what the provider would refuse in it
+reply.py     a reply, whole and as a stream of responses
+failure.py   errors, and the list of models
+"""
+
+from dragoman.simulator.dialects.dialect import Dialect
+
+from .failure import bad_key, failure, failure_in_stream, failure_in_whole, headers, model, models, no_model
+from .reply import frames, whole, with_unknown
+from .request import check, hear
+
+__all__ = ["DIALECT"]
+
+DIALECT = Dialect(
+    name="gemini",
+    stream_type="text/event-stream",
+    whole_type="application/json; charset=UTF-8",
+    hear=hear,
+    check=check,
+    whole=whole,
+    frames=frames,
+    failure=failure,
+    failure_in_stream=failure_in_stream,
+    failure_in_whole=failure_in_whole,
+    with_unknown=with_unknown,
+    bad_key=bad_key,
+    models=models,
+    model=model,
+    no_model=no_model,
+    headers=headers,
+)

@@ -1,0 +1,126 @@
+"""Which reply comes next.
+
+Owns: scripts: lists that are played once, functions, and one script for each of several conversations.
+Must not know: dialects, connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import TypeAlias, cast
+
+from .faults import Fault
+from .reply import Reply
+from .request import Request
+
+__all__ = ["Item", "OneScript", "Player", "Script", "ScriptError", "echo"]
+
+Item: TypeAlias = str | Reply | Fault
+"""A text is a reply of that text; a fault alone is one that befalls a short text."""
+
+Function: TypeAlias = Callable[[Request], Item] | Callable[[Request], Awaitable[Item]]
+"""Called in the simulator's own thread, so it must not block; write it with `async def` where it has to wait."""
+
+OneScript: TypeAlias = Item | Sequence[Item] | Function
+"""One reply, replies in order, or a function that is asked for each."""
+
+Script: TypeAlias = OneScript | Mapping[str, OneScript]
+"""A mapping has a script for each conversation: by the key that the client gives (`Simulator.base_url(..., key=...)` or
+the header `x-simulator-key`), else by the first key that occurs in the text of a user message, else under ""."""
+
+
+class ScriptError(Exception):
+    """The script has no reply for this request."""
+
+
+def echo(request: Request) -> str:
+    """The script where none is given: says what the user said."""
+    return f"You said: {request.last_user_text}"
+
+
+class Player:
+    """A script that is being played."""
+
+    def __init__(self, script: Script | None) -> None:
+        self._scripts: dict[str | None, _Line | Function] = {}
+        if isinstance(script, Mapping):
+            for key, one in cast("Mapping[str, OneScript]", script).items():
+                self._scripts[key] = _line(one)
+        else:
+            self._scripts[None] = _line(echo if script is None else script)
+
+    @property
+    def unplayed(self) -> int:
+        """How many replies of lists are left."""
+        return sum(line.left for line in self._scripts.values() if isinstance(line, _Line))
+
+    async def next(self, request: Request) -> Reply:
+        """The reply to this request. Raises ScriptError, or whatever the script's own function raises."""
+        line = self._scripts[self._key(request)]
+        if isinstance(line, _Line):
+            return line.next()
+        given = line(request)
+        return _reply(await given if isawaitable(given) else given)
+
+    def _key(self, request: Request) -> str | None:
+        if None in self._scripts:
+            return None
+        keys = [key for key in self._scripts if key]
+        if request.key is None:
+            found = [key for key in keys if any(key in text for text in request.user_texts)]
+        else:
+            found = [key for key in keys if key == request.key]
+        if found:
+            return found[0]
+        if "" in self._scripts:
+            return ""
+        message = f"The simulator's script has no replies for this conversation. It has some for: {', '.join(keys)}."
+        raise ScriptError(message)
+
+
+class _Line:
+    """Replies that are given one after the other."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._replies = [_reply(item) for item in items]
+        self._asked = 0
+
+    @property
+    def left(self) -> int:
+        return max(len(self._replies) - self._asked, 0)
+
+    def next(self) -> Reply:
+        self._asked += 1
+        if self._asked > len(self._replies):
+            message = (
+                f"The simulator's script is exhausted: it has {len(self._replies)} replies, and this is request "
+                f"{self._asked}. Add replies to the list, or give a function."
+            )
+            raise ScriptError(message)
+        return self._replies[self._asked - 1]
+
+
+def _line(script: OneScript) -> _Line | Function:
+    if isinstance(script, str | Reply | Fault):
+        return _Line([script])
+    if isinstance(script, Sequence):
+        return _Line(cast("Sequence[Item]", script))
+    if callable(script):
+        return script
+    message = f"a script is a list of replies, a function or a mapping of these, not {type(script).__name__}"
+    raise TypeError(message)
+
+
+def _reply(item: object) -> Reply:
+    """The reply that an item stands for. A script is somebody else's code, so its types are looked at."""
+    match item:
+        case str():
+            return Reply(item)
+        case Fault():
+            return Reply("A short text that something happens to.", faults=[item])
+        case Reply():
+            return item
+        case _:
+            message = f"a script gives texts, replies and faults, not {type(item).__name__}"
+            raise TypeError(message)

@@ -1,0 +1,390 @@
+"""An async transport on the standard library's event loop.
+
+Owns: connecting, TLS, proxies, the pool and reading, on asyncio.
+Must not know: what the bytes mean, and how HTTP is written down (`http1` does).
+
+A cancelled task cuts its connection at once, whether the reply had begun or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, cast
+
+from dragoman.errors import DragomanError
+
+from .bases import BaseAsyncResponse, BaseAsyncTransport, check_head, check_request
+from .decoding import Unpacker, unpacker
+from .http1 import MalformedReplyError, ReplyReader
+from .protocol import DEFAULT_LIMITS, HttpRequest, Limits
+from .routes import Route, Routes, failure
+from .troubles import trouble
+
+__all__ = ["AsyncioTransport"]
+
+_MANY: Final = 256 * 1024
+"""When so many bytes wait to be read, the server has to wait."""
+
+_ERRORS: Final = (OSError, EOFError, ValueError, MalformedReplyError)
+
+
+class _Connection(asyncio.Protocol):
+    """An open connection. It reads for one request at a time; what comes while there is none ends it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, route: Route) -> None:
+        self.route: Route = route
+        self.idle_since: float = 0.0
+        self.reader: ReplyReader | None = None
+        self._loop: asyncio.AbstractEventLoop = loop
+        self._transport: asyncio.Transport | None = None
+        self._pieces: deque[bytes] = deque()
+        self._size: int = 0
+        self._paused: bool = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] = loop.create_future()
+
+    # --- what the event loop says ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.reader is None:
+            self.abort()
+            return
+        try:
+            piece = self.reader.feed(data)
+        except MalformedReplyError as error:
+            self._error = error
+            self.abort()
+        else:
+            if piece:
+                self._pieces.append(piece)
+                self._size += len(piece)
+                if self._size > _MANY and not self._paused and self._transport is not None:
+                    self._paused = True
+                    self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._error is None and exc is not None:
+            self._error = exc
+        self._end()
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _end(self) -> None:
+        if self.reader is not None and self._error is None:
+            try:
+                self.reader.end()
+            except EOFError as error:
+                self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- what a response asks ----------------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """Whether an idle connection can serve another request."""
+        return self._error is None and self._transport is not None and not self._transport.is_closing()
+
+    def send(self, data: bytes, reader: ReplyReader) -> None:
+        assert self._transport is not None
+        self.reader = reader
+        self._transport.write(data)
+
+    async def head(self, reader: ReplyReader, read: float | None, deadline: float | None) -> None:
+        """Wait until the head of the reply is there."""
+        while not reader.head_complete:
+            if self._error is not None:
+                raise self._error
+            await self._wait(read, deadline)
+
+    async def piece(self, read: float | None, deadline: float | None) -> bytes:
+        """All that has come since; empty at the end."""
+        while not self._pieces:
+            if self._error is not None:
+                raise self._error
+            if self.reader is None or self.reader.complete:
+                return b""
+            await self._wait(read, deadline)
+        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return piece
+
+    async def _wait(self, read: float | None, deadline: float | None) -> None:
+        """Wait until something happens. TimeoutError if it does not."""
+        loop = self._loop
+        waiter = self._waiter = loop.create_future()
+        until = deadline
+        if read is not None:
+            until = loop.time() + read
+            until = until if deadline is None else min(until, deadline)
+        timer = None if until is None else loop.call_at(until, _expire, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    async def encrypt(self, tls: ssl.SSLContext) -> None:
+        """Begin TLS behind a tunnel."""
+        assert self._transport is not None
+        self._transport = await self._loop.start_tls(self._transport, self, tls, server_hostname=self.route.host)
+        self.reader = None
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        if self._transport is not None and not self._gone.done():
+            with suppress(RuntimeError):  # the loop it belonged to is closed
+                self._transport.abort()
+
+    async def closed(self) -> None:
+        """Wait until the connection is really gone."""
+        if self._transport is not None:
+            await self._gone
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
+
+
+class _Pool:
+    """The connections of a transport on one event loop."""
+
+    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: asyncio.AbstractEventLoop = loop
+        self._limits: Limits = limits
+        self._turns: asyncio.Semaphore = asyncio.Semaphore(limits.connections)
+        self._idle: dict[Route, list[_Connection]] = {}
+        self.closed: bool = False
+
+    async def take(self, route: Route, request: HttpRequest) -> _Connection | None:
+        """Wait for a turn; then an idle connection, or None where a new one must be made."""
+        if self._turns.locked():
+            try:
+                async with asyncio.timeout(_shorter(self._limits.wait, request.timeout.total)):
+                    await self._turns.acquire()
+            except TimeoutError:
+                wrong = trouble("pool_timeout", request)
+            else:
+                return self._usable(route)
+            raise wrong
+        await self._turns.acquire()
+        return self._usable(route)
+
+    def _usable(self, route: Route) -> _Connection | None:
+        connections = self._idle.get(route)
+        oldest = time.monotonic() - self._limits.idle_seconds
+        while connections:
+            connection = connections.pop()
+            if connection.usable and connection.idle_since >= oldest:
+                return connection
+            connection.abort()
+        return None
+
+    def give_back(self, connection: _Connection | None, *, reusable: bool) -> bool:
+        """End a turn. Returns whether the connection was kept; otherwise it is cut."""
+        self._turns.release()
+        if connection is None:
+            return False
+        connection.reader = None
+        connection.idle_since = time.monotonic()
+        connections = self._idle.setdefault(connection.route, [])
+        if reusable and connection.usable and not self.closed and len(connections) < self._limits.idle:
+            connections.append(connection)
+            return True
+        connection.abort()
+        return False
+
+    def close(self) -> list[_Connection]:
+        """Cut what is idle. Returns it, to be waited for."""
+        self.closed = True
+        idle = [connection for connections in self._idle.values() for connection in connections]
+        self._idle.clear()
+        for connection in idle:
+            connection.abort()
+        return idle
+
+
+def _shorter(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+class _Response(BaseAsyncResponse):
+    def __init__(self, request: HttpRequest, pool: _Pool, connection: _Connection, deadline: float | None) -> None:
+        super().__init__(request, 0, {})
+        self._pool: _Pool = pool
+        self._connection: _Connection = connection
+        self._reader: ReplyReader = ReplyReader(request.method)
+        self._unpacker: Unpacker | None = None
+        self._deadline: float | None = deadline
+        self._over: bool = False
+
+    async def begin(self, data: bytes) -> None:
+        """Send the request and wait for the head. Raises as connections do."""
+        reader = self._reader
+        self._connection.send(data, reader)
+        await self._connection.head(reader, self.request.timeout.read, self._deadline)
+        self.status = reader.status
+        self.headers: Mapping[str, str] = reader.headers
+        if "content-encoding" in reader.headers:
+            self._unpacker = unpacker(reader.headers["content-encoding"])
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the server has not sent a single byte."""
+        return self._reader.untouched
+
+    async def __anext__(self) -> bytes:
+        while not self._over:
+            try:
+                piece = await self._connection.piece(self.request.timeout.read, self._deadline)
+                unpacking = self._unpacker
+                if not piece:
+                    if unpacking is not None:
+                        unpacking.finish()
+                    await self.aclose()
+                    break
+                if unpacking is not None:
+                    piece = unpacking.feed(piece)
+            except _ERRORS as error:
+                wrong = failure(error, self.request, connecting=False)
+            else:
+                if piece:
+                    return piece
+                continue
+            await self.aclose()
+            raise wrong
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        if not self._over:
+            self._over = True
+            reader = self._reader
+            kept = self._pool.give_back(self._connection, reusable=reader.complete and reader.reusable)
+            if not kept:
+                await self._connection.closed()
+
+
+class AsyncioTransport(BaseAsyncTransport):
+    """The async transport on asyncio; the arguments are those of the other transports.
+
+    HTTP/1.1; gzip and deflate, and br and zstd where a library for them is installed; proxies with an http:// address.
+    Connections belong to an event loop: used on another one, the transport begins anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        proxy: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        trust_env: bool = True,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._routes: Routes = Routes(proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
+        self._limits: Limits = limits
+        self._pool: _Pool | None = None
+        self._closed: bool = False
+
+    async def open(self, request: HttpRequest) -> _Response:
+        check_request(request)
+        if self._closed:
+            raise trouble("client_closed", request)
+        route, head = self._routes.find(request)
+        loop = asyncio.get_running_loop()
+        pool = self._pool
+        if pool is None or pool.loop is not loop:
+            if pool is not None:
+                pool.close()
+            pool = self._pool = _Pool(self._limits, loop)
+        total = request.timeout.total
+        deadline = None if total is None else loop.time() + total
+        connection = await pool.take(route, request)
+        if connection is None:
+            try:
+                connection = await self._connect(route, request, deadline)
+            except BaseException:
+                pool.give_back(None, reusable=False)
+                raise
+        response = _Response(request, pool, connection, deadline)
+        try:
+            await response.begin(head + request.body)
+            check_head(request, response.status, response.headers)
+        except _ERRORS as error:
+            if response.unanswered and isinstance(error, EOFError):
+                wrong = trouble("closed_early", request)
+            else:
+                wrong = failure(error, request, connecting=False)
+        except BaseException:  # a cancelled task too
+            await response.aclose()
+            raise
+        else:
+            return response
+        await response.aclose()
+        raise wrong
+
+    async def _connect(self, route: Route, request: HttpRequest, deadline: float | None) -> _Connection:
+        loop = asyncio.get_running_loop()
+        limit = request.timeout.connect
+        until = None if limit is None else loop.time() + limit
+        connection = _Connection(loop, route)
+        tls = self._routes.tls if route.encrypted else None  # first, since it may complain about a file
+        wrong: DragomanError
+        try:
+            async with asyncio.timeout_at(_shorter(until, deadline)):
+                await _dial(connection, request, tls)
+        except _ERRORS as error:
+            wrong = failure(error, request, connecting=True, proxied=route.proxy is not None)
+        except BaseException:
+            connection.abort()
+            raise
+        else:
+            return connection
+        connection.abort()
+        await connection.closed()
+        raise wrong
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._pool is not None and self._pool.loop is asyncio.get_running_loop():
+            for connection in self._pool.close():
+                await connection.closed()
+
+
+async def _dial(connection: _Connection, request: HttpRequest, tls: ssl.SSLContext | None) -> None:
+    """Connect, through the proxy if there is one."""
+    loop, route = asyncio.get_running_loop(), connection.route
+    host, port = route.address
+    if tls is not None and not route.tunnel:
+        await loop.create_connection(lambda: connection, host, port, ssl=tls, server_hostname=route.host)
+        return
+    await loop.create_connection(lambda: connection, host, port)
+    if tls is not None:
+        reader = ReplyReader("HEAD")  # like one to HEAD, the answer has no body
+        connection.send(route.tunnel, reader)
+        await connection.head(reader, None, None)
+        if reader.status != 200:
+            raise trouble("proxy_auth" if reader.status == 407 else "proxy", request)
+        await connection.encrypt(tls)

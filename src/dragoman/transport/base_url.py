@@ -1,0 +1,121 @@
+"""Which addresses a provider may have, and how a path is put behind one.
+
+Owns: the rules for base URLs, checked in a fixed order, and joining.
+Must not know: any provider's address.
+
+No text here ever repeats the URL: people paste keys into the wrong field. Where readers of URLs disagree (backslashes,
+percent signs and foreign letters in a host), the URL is refused, so that the host that was checked is the host that is
+asked.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from ipaddress import IPv6Address
+from typing import Final, Literal, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from dragoman.errors import ConfigurationError, InvalidBaseURLError
+
+from .addresses import is_loopback
+
+__all__ = ["MAX_BASE_URL_BYTES", "Reason", "join", "validate_base_url"]
+
+MAX_BASE_URL_BYTES: Final = 2048
+
+Reason: TypeAlias = Literal[
+    "too_long", "control_character", "unparsable", "userinfo", "scheme", "no_host", "placeholder"
+]
+"""Why a base URL was refused, in one word; the rules are checked in this order."""
+
+_PLACEHOLDERS: Final = ("example.com", "example.net", "example.org", "localhost.localdomain")
+_PRINTABLE: Final = re.compile(r"[!-~]*").fullmatch
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]*").fullmatch
+_PATH: Final = re.compile(r"[!-~]*").fullmatch
+_DOTS: Final = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE).search
+
+_TEXTS: Final[dict[Reason, tuple[str, str | None]]] = {
+    "too_long": (f"The base URL is longer than {MAX_BASE_URL_BYTES} bytes.", None),
+    "control_character": (
+        "The base URL contains a control character, such as a line break.",
+        "Copy it again; one that was read from a file needs .strip().",
+    ),
+    "unparsable": ("The base URL cannot be read as a URL.", None),
+    "userinfo": (
+        "The base URL contains a user name or password.",
+        "Take out the part before the @; keys are given separately.",
+    ),
+    "scheme": (
+        "The base URL must start with https://; http:// is only for this machine (localhost, 127.0.0.1, [::1]).",
+        "Use https, or pass allow_insecure_base_url=True in code if you know that nobody can listen on the way.",
+    ),
+    "no_host": ("The base URL has no host name.", None),
+    "placeholder": (
+        "The base URL is a placeholder from a documentation page.",
+        "Put the real host name of your provider in its place.",
+    ),
+}
+
+
+def _refused(reason: Reason) -> InvalidBaseURLError:
+    message, hint = _TEXTS[reason]
+    return InvalidBaseURLError(message, reason=reason, hint=hint)
+
+
+def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
+    """Raise InvalidBaseURLError unless the URL may be used as the address of a provider.
+
+    The empty text passes: it means the provider's own address. `allow_insecure` permits http to any host; it is for
+    code only and must not come from a configuration file.
+    """
+    if not url:
+        return
+    if len(url.encode("utf-8", "surrogatepass")) > MAX_BASE_URL_BYTES:
+        raise _refused("too_long")
+    # Before parsing: urlsplit drops tabs and line breaks without a word.
+    if any(unicodedata.category(character) == "Cc" for character in url):
+        raise _refused("control_character")
+    parts = _split(url)
+    if "@" in parts.netloc:
+        raise _refused("userinfo")
+    host = (parts.hostname or "").rstrip(".")
+    if not (parts.scheme == "https" or (parts.scheme == "http" and (allow_insecure or is_loopback(host)))):
+        raise _refused("scheme")
+    if not host:
+        raise _refused("no_host")
+    if any(host == name or host.endswith(f".{name}") for name in _PLACEHOLDERS):
+        raise _refused("placeholder")
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of the URL, where every reader of URLs finds the same ones."""
+    try:
+        parts = urlsplit(url)
+        if parts.port != 0 and _PRINTABLE(url) and "\\" not in url and _is_host(parts):
+            return parts
+    except ValueError:
+        pass
+    # Outside the `except`: the text of the ValueError may repeat the URL, also as the context of our error.
+    raise _refused("unparsable")
+
+
+def _is_host(parts: SplitResult) -> bool:
+    """Whether the host, where there is one, can only be read in one way."""
+    host = parts.hostname or ""
+    if "[" in parts.netloc:
+        return "%" not in host and bool(IPv6Address(host))
+    return _HOST_NAME(host) is not None and ".." not in host and not host.startswith(".")
+
+
+def join(base: str, path: str) -> str:
+    """The address of a path behind a base URL. A query of the base goes behind the query of the path."""
+    if not _PATH(path) or "#" in path or "\\" in path or _DOTS(path.partition("?")[0]):
+        message = "The path of a request has a character or a part that would change where it goes."
+        raise ConfigurationError(message, hint="Check the name of the model: it is part of the path.")
+    base, _, _ = base.partition("#")
+    base, _, base_query = base.partition("?")
+    path, _, query = path.partition("?")
+    whole = base.rstrip("/") + "/" + path.lstrip("/") if path else base.rstrip("/")
+    queries = "&".join(each for each in (query, base_query) if each)
+    return f"{whole}?{queries}" if queries else whole

@@ -1,0 +1,256 @@
+"""HTTP/1.1 without sockets: bytes out for a request, a reply from bytes in any pieces.
+
+Owns: the head of a request; reading heads, lengths, chunks and ends; whether a connection may be used again.
+Must not know: where bytes come from and how long that takes.
+
+Strict where it matters for safety (lengths that contradict each other, odd numbers), lenient where servers differ
+(bare line feeds, interim replies, a missing reason).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from .bases import USER_AGENT, lower_case
+from .protocol import HttpRequest
+
+__all__ = ["MalformedReplyError", "ReplyReader", "request_head"]
+
+_MAX_HEAD: Final = 512 * 1024
+_MAX_LINE: Final = 16 * 1024
+"""Of a line between chunks."""
+
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: [^\r\n]*)?").fullmatch
+_NAME: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_LENGTH: Final = re.compile(r"[0-9]{1,18}").fullmatch
+_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").match
+_END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n").search
+_WITHOUT_BODY: Final = frozenset({204, 304})
+
+
+class MalformedReplyError(Exception):
+    """The bytes are not a reply. The text is ours and says what is wrong."""
+
+
+def request_head(request: HttpRequest, *, target: str, host: str, encodings: str, further: dict[str, str]) -> bytes:
+    """The head of a request. `further` headers are the transport's own; the caller's win over the usual ones."""
+    headers = {"host": host, "user-agent": USER_AGENT, "accept": "*/*", "accept-encoding": encodings}
+    headers.update(further)
+    for name, value in request.headers.items():
+        headers[name.lower()] = value
+    # Framing is not the caller's business: two opinions about a length are how requests are smuggled.
+    headers.pop("transfer-encoding", None)
+    headers.pop("connection", None)
+    headers.pop("content-length", None)
+    if request.body or request.method not in ("GET", "HEAD", "DELETE"):
+        headers["content-length"] = str(len(request.body))
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    return f"{request.method} {target} HTTP/1.1\r\n{lines}\r\n".encode("ascii")
+
+
+class ReplyReader:
+    """Reads one reply. Feed it until `head_complete`, then take what `feed` gives as pieces of the body."""
+
+    __slots__ = (
+        "_body",
+        "_buffer",
+        "_left",
+        "_method",
+        "complete",
+        "head_complete",
+        "headers",
+        "reusable",
+        "status",
+        "untouched",
+    )
+
+    def __init__(self, method: str) -> None:
+        self._method: str = method
+        self._buffer: bytes = b""
+        self._body: Callable[[bytes], bytes] = self._until_the_end
+        self._left: int = 0
+        self.untouched: bool = True
+        """Whether not a single byte has come yet."""
+        self.head_complete: bool = False
+        self.status: int = 0
+        self.headers: dict[str, str] = {}
+        self.complete: bool = False
+        """Whether the body has come to its end."""
+        self.reusable: bool = True
+        """Whether the connection may serve another request once the reply is complete."""
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of the body in these bytes; empty while the head is not complete."""
+        self.untouched = False
+        if self.head_complete:
+            return self._body(data)
+        return self._head(data)
+
+    def end(self) -> None:
+        """The connection has ended. EOFError if the reply is not complete."""
+        self.reusable = False
+        if self.complete:
+            return
+        # A reply with neither a length nor chunks ends with its connection.
+        if not self.head_complete or self._body != self._until_the_end:
+            raise EOFError
+        self.complete = True
+
+    # --- the head ----------------------------------------------------------------------------------------------------
+
+    def _head(self, data: bytes) -> bytes:
+        data = self._buffer + data
+        while True:
+            end = _END_OF_HEAD(data)
+            if end is None:
+                if len(data) > _MAX_HEAD:
+                    message = "the head of the reply is too large"
+                    raise MalformedReplyError(message)
+                # Do not wait for the end of something that cannot become a head.
+                if not (data.startswith(b"HTTP/1.") or b"HTTP/1.".startswith(data)):
+                    message = "it does not begin like one"
+                    raise MalformedReplyError(message)
+                self._buffer = data
+                return b""
+            version = self._parse(data[: end.start()])
+            data = data[end.end() :]
+            if self.status >= 200:
+                break
+            if self.status == 101:  # nobody asked to speak something else
+                message = "it wants to change the protocol"
+                raise MalformedReplyError(message)
+            # 100, 102, 103: only the announcement of a reply
+        self._buffer = b""
+        self._frame(version)
+        self.head_complete = True
+        return self._body(data) if data and not self.complete else self._surplus(data)
+
+    def _parse(self, head: bytes) -> int:
+        first, *lines = head.replace(b"\r\n", b"\n").split(b"\n")
+        found = _STATUS_LINE(first)
+        if found is None:
+            message = "its first line is not that of one"
+            raise MalformedReplyError(message)
+        self.status = int(found[2])
+        headers: list[tuple[str, str]] = []
+        for line in lines:
+            name, colon, value = line.partition(b":")
+            if line[:1] in (b" ", b"\t") and headers:  # a folded line, long out of use
+                headers[-1] = (headers[-1][0], f"{headers[-1][1]} {line.strip().decode('latin-1')}")
+            elif colon and _NAME(name) and b"\x00" not in value and b"\r" not in value:
+                headers.append((name.decode("ascii"), value.strip(b" \t").decode("latin-1")))
+            else:
+                message = "one of its headers is not well-formed"
+                raise MalformedReplyError(message)
+        self.headers = lower_case(headers)
+        return int(found[1])
+
+    def _frame(self, version: int) -> None:
+        """How the end of the body will be known."""
+        connection = [part.strip() for part in self.headers.get("connection", "").lower().split(",")]
+        self.reusable = "close" not in connection and (version >= 1 or "keep-alive" in connection)
+        codings = self.headers.get("transfer-encoding", "").lower()
+        length = self.headers.get("content-length")
+        if self._method == "HEAD" or self.status in _WITHOUT_BODY:
+            self.complete = True
+        elif codings:
+            if codings.strip() != "chunked":
+                message = "its transfer coding is not known"
+                raise MalformedReplyError(message)
+            # With a length besides, somebody on the way may have another opinion about the end.
+            self.reusable = self.reusable and length is None
+            self._body = self._chunks
+        elif length is not None:
+            lengths = {part.strip() for part in length.split(",")}
+            if len(lengths) != 1 or not _LENGTH(next(iter(lengths))):
+                message = "its length is not a number"
+                raise MalformedReplyError(message)
+            self._left = int(lengths.pop())
+            self._body = self._counted
+            self.complete = self._left == 0
+        else:
+            self.reusable = False
+
+    # --- the body ----------------------------------------------------------------------------------------------------
+
+    def _surplus(self, data: bytes) -> bytes:
+        """Bytes after the end belong to nothing that we asked for."""
+        if data:
+            self.reusable = False
+        return b""
+
+    def _until_the_end(self, data: bytes) -> bytes:
+        return data
+
+    def _counted(self, data: bytes) -> bytes:
+        if len(data) < self._left:
+            self._left -= len(data)
+            return data
+        piece = data[: self._left]
+        self._surplus(data[self._left :])
+        self._left = 0
+        self.complete = True
+        return piece
+
+    def _chunks(self, data: bytes) -> bytes:
+        """`_left` is what is missing of the current chunk with its line end; 0 between chunks, -1 behind the last."""
+        if self._buffer:
+            data = self._buffer + data
+            self._buffer = b""
+        pieces: list[bytes] = []
+        position, size = 0, len(data)
+        left = self._left
+        while position < size:
+            if left > 2:
+                piece = data[position : position + left - 2]
+                pieces.append(piece)
+                position += len(piece)
+                left -= len(piece)
+            elif left > 0:
+                ending = data[position : position + 2]
+                if ending == b"\r":
+                    break
+                if ending != b"\r\n" and ending[:1] != b"\n":
+                    message = "a chunk of the body is longer than it says"
+                    raise MalformedReplyError(message)
+                position += 2 if ending == b"\r\n" else 1
+                left = 0
+            elif left < 0:
+                self._left = left
+                self._trailers(data[position:])
+                return b"".join(pieces)
+            else:
+                line = _CHUNK_LINE(data, position)
+                if line is None:
+                    self._check_line(data[position:])
+                    break
+                position = line.end()
+                length = int(line[1], 16)
+                left = length + 2 if length else -1
+        self._left = left
+        self._buffer = data[position:]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _check_line(self, data: bytes) -> None:
+        """Raise unless these bytes can still become the line before a chunk."""
+        if b"\n" in data or len(data) > _MAX_LINE or not data[:1].isalnum():
+            message = "the length of a chunk is not a number"
+            raise MalformedReplyError(message)
+
+    def _trailers(self, data: bytes) -> None:
+        """Headers behind the last chunk, up to an empty line; nobody needs them."""
+        while True:
+            line, newline, rest = data.partition(b"\n")
+            if not newline:
+                if len(data) > _MAX_HEAD:
+                    message = "what follows the last chunk does not end"
+                    raise MalformedReplyError(message)
+                self._buffer = data
+                return
+            data = rest
+            if line in (b"", b"\r"):
+                self.complete = True
+                self._surplus(data)
+                return

@@ -1,0 +1,191 @@
+"""Whether to try again, and when: a pure function of what happened.
+
+Owns: the policy, the decision, reading the server's advice on waiting, and the record of attempts.
+Must not know: the clock, the dice and how to sleep; the caller brings the time and a random number, and waits.
+
+One budget covers everything that tries again: the attempts of a call and the seconds of a call. After the first event
+has reached the caller nothing is tried again: half an answer followed by another one is worse than an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.errors import (
+    ConnectionFailedError,
+    DragomanError,
+    OverloadedError,
+    ProviderError,
+    RateLimitError,
+    RequestTimeoutError,
+)
+
+from .rate_limits import rate_limits_of, seconds_of
+
+__all__ = [
+    "Attempt",
+    "AttemptRecord",
+    "Decision",
+    "GiveUp",
+    "Retry",
+    "RetryPolicy",
+    "decide",
+    "request_id_of",
+    "retry_after_of",
+]
+
+_STATUSES: Final = frozenset({408, 409, 429, *range(500, 600)})
+
+# Trouble that another attempt will not cure.
+_HOPELESS: Final = frozenset(
+    {
+        "certificate",
+        "proxy_auth",
+        "pool_timeout",
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+    }
+)
+
+_KINDS: Final = (ConnectionFailedError, RequestTimeoutError, RateLimitError, OverloadedError)
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """How hard to try."""
+
+    max_attempts: int = 3
+    """Attempts in all, the first one included; 1 means never again."""
+    total_seconds: float | None = None
+    """No attempt starts later than this after the first."""
+    first_wait: float = 0.5
+    """Seconds before the second attempt, where the server does not say; each further wait is twice as long."""
+    longest_wait: float = 8.0
+    """The most that such waits grow to."""
+    longest_advice: float = 60.0
+    """If the server asks for more than this, give up at once: the caller knows better what to do with so much time."""
+    jitter: float = 0.25
+    """How much a wait is shortened by chance, as a share, so that many clients do not come back all at once."""
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """What is known of an attempt that failed."""
+
+    status: int | None = None
+    headers: Mapping[str, str] = {}
+    """Names in lower case."""
+    error: DragomanError | None = None
+    elapsed: float = 0.0
+    """Seconds since the first attempt of this call began."""
+    delivered: bool = False
+    """Whether an event of the reply has reached the caller."""
+
+
+class Retry(Struct, frozen=True):
+    """Try again."""
+
+    after: float
+    """… when so many seconds have passed."""
+    why: str
+
+
+class GiveUp(Struct, frozen=True):
+    """Do not."""
+
+    why: str
+
+
+Decision: TypeAlias = Retry | GiveUp
+
+
+class AttemptRecord(Struct, frozen=True, kw_only=True):
+    """One attempt, for the ledger of a result or an error."""
+
+    number: int
+    """From 1."""
+    outcome: str
+    """`ok`, or why it failed, in a few words."""
+    waited: float = 0.0
+    """Seconds waited before it."""
+    duration: float = 0.0
+    status: int | None = None
+    request_id: str | None = None
+    model: str | None = None
+    """Which model, where a call may go to several."""
+
+
+def decide(attempt: Attempt, policy: RetryPolicy, attempts: int, *, random: float, now: float) -> Decision:
+    """Whether and when to try again after `attempts` attempts, the last of which failed like this.
+
+    `random` is a number from 0 up to 1; `now` is the Unix time, needed for advice that names a moment.
+    """
+    why, worthwhile = _judge(attempt)
+    if attempt.delivered:
+        return GiveUp(f"{why}; a part of the answer was already delivered")
+    if not worthwhile:
+        return GiveUp(f"{why}; another attempt would not help")
+    if attempts >= policy.max_attempts:
+        return GiveUp(f"{why}; {attempts} of {policy.max_attempts} attempts made")
+    advice = _advice(attempt, now)
+    if advice is not None and advice > policy.longest_advice:
+        return GiveUp(f"{why}; the server asks to wait {advice:g} s, more than {policy.longest_advice:g} s")
+    after = _backoff(policy, attempts, random) if advice is None else advice
+    if policy.total_seconds is not None and attempt.elapsed + after > policy.total_seconds:
+        return GiveUp(f"{why}; the next attempt would begin after {policy.total_seconds:g} s")
+    return Retry(after, why)
+
+
+def _judge(attempt: Attempt) -> tuple[str, bool]:
+    """What happened, in a few words, and whether another attempt makes sense."""
+    error = attempt.error
+    status, code = attempt.status, None
+    if isinstance(error, ProviderError):
+        status = error.status if status is None else status
+        code = error.code
+    why = f"status {status}" if status is not None else (code or type(error).__name__ if error else "no reply")
+    said = attempt.headers.get("x-should-retry")
+    if said in ("true", "false"):
+        return why, said == "true"
+    if code in _HOPELESS:
+        return f"{why} ({code})" if status is not None else why, False
+    if status is not None and status >= 300:
+        return why, status in _STATUSES
+    return why, isinstance(error, _KINDS)
+
+
+def _backoff(policy: RetryPolicy, attempts: int, random: float) -> float:
+    # The exponent is capped: nobody waits for 2 ** 10000 to be computed.
+    wait = min(policy.longest_wait, policy.first_wait * 2.0 ** min(attempts - 1, 64))
+    return wait * (1.0 - policy.jitter * random)
+
+
+def _advice(attempt: Attempt, now: float) -> float | None:
+    """How long the server asks us to wait."""
+    error = attempt.error
+    if isinstance(error, ProviderError) and error.retry_after is not None:
+        return max(0.0, error.retry_after)
+    advice = retry_after_of(attempt.headers, now)
+    if advice is None and attempt.status == 429:
+        # OpenAI and its likes do not always send Retry-After, but say when the limit that was hit is free again.
+        limits = rate_limits_of(attempt.headers, now)
+        advice = limits.wait if limits else None
+    return advice
+
+
+def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
+    """The wait in seconds that `retry-after-ms` or `retry-after` asks for (a number or a date); None without."""
+    milliseconds = seconds_of(headers.get("retry-after-ms", ""), now)
+    if milliseconds is not None:
+        return milliseconds / 1000
+    return seconds_of(headers.get("retry-after", ""), now)
+
+
+_REQUEST_IDS: Final = ("request-id", "x-request-id", "x-goog-request-id", "apim-request-id", "cf-ray")
+
+
+def request_id_of(headers: Mapping[str, str]) -> str | None:
+    """The id under which the provider can find this request."""
+    return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dragoman.conversation import (
+    Conversation,
+    Failed,
+    Message,
+    ReplyEvent,
+    StopReason,
+    TextDelta,
+    ToolCall,
+    ToolSpec,
+)
+from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
+from dragoman.errors import InvalidConversationError, OverloadedError, ProviderError
+from dragoman.providers.options import ModelOptions
+
+ASKED = Conversation("Be brief.").plus(Message.user("hi"))
+
+
+def test_replies_are_given_in_order_and_calls_are_kept() -> None:
+    engine = ScriptedEngine(["one", Message.assistant(ToolCall("1", "f"))], name="scripted:parrot")
+    first = engine.run_inference(ASKED, tools=[ToolSpec("f")], options=ModelOptions(temperature=0))
+    assert first.text == "one"
+    assert (first.messages[-1].provider, first.messages[-1].model) == ("scripted", "parrot")
+    assert first.messages[-1].stop_reason is StopReason.END
+    second = engine.reply(ASKED)
+    assert second.message.stop_reason is StopReason.TOOL_CALLS
+    assert [call.conversation for call in engine.calls] == [ASKED, ASKED]
+    assert engine.calls[0].tools == (ToolSpec("f"),)
+    assert engine.calls[0].options == ModelOptions(temperature=0)
+
+
+def test_a_reply_may_depend_on_the_call() -> None:
+    def shout(call: ScriptedCall) -> str:
+        return call.conversation.messages[-1].text.upper()
+
+    assert ScriptedEngine([shout]).run_inference(ASKED).text == "HI"
+
+
+def test_a_stream_gives_events_and_the_message() -> None:
+    with ScriptedEngine(["hello"], piece=2).stream(ASKED) as stream:
+        texts = [event.text for event in stream if isinstance(event, TextDelta)]
+        assert texts == ["he", "ll", "o"]
+        assert stream.message.text == "hello"
+        assert stream.reply.message.stop_reason is StopReason.END
+
+
+def test_leaving_a_stream_early_leaves_an_interrupted_message() -> None:
+    with ScriptedEngine(["hello"], piece=1).stream(ASKED) as stream:
+        for event in stream:
+            if isinstance(event, TextDelta) and event.text == "e":
+                break
+    assert stream.message.text == "he"
+    assert stream.message.interrupted
+
+
+def test_errors_are_raised_and_told() -> None:
+    busy = OverloadedError("Busy.")
+    engine = ScriptedEngine([busy, busy])
+    with pytest.raises(OverloadedError):
+        engine.run_inference(ASKED)
+    seen: list[ReplyEvent] = []
+    with engine.stream(ASKED) as stream, pytest.raises(OverloadedError):
+        seen.extend(stream)
+    assert seen == [Failed("OverloadedError", "Busy.")]
+
+
+def test_an_exhausted_script_says_so() -> None:
+    with pytest.raises(ProviderError, match="no reply left for call number 1"):
+        ScriptedEngine([]).run_inference(ASKED)
+
+
+def test_a_history_that_no_provider_would_take_is_refused() -> None:
+    with pytest.raises(InvalidConversationError):
+        ScriptedEngine(["x"]).run_inference(ASKED.plus(Message.assistant(ToolCall("1", "f"))))
+
+
+def test_the_async_twin() -> None:
+    async def main() -> None:
+        engine = AsyncScriptedEngine(["one", "two", "three"], piece=1)
+        assert (await engine.run_inference(ASKED)).text == "one"
+        assert (await engine.reply(ASKED)).message.text == "two"
+        async with engine.stream(ASKED) as stream:
+            texts = [event.text async for event in stream if isinstance(event, TextDelta)]
+        assert texts == list("three")
+        assert stream.message.text == "three"
+        await engine.aclose()
+
+    asyncio.run(main())
+    ScriptedEngine([]).close()

@@ -1,0 +1,104 @@
+"""Calls and replies made by hand, for the tests of this dialect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.conversation import Conversation, Message, ToolSpec
+from dragoman.providers.anthropic import CODEC
+from dragoman.providers.anthropic.decode import ReplyDecoder
+from dragoman.providers.catalogue import profile_of
+from dragoman.providers.codec import Call, Decoder, Encoded
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile
+
+MODEL = "claude-sonnet-4-5"
+
+
+def call_of(
+    *messages: Message,
+    system: str | None = None,
+    model: str = MODEL,
+    tools: Iterable[ToolSpec] = (),
+    profile: Profile | None = None,
+    stream: bool = False,
+    **options: Any,
+) -> Call:
+    return Call(
+        model=model,
+        conversation=Conversation(system=system, messages=messages or (Message.user("Hello"),)),
+        profile=profile or profile_of("anthropic", model),
+        tools=tuple(tools),
+        options=ModelOptions(**options),
+        stream=stream,
+    )
+
+
+def encoded(*messages: Message, **how: Any) -> Encoded:
+    return CODEC.encode(call_of(*messages, **how))
+
+
+def body_of(*messages: Message, **how: Any) -> dict[str, Any]:
+    return json.loads(encoded(*messages, **how).request.body)
+
+
+def sent(*messages: Message, **how: Any) -> list[dict[str, Any]]:
+    """The messages as they go over the wire."""
+    return body_of(*messages, **how)["messages"]
+
+
+def decoder_of(*, stream: bool = True, names: dict[str, str] | None = None, model: str = MODEL) -> Decoder:
+    return ReplyDecoder(call_of(stream=stream, model=model), names or {})
+
+
+# --- streams by hand ---
+
+
+def event(kind: str, **members: Any) -> bytes:
+    data = json.dumps({"type": kind, **members}, separators=(",", ":"))
+    return f"event: {kind}\ndata: {data}\n\n".encode()
+
+
+def started(**members: Any) -> bytes:
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": 1},
+    }
+    return event("message_start", message={**message, **members})
+
+
+def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
+    pieces = [event("content_block_start", index=index, content_block=start)]
+    pieces += [event("content_block_delta", index=index, delta=delta) for delta in deltas]
+    return b"".join([*pieces, event("content_block_stop", index=index)])
+
+
+def text_block(index: int, *texts: str) -> bytes:
+    return block(index, {"type": "text", "text": ""}, *[{"type": "text_delta", "text": text} for text in texts])
+
+
+def stopped(reason: str | None = "end_turn", **members: Any) -> bytes:
+    delta = {"stop_reason": reason, "stop_sequence": None, **members}
+    return event("message_delta", delta=delta, usage={"output_tokens": 7}) + event("message_stop")
+
+
+def whole(*content: dict[str, Any], **members: Any) -> bytes:
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": list(content),
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": 7},
+    }
+    return json.dumps({**message, **members}, separators=(",", ":")).encode()

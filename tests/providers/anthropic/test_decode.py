@@ -1,0 +1,348 @@
+"""Replies by hand: what the recordings do not hold, and what servers that imitate the API do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.conversation import (
+    BlockReceived,
+    Message,
+    Opaque,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    Text,
+    TextDelta,
+    Thinking,
+    ToolCall,
+    Usage,
+    UsageReported,
+)
+from dragoman.providers.anthropic import CODEC
+from tests.providers.anthropic.calls import block, call_of, decoder_of, event, started, stopped, text_block, whole
+from tests.providers.feeding import events_of, message_of, one_by_one
+
+TOOL = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+
+
+def streamed(*pieces: bytes) -> Message:
+    return message_of(decoder_of(), pieces)
+
+
+def at_once(body: bytes) -> Message:
+    return message_of(decoder_of(stream=False), [body])
+
+
+def native_of(value: Any) -> dict[str, Any]:
+    return {name: json.loads(bytes(raw)) for name, raw in value.native.fields.items()} if value.native else {}
+
+
+# --- the same, whole and streamed ---
+
+BOTH = {
+    "text": (text_block(0, "Hel", "lo"), {"type": "text", "text": "Hello"}),
+    "no text": (text_block(0), {"type": "text", "text": ""}),
+    "thinking": (
+        block(
+            0,
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "thinking_delta", "thinking": "Hm"},
+            {"type": "thinking_delta", "thinking": "m", "estimated_tokens": 50},
+            {"type": "signature_delta", "signature": "c2ln"},
+        ),
+        {"type": "thinking", "thinking": "Hmm", "signature": "c2ln"},
+    ),
+    "thinking without its text": (
+        block(
+            0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "signature_delta", "signature": "c2ln"}
+        ),
+        {"type": "thinking", "thinking": "", "signature": "c2ln"},
+    ),
+    "redacted thinking": (
+        block(0, {"type": "redacted_thinking", "data": "ZW5j"}),
+        {"type": "redacted_thinking", "data": "ZW5j"},
+    ),
+    "a call": (
+        block(
+            0,
+            TOOL,
+            {"type": "input_json_delta", "partial_json": ""},
+            {"type": "input_json_delta", "partial_json": '{"a":'},
+            {"type": "input_json_delta", "partial_json": "1}"},
+        ),
+        {**TOOL, "input": {"a": 1}},
+    ),
+    "a call without arguments": (block(0, TOOL, {"type": "input_json_delta", "partial_json": ""}), TOOL),
+    "a call by code": (
+        block(0, {**TOOL, "caller": {"type": "code_execution_20260120", "tool_id": "s"}, "toolset_name": None}),
+        {**TOOL, "caller": {"type": "code_execution_20260120", "tool_id": "s"}},
+    ),
+    "citations": (
+        block(
+            0,
+            {"type": "text", "text": "", "citations": []},
+            {"type": "text_delta", "text": "as said"},
+            {"type": "citations_delta", "citation": {"type": "page_location", "n": 1}},
+            {"type": "citations_delta", "citation": {"type": "page_location", "n": 2}},
+        ),
+        {
+            "type": "text",
+            "text": "as said",
+            "citations": [{"type": "page_location", "n": 1}, {"type": "page_location", "n": 2}],
+        },
+    ),
+    "no citations after all": (
+        block(0, {"type": "text", "text": "", "citations": []}, {"type": "text_delta", "text": "x"}),
+        {"type": "text", "text": "x", "citations": None},
+    ),
+    "a server tool": (
+        block(0, SEARCH, {"type": "input_json_delta", "partial_json": '{"query": "x"}'}),
+        {**SEARCH, "input": {"query": "x"}},
+    ),
+    "a server tool's result": (
+        block(0, {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}),
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+    ),
+    "compaction": (
+        block(
+            0,
+            {"type": "compaction", "content": None},
+            {"type": "compaction_delta", "content": "In short", "encrypted_content": "e"},
+        ),
+        {"type": "compaction", "content": "In short", "encrypted_content": "e"},
+    ),
+    "a block of the future": (
+        block(
+            0,
+            {"type": "hologram", "shape": {"n": 1}, "caption": "a ", "text": "of"},
+            {"type": "caption_delta", "caption": "cube"},
+            {"type": "text_delta", "text": "fered"},
+            {"type": "shape_delta", "shape": {"n": 2}},
+        ),
+        {"type": "hologram", "shape": {"n": 2}, "caption": "a cube", "text": "offered"},
+    ),
+    "a new member of a known block": (
+        block(
+            0,
+            {"type": "text", "text": "", "tone": "dry "},
+            {"type": "text_delta", "text": "x"},
+            {"type": "tone_delta", "tone": "wit"},
+        ),
+        {"type": "text", "text": "x", "tone": "dry wit"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BOTH)
+def test_whole_and_streamed_are_the_same_message(case: str) -> None:
+    pieces, content = BOTH[case]
+    stream = streamed(started(), pieces, stopped())
+    body = at_once(whole(content))
+    if isinstance(stream.blocks[0], Opaque):  # raw JSON: equal values, whatever the spaces
+        assert [part.value for part in stream.blocks] == [part.value for part in body.blocks]
+    else:
+        assert stream.blocks == body.blocks
+
+
+def test_what_becomes_of_each_block() -> None:
+    message = streamed(
+        started(),
+        BOTH["thinking"][0],
+        block(1, {"type": "redacted_thinking", "data": "ZW5j"}),
+        block(2, {"type": "text", "text": "first "}, {"type": "text_delta", "text": "then"}),
+        block(3, TOOL, {"type": "input_json_delta", "partial_json": '{"a": 1}'}),
+        block(4, SEARCH, {"type": "input_json_delta", "partial_json": '{"query": "x"}'}),
+        stopped("tool_use"),
+    )
+    assert message.blocks[:4] == (
+        Thinking("Hmm", "anthropic", signature="c2ln"),
+        Thinking("", "anthropic", encrypted="ZW5j"),
+        Text("first then"),
+        ToolCall("toolu_1", "add", '{"a": 1}'),
+    )
+    assert isinstance(message.blocks[4], Opaque)
+    assert message.blocks[4].value == {**SEARCH, "input": {"query": "x"}}
+    assert message.stop_reason is StopReason.TOOL_CALLS
+    assert (message.provider, message.model, message.id) == ("anthropic", "claude-x", "msg_1")
+
+
+# --- why it stopped, and what it cost ---
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("end_turn", StopReason.END),
+        ("tool_use", StopReason.TOOL_CALLS),
+        ("max_tokens", StopReason.MAX_TOKENS),
+        ("stop_sequence", StopReason.STOP_SEQUENCE),
+        ("pause_turn", StopReason.PAUSED),
+        ("refusal", StopReason.REFUSAL),
+        ("model_context_window_exceeded", StopReason.CONTEXT_FULL),
+        ("compaction", StopReason.OTHER),
+        ("something_new", StopReason.OTHER),
+    ],
+)
+def test_stop_reasons(raw: str, reason: StopReason) -> None:
+    for message in (streamed(started(), text_block(0, "x"), stopped(raw)), at_once(whole(stop_reason=raw))):
+        assert (message.stop_reason, message.raw_stop_reason) == (reason, raw)
+
+
+def test_members_of_the_reply_are_kept() -> None:
+    details = {"type": "refusal", "category": "cyber", "explanation": None}
+    container = {"id": "container_1", "expires_at": "2026-01-01T00:00:00Z"}
+    message = streamed(
+        started(input_transformations=[]),
+        text_block(0, "I"),
+        stopped("refusal", stop_details=details, container=container, stop_sequence=None),
+    )
+    assert native_of(message) == {
+        "input_transformations": [],
+        "stop_details": details,
+        "container": container,
+        "usage": {"input_tokens": 10, "output_tokens": 7},
+    }
+    again = at_once(whole(stop_details=details, container=container, new=1))
+    assert native_of(again) == {
+        "stop_details": details,
+        "container": container,
+        "new": 1,
+        "usage": {"input_tokens": 10, "output_tokens": 7},
+    }
+    assert at_once(whole(stop_reason="refusal")).blocks == ()
+
+
+def test_input_counts_what_the_cache_gave_and_took() -> None:
+    counts = {
+        "input_tokens": 3,
+        "cache_read_input_tokens": 100,
+        "cache_creation_input_tokens": 20,
+        "output_tokens": 9,
+        "output_tokens_details": {"thinking_tokens": 4},
+        "service_tier": "standard",
+    }
+    message = at_once(whole(usage=counts))
+    assert message.usage == Usage(input=123, output=9, cache_read=100, cache_write=20, reasoning=4)
+    assert native_of(message)["usage"] == counts
+
+
+def test_later_counts_replace_earlier_ones_and_may_leave_some_out() -> None:
+    start = started(usage={"input_tokens": 5, "cache_read_input_tokens": 7, "output_tokens": 1})
+    late = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 9, "input_tokens": None})
+    events = events_of(decoder_of(), [start, late, event("message_stop")])
+    reports = [one.usage for one in events if isinstance(one, UsageReported)]
+    assert reports == [Usage(input=12, output=1, cache_read=7), Usage(input=12, output=9, cache_read=7)]
+    assert at_once(whole(usage=None)).usage is None
+    assert at_once(whole(usage={"output_tokens": 3})).usage == Usage(output=3)
+
+
+# --- streams of all kinds ---
+
+
+def test_pings_comments_and_unknown_events_do_no_harm() -> None:
+    news = event("weather", degrees=3)
+    message = streamed(b": hello\n\n", started(), event("ping"), news, text_block(0, "x"), news, stopped())
+    assert message.text == "x"
+    assert native_of(message)["events"] == [{"type": "weather", "degrees": 3}] * 2
+
+
+def test_of_a_flood_of_unknown_events_only_some_are_kept() -> None:
+    message = streamed(started(), *[event("weather")] * 300, text_block(0, "x"), stopped())
+    assert len(native_of(message)["events"]) == 100
+
+
+def test_blocks_may_grow_side_by_side() -> None:
+    def grow(index: int, text: str) -> bytes:
+        return event("content_block_delta", index=index, delta={"type": "text_delta", "text": text})
+
+    def begin(index: int) -> bytes:
+        return event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+
+    ends = [event("content_block_stop", index=index) for index in (1, 0)]
+    message = streamed(started(), begin(0), begin(1), grow(1, "b"), grow(0, "a"), *ends, stopped())
+    assert [part.text for part in message.blocks if isinstance(part, Text)] == ["a", "b"]
+
+
+def test_a_stream_without_event_names_is_read_by_its_types() -> None:
+    raw = b"".join([started(), text_block(0, "Hel", "lo"), stopped()])
+    bare = b"\n\n".join([frame.split(b"\n")[1] for frame in raw.strip().split(b"\n\n")]) + b"\n\n"
+    assert bare.startswith(b"data: ")
+    assert streamed(bare) == streamed(raw)
+
+
+def test_a_stream_with_other_event_names_is_read_by_its_types() -> None:
+    raw = b"".join([started(), *[BOTH[case][0] for case in ("thinking",)], text_block(1, "x"), stopped()])
+    assert streamed(raw.replace(b"event: content_block_delta", b"event: message")) == streamed(raw)
+
+
+def test_events_without_a_type_are_read_by_their_names() -> None:
+    raw = b"".join([started(), text_block(0, "x"), stopped()])
+    assert streamed(raw.replace(b'"type":"message_stop"', b'"no":1')) == streamed(raw)
+
+
+def test_a_stream_may_be_answered_with_plain_json_and_the_other_way_round() -> None:
+    body = whole({"type": "text", "text": "x"})
+    expected = at_once(body)
+    assert message_of(decoder_of(stream=True), [b" \n", body]) == expected
+    assert message_of(decoder_of(stream=True), one_by_one(b"\xef\xbb\xbf" + body)) == expected
+    raw = b"".join([started(), text_block(0, "x"), stopped()])
+    assert message_of(decoder_of(stream=False), one_by_one(raw)).text == "x"
+
+
+def test_calls_without_an_id_get_one() -> None:
+    nameless = {"type": "tool_use", "name": "add", "input": {}}
+    message = streamed(started(), block(0, nameless), block(1, nameless), stopped("tool_use"))
+    assert [call.id for call in message.tool_calls] == ["call_msg_1_0", "call_msg_1_1"]
+
+
+def test_a_streamed_call_may_hold_its_input_at_once() -> None:
+    message = streamed(started(), block(0, {**TOOL, "input": {"a": [1, 2]}}), stopped("tool_use"))
+    assert message.tool_calls[0].parsed == {"a": [1, 2]}
+
+
+def test_names_are_mapped_back() -> None:
+    body = whole({**TOOL, "name": "add_v2"})
+    message = message_of(decoder_of(stream=False, names={"add_v2": "add v2"}), [body])
+    assert message.tool_calls[0].name == "add v2"
+
+
+def test_input_that_broke_off_is_kept_as_text() -> None:
+    cut = {"type": "input_json_delta", "partial_json": '{"query": "x'}
+    message = streamed(started(), block(0, TOOL, cut), block(1, SEARCH, cut), stopped("max_tokens"))
+    assert message.tool_calls[0].arguments == '{"query": "x'
+    assert isinstance(message.blocks[1], Opaque)
+    assert message.blocks[1].value == {**SEARCH, "input": {"INVALID_JSON": '{"query": "x'}}
+
+
+def test_a_start_that_holds_content_already() -> None:
+    message = streamed(started(content=[{"type": "text", "text": "so far"}]), text_block(1, "more"), stopped())
+    assert [part.text for part in message.blocks if isinstance(part, Text)] == ["so far", "more"]
+
+
+def test_what_is_kept_does_not_hold_on_to_the_bytes_it_came_from() -> None:
+    decoder = decoder_of(stream=False)
+    events = events_of(decoder, [whole({**SEARCH, "input": {"query": "x" * 10}}, new={"a": 1})])
+    received = next(one for one in events if isinstance(one, BlockReceived))
+    assert isinstance(received.block, Opaque)
+    assert memoryview(bytes(received.block.raw)).nbytes < 200
+
+
+def test_the_codec_hands_out_decoders() -> None:
+    call = call_of(stream=False)
+    encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"wire": "own"})
+    message = message_of(CODEC.decoder(call, encoded), [whole({**TOOL, "name": "wire"})])
+    assert message.tool_calls[0].name == "own"
+
+
+def test_deltas_are_events_at_once() -> None:
+    events: list[ReplyEvent] = []
+    decoder = decoder_of()
+    decoder.feed(started() + event("content_block_start", index=0, content_block={"type": "text"}), events)
+    assert isinstance(events[0], ReplyStarted)
+    decoder.feed(event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}), events)
+    assert events[-1] == TextDelta(0, "", "x")

@@ -1,0 +1,331 @@
+"""Requests: members of the body, tools, cache marks and headers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.conversation import Message, Native, OneTool, Opaque, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from dragoman.errors import ConfigurationError
+from dragoman.providers.anthropic import CODEC
+from dragoman.providers.catalogue import codec_of, profile_of
+from dragoman.providers.codec import Adaptation
+from dragoman.providers.options import ResponseFormat
+from tests.providers.anthropic.calls import body_of, call_of, encoded
+
+HI = Message.user("Hi")
+ADD = ToolSpec("add", "Adds.", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}'))
+NONE = ToolSpec("none")
+SEARCH = Raw(b'{"type":"web_search_20250305","name":"web_search"}')
+
+
+def test_the_smallest_request() -> None:
+    done = encoded(HI)
+    assert (done.request.method, done.request.path) == ("POST", "/v1/messages")
+    assert done.request.headers == {"anthropic-version": "2023-06-01"}
+    assert json.loads(done.request.body) == {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 8192,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+    }
+    assert (done.adaptations, done.losses, done.tool_names) == ((), (), {})
+
+
+def test_the_codec_is_the_catalogue_s() -> None:
+    assert codec_of("anthropic") is CODEC
+    assert CODEC.name == "anthropic"
+
+
+def test_the_same_call_gives_the_same_bytes() -> None:
+    how: dict[str, Any] = {"system": "S", "tools": [ADD, NONE], "cache": True, "stop": ("x",), "user": "u"}
+    assert encoded(HI, **how).request.body == encoded(Message.user("Hi"), **how).request.body
+
+
+def test_parameters() -> None:
+    body = body_of(
+        HI, system="Be brief.", temperature=0.5, top_k=3, stop=("END",), user="u1", max_tokens=9, stream=True
+    )
+    assert body["system"] == [{"type": "text", "text": "Be brief."}]
+    assert {name: body[name] for name in ("temperature", "top_k", "stop_sequences", "max_tokens", "stream")} == {
+        "temperature": 0.5,
+        "top_k": 3,
+        "stop_sequences": ["END"],
+        "max_tokens": 9,
+        "stream": True,
+    }
+    assert body["metadata"] == {"user_id": "u1"}
+
+
+@pytest.mark.parametrize("system", [None, "", " \n"])
+def test_an_empty_system_prompt_is_not_sent(system: str | None) -> None:
+    assert "system" not in body_of(HI, system=system)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("claude-sonnet-4-5", {"seed": 1}),
+        ("claude-sonnet-4-5", {"temperature": 0.5, "top_p": 0.5}),
+        ("claude-opus-4-7", {"temperature": 0.5}),
+        ("claude-opus-5-5", {"top_p": 0.5}),
+        ("claude-sonnet-5", {"top_k": 5}),
+        ("claude-sonnet-4-5", {"stop": (" ", "x")}),
+    ],
+)
+def test_what_a_model_cannot_take_is_refused_or_reported(model: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="cannot take"):
+        encoded(HI, model=model, **options)
+    done = encoded(HI, model=model, adapt=True, **options)
+    assert len(done.adaptations) == 1
+    assert json.loads(done.request.body).keys() - {"model", "max_tokens", "messages"} <= {
+        "temperature",
+        "stop_sequences",
+    }
+
+
+def test_older_models_take_temperature_and_top_p_together() -> None:
+    body = body_of(HI, model="claude-sonnet-4-0", temperature=0.5, top_p=0.5)
+    assert (body["temperature"], body["top_p"]) == (0.5, 0.5)
+
+
+# --- tools ---
+
+
+def test_tools_in_the_given_order_and_server_tools_after_them() -> None:
+    body = body_of(HI, tools=[NONE, ADD], server_tools=(SEARCH,))
+    assert [tool["name"] for tool in body["tools"]] == ["none", "add", "web_search"]
+    assert body["tools"][0] == {"name": "none", "input_schema": {"type": "object", "properties": {}}}
+    assert body["tools"][1]["description"] == "Adds."
+    assert body["tools"][1]["input_schema"] == ADD.schema
+    assert "tool_choice" not in body
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "expected"),
+    [
+        ("auto", None, None),
+        ("auto", True, None),
+        ("auto", False, {"type": "auto", "disable_parallel_tool_use": True}),
+        ("none", None, {"type": "none"}),
+        ("none", False, {"type": "none"}),
+        ("required", None, {"type": "any"}),
+        ("required", False, {"type": "any", "disable_parallel_tool_use": True}),
+        (OneTool("add"), None, {"type": "tool", "name": "add"}),
+        (OneTool("add"), False, {"type": "tool", "name": "add", "disable_parallel_tool_use": True}),
+    ],
+)
+def test_tool_choices(choice: Any, parallel: bool | None, expected: dict[str, Any] | None) -> None:
+    body = body_of(HI, tools=[ADD], tool_choice=choice, parallel_tool_calls=parallel)
+    assert body.get("tool_choice") == expected
+
+
+def test_no_choice_without_tools() -> None:
+    assert "tool_choice" not in body_of(HI, tool_choice="none", parallel_tool_calls=False)
+    assert body_of(HI, server_tools=(SEARCH,), parallel_tool_calls=False)["tool_choice"]["type"] == "auto"
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-1"])
+def test_models_that_cannot_be_forced(model: str) -> None:
+    for choice in ("required", OneTool("add")):
+        with pytest.raises(ConfigurationError, match="tool_choice"):
+            encoded(HI, model=model, tools=[ADD], tool_choice=choice)
+        done = encoded(HI, model=model, tools=[ADD], tool_choice=choice, adapt=True)
+        assert "tool_choice" not in json.loads(done.request.body)
+        assert len(done.adaptations) == 1
+
+
+def test_strict_tools() -> None:
+    strict = msgspec.structs.replace(ADD, strict=True)
+    (tool,) = body_of(HI, tools=[strict])["tools"]
+    assert tool["strict"] is True
+    assert tool["input_schema"]["additionalProperties"] is False
+    assert "strict" not in body_of(HI, tools=[msgspec.structs.replace(ADD, strict=False)])["tools"][0]
+    done = encoded(HI, tools=[strict], model="claude-sonnet-4-0")
+    assert "strict" not in json.loads(done.request.body)["tools"][0]
+    assert Adaptation("strict of tool 'add'", "this model does not support it") in done.adaptations
+
+
+def test_a_schema_that_cannot_be_strict_is_sent_as_a_plain_one() -> None:
+    free = ToolSpec("free", "", Raw(b'{"type":"object","additionalProperties":{"type":"string"}}'), strict=True)
+    done = encoded(HI, tools=[free])
+    (tool,) = json.loads(done.request.body)["tools"]
+    assert "strict" not in tool
+    assert tool["input_schema"]["additionalProperties"] == {"type": "string"}
+    assert any("not strict" in one.why for one in done.adaptations)
+
+
+def test_names_that_it_would_refuse_are_changed_everywhere() -> None:
+    spec = ToolSpec("add numbers!")
+    call = ToolCall("t", spec.name, "{}")
+    done = encoded(
+        HI,
+        Message.assistant(call),
+        Message.tool([ToolResult("t", spec.name)]),
+        tools=[spec],
+        tool_choice=OneTool(spec.name),
+    )
+    body = json.loads(done.request.body)
+    name = body["tools"][0]["name"]
+    assert body["tool_choice"]["name"] == body["messages"][1]["content"][0]["name"] == name
+    assert done.tool_names == {name: spec.name}
+    assert any("name of tool" in one.what for one in done.adaptations)
+    # The same history without the tool: the name is made legal all the same.
+    again = body_of(HI, Message.assistant(call), Message.tool([ToolResult("t", spec.name)]))
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", again["messages"][1]["content"][0]["name"])
+
+
+# --- structured replies ---
+
+ANSWER = ResponseFormat(schema=Raw(b'{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'))
+
+
+def test_a_structured_reply() -> None:
+    config = body_of(HI, response_format=ANSWER)["output_config"]
+    assert config["format"]["type"] == "json_schema"
+    assert config["format"]["schema"]["additionalProperties"] is False
+    assert config["format"]["schema"]["properties"] == {"n": {"type": "integer"}}
+
+
+def test_a_schema_that_it_cannot_enforce_is_refused() -> None:
+    free = ResponseFormat(schema=Raw(b'{"type":"object","additionalProperties":{"type":"string"}}'))
+    with pytest.raises(ConfigurationError, match="response_format"):
+        encoded(HI, response_format=free)
+    done = encoded(HI, response_format=free, adapt=True)
+    assert "output_config" not in json.loads(done.request.body)
+    assert [one.what for one in done.adaptations] == ["response_format"]
+
+
+# --- cache marks ---
+
+MARK = {"type": "ephemeral"}
+
+
+def marks_of(body: dict[str, Any]) -> list[str]:
+    """Where marks are, in the order in which the provider reads them."""
+    found = [f"tool {tool['name']}" for tool in body.get("tools", []) if "cache_control" in tool]
+    found += ["system" for part in body.get("system", []) if "cache_control" in part]
+    for at, message in enumerate(body["messages"]):
+        found += [f"{at}.{i}" for i, block in enumerate(message["content"]) if block.get("cache_control") == MARK]
+    return found
+
+
+def test_marks_for_the_cache() -> None:
+    messages = (
+        HI,
+        Message.assistant("a"),
+        Message.user("b", "c"),
+        Message.assistant(ToolCall("t", "add")),
+        Message.tool([ToolResult("t", "add")]),
+        Message.user("d"),
+    )
+    body = body_of(*messages, system="S", tools=[NONE, ADD], cache=True, server_tools=(SEARCH,))
+    assert marks_of(body) == ["tool add", "system", "2.1", "4.1"]
+    assert marks_of(body_of(*messages, system="S", tools=[ADD])) == []
+    assert marks_of(body_of(HI, cache=True)) == ["0.0"]
+    assert marks_of(body_of(HI, Message.assistant("so far"), cache=True)) == ["0.0"]
+
+
+def test_never_more_than_four_marks() -> None:
+    marked = Raw(b'{"type":"web_search_20250305","name":"web_search","cache_control":{"type":"ephemeral"}}')
+    messages = (HI, Message.assistant("a"), Message.user("b"))
+    body = body_of(*messages, system="S", tools=[ADD], cache=True, server_tools=(marked,))
+    assert marks_of(body) == ["tool add", "tool web_search", "system", "2.0"]
+    body = body_of(*messages, system="S", tools=[ADD], cache=True, server_tools=(marked,) * 4)
+    assert marks_of(body) == ["tool web_search"] * 4
+    body = body_of(*messages, system="S", tools=[ADD], cache=True, extra_body={"cache_control": MARK})
+    assert marks_of(body) == ["tool add", "system", "2.0"]
+
+
+def test_a_block_that_only_the_provider_understands_is_not_marked() -> None:
+    upload = Opaque("anthropic", Raw(b'{"type":"container_upload","file_id":"f"}'))
+    assert marks_of(body_of(Message.user("a", upload), cache=True)) == []
+    own = Text("a", native=Native("anthropic", {"cache_control": Raw(b'{"type":"ephemeral","ttl":"1h"}')}))
+    assert body_of(Message.user(own), cache=True)["messages"][0]["content"][0]["cache_control"]["ttl"] == "1h"
+
+
+# --- the provider's own words ---
+
+
+def test_extra_members_win_and_extra_headers_are_added() -> None:
+    done = encoded(
+        HI,
+        max_tokens=5,
+        extra_body={"max_tokens": 6, "service_tier": "auto", "thinking": {"type": "disabled"}},
+        extra_headers={"X-One": "1", "Anthropic-Version": "2026-10-21"},
+    )
+    body = json.loads(done.request.body)
+    assert (body["max_tokens"], body["service_tier"]) == (6, "auto")
+    assert done.request.body.count(b'"max_tokens"') == 1
+    assert done.request.headers == {"anthropic-version": "2026-10-21", "x-one": "1"}
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"server_tools": (SEARCH,)}, None),
+        ({"server_tools": (Raw(b'{"type":"advisor_20260301"}'),)}, "advisor-tool-2026-03-01"),
+        ({"server_tools": (Raw(b"[]"),)}, None),
+        ({"extra_body": {"mcp_servers": []}}, "mcp-client-2025-04-04"),
+        (
+            {"extra_body": {"mcp_servers": []}, "server_tools": (Raw(b'{"type":"mcp_toolset"}'),)},
+            "mcp-client-2025-11-20",
+        ),
+        (
+            {"extra_body": {"context_management": {"edits": [{"type": "compact_20260112"}]}}},
+            "context-management-2025-06-27,compact-2026-01-12",
+        ),
+        ({"extra_body": {"context_management": "x"}}, "context-management-2025-06-27"),
+        ({"extra_headers": {"anthropic-beta": "one, two"}}, "one,two"),
+        (
+            {"extra_headers": {"Anthropic-Beta": "one"}, "extra_body": {"fallbacks": "default"}},
+            "server-side-fallback-2026-07-01,one",
+        ),
+    ],
+)
+def test_features_in_beta_bring_their_header(how: dict[str, Any], expected: str | None) -> None:
+    assert encoded(HI, **how).request.headers.get("anthropic-beta") == expected
+
+
+def test_the_sandbox_of_the_last_reply_is_used_again() -> None:
+    fields = {"container": Raw(b'{"id":"container_1","expires_at":"2026-01-01T00:00:00Z"}')}
+    reply = Message(role="assistant", blocks=(Text("a"),), native=Native("anthropic", fields))
+    code = Raw(b'{"type":"code_execution_20250825","name":"code_execution"}')
+    assert body_of(HI, reply, Message.assistant("b"), HI, server_tools=(code,))["container"] == "container_1"
+    assert "container" not in body_of(HI, reply, HI)
+    assert "container" not in body_of(HI, server_tools=(code,))
+
+
+def test_errors_of_the_api() -> None:
+    call = call_of(HI)
+    body = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 5"}}'
+    error = CODEC.error(400, {"request-id": "req_1"}, body, call)
+    assert (type(error).__name__, error.request_id, error.code) == (
+        "ContextTooLongError",
+        "req_1",
+        "invalid_request_error",
+    )
+    assert type(CODEC.error(529, {}, b'{"error":{"type":"overloaded_error"}}', call)).__name__ == "OverloadedError"
+    assert type(CODEC.error(401, {}, b'{"error":"no key"}', call)).__name__ == "AuthenticationError"
+    gateway = CODEC.error(502, {}, b"<html>Bad Gateway \xff</html>", call)
+    assert "Bad Gateway" in str(gateway)
+    assert gateway.status == 502
+    assert "wrong" in str(CODEC.error(400, {}, b'{"message":"wrong"}', call))
+    assert CODEC.error(400, {}, b"[" * 100_000, call).status == 400
+
+
+def test_profiles_of_custom_providers_are_the_plain_dialect() -> None:
+    profile = profile_of("anthropic", "anything-else")
+    body = body_of(HI, model="anything-else", temperature=0.5, top_p=0.9)
+    assert (body["temperature"], body["top_p"]) == (0.5, 0.9)
+    assert (profile.structured, profile.strict_tools) == ("tool", False)
+
+
+def test_thoughts_of_the_own_provider_survive_the_round_trip() -> None:
+    thought = Thinking("", "anthropic", signature="s")
+    body = body_of(HI, Message.assistant(thought, "a"), HI, model="claude-opus-4-8")
+    assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "", "signature": "s"}

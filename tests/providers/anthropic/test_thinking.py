@@ -1,0 +1,227 @@
+"""How thinking is asked for, model by model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import Message, OneTool, Thinking, ToolSpec
+from dragoman.errors import ConfigurationError
+from dragoman.providers.catalogue import profile_of
+from dragoman.providers.options import Reasoning
+from tests.providers.anthropic.calls import body_of, encoded
+
+HI = Message.user("Hi")
+EARLIER = (HI, Message.assistant(Thinking("Hm", "anthropic", signature="s"), "a"), Message.user("And?"))
+
+BOUND = {"prefix_mismatch_behavior": "drop_block"}
+
+
+def asked(model: str, *messages: Message, **reasoning: Any) -> tuple[Any, Any, int]:
+    """What the request says of thinking, of effort, and of max_tokens."""
+    body = body_of(*(messages or (HI,)), model=model, reasoning=Reasoning(**reasoning), adapt=True)
+    return body.get("thinking"), body.get("output_config", {}).get("effort"), body["max_tokens"]
+
+
+def test_nothing_asked_says_nothing() -> None:
+    for model in ("claude-sonnet-4-5", "claude-opus-4-8", "claude-opus-5-5"):
+        body = body_of(HI, model=model)
+        assert "thinking" not in body
+        assert "output_config" not in body
+
+
+@pytest.mark.parametrize(
+    ("model", "reasoning", "thinking", "effort"),
+    [
+        # by budget
+        ("claude-3-7-sonnet-latest", {"budget": 2000}, {"type": "enabled", "budget_tokens": 2000}, None),
+        ("claude-sonnet-4-5", {"effort": "low"}, {"type": "enabled", "budget_tokens": 2048}, None),
+        ("claude-haiku-4-5-20251001", {}, {"type": "enabled", "budget_tokens": 8192}, None),
+        ("claude-sonnet-4-5", {"effort": "none"}, {"type": "disabled"}, None),
+        (
+            "claude-sonnet-4-5",
+            {"budget": 2000, "summary": False},
+            {"type": "enabled", "budget_tokens": 2000, "display": "omitted"},
+            None,
+        ),
+        # by budget and effort
+        ("claude-opus-4-5", {"effort": "high"}, {"type": "enabled", "budget_tokens": 16384}, "high"),
+        # adaptive, or by budget
+        ("claude-opus-4-6", {"effort": "max"}, {"type": "adaptive"}, "max"),
+        ("claude-opus-4-6", {"effort": "xhigh"}, {"type": "adaptive"}, "high"),
+        ("claude-sonnet-4-6", {"budget": 4000}, {"type": "enabled", "budget_tokens": 4000}, None),
+        ("claude-sonnet-4-6", {"effort": "minimal"}, {"type": "adaptive"}, "low"),
+        # adaptive only, and silent unless asked
+        ("claude-opus-4-8", {"effort": "xhigh"}, {"type": "adaptive", "display": "summarized"}, "xhigh"),
+        ("claude-opus-4-7", {"effort": "low", "summary": False}, {"type": "adaptive"}, "low"),
+        ("claude-opus-4-7", {"effort": "none"}, {"type": "disabled"}, None),
+        ("claude-sonnet-5", {}, {"type": "adaptive", "display": "summarized"}, None),
+        ("claude-sonnet-5", {"budget": 10_000}, {"type": "adaptive", "display": "summarized"}, "high"),
+        ("claude-sonnet-5", {"budget": 900_000}, {"type": "adaptive", "display": "summarized"}, "max"),
+        ("claude-opus-5", {"effort": "none"}, {"type": "disabled"}, None),
+        # the newest
+        ("claude-sonnet-5-5", {"effort": "none"}, {"type": "between_tools"}, None),
+        ("claude-haiku-5-5", {"effort": "none"}, {"type": "disabled"}, None),
+        ("claude-opus-5-5", {"effort": "none"}, None, "low"),
+        ("claude-fable-5", {"effort": "none"}, None, "low"),
+        ("claude-fable-5-2", {"effort": "max"}, {"type": "adaptive", "display": "summarized"}, "max"),
+        ("claude-something-9", {"effort": "medium"}, {"type": "adaptive", "display": "summarized"}, "medium"),
+    ],
+)
+def test_each_generation_in_its_way(model: str, reasoning: dict[str, Any], thinking: Any, effort: str | None) -> None:
+    assert asked(model, **reasoning)[:2] == (thinking, effort)
+
+
+def test_conversions_are_reported_and_not_refused() -> None:
+    for model, reasoning in (
+        ("claude-sonnet-4-5", Reasoning(effort="high")),
+        ("claude-opus-4-8", Reasoning(budget=5000)),
+        ("claude-opus-4-6", Reasoning(effort="xhigh")),
+    ):
+        (adaptation,) = encoded(HI, model=model, reasoning=reasoning).adaptations
+        assert "sent as" in adaptation.why
+    assert encoded(HI, model="claude-opus-4-5", reasoning=Reasoning(effort="high")).adaptations == ()
+
+
+def test_a_model_that_always_thinks_cannot_be_told_not_to() -> None:
+    with pytest.raises(ConfigurationError, match="always thinks"):
+        encoded(HI, model="claude-opus-5-5", reasoning=Reasoning(effort="none"))
+
+
+def test_a_model_that_does_not_think() -> None:
+    with pytest.raises(ConfigurationError, match="does not reason"):
+        encoded(HI, model="claude-3-5-haiku-latest", reasoning=Reasoning(effort="low"))
+
+
+# --- budgets and max_tokens ---
+
+
+def test_a_budget_goes_on_top_of_the_default_room() -> None:
+    assert asked("claude-sonnet-4-5", budget=2000)[2] == 8192 + 2000
+    assert asked("claude-opus-4-8", effort="high")[2] == 8192
+
+
+def test_a_budget_does_not_go_beyond_what_the_model_writes() -> None:
+    assert asked("claude-opus-4-1", effort="max") == (
+        {"type": "enabled", "budget_tokens": 32_000 - 1024},
+        None,
+        32_000,
+    )
+    with pytest.raises(ConfigurationError, match="max_tokens"):
+        encoded(HI, model="claude-opus-4-1", reasoning=Reasoning(budget=40_000))
+
+
+def test_a_budget_of_our_choice_leaves_room_for_the_answer() -> None:
+    body = body_of(HI, reasoning=Reasoning(effort="max"), max_tokens=5000)
+    assert (body["thinking"]["budget_tokens"], body["max_tokens"]) == (5000 - 1024, 5000)
+    body = body_of(HI, reasoning=Reasoning(effort="max"), max_tokens=1500)
+    assert body["thinking"]["budget_tokens"] == 1024
+
+
+@pytest.mark.parametrize(
+    ("budget", "max_tokens", "expected"), [(500, None, 1024), (5000, 4000, 3999), (4000, 4000, 3999), (2000, 900, None)]
+)
+def test_budgets_out_of_range(budget: int, max_tokens: int | None, expected: int | None) -> None:
+    with pytest.raises(ConfigurationError, match="budget"):
+        encoded(HI, reasoning=Reasoning(budget=budget), max_tokens=max_tokens)
+    body = body_of(HI, reasoning=Reasoning(budget=budget), max_tokens=max_tokens, adapt=True)
+    assert body.get("thinking", {}).get("budget_tokens") == expected
+
+
+def test_no_room_to_think_at_all() -> None:
+    with pytest.raises(ConfigurationError, match="max_tokens"):
+        encoded(HI, reasoning=Reasoning(effort="low"), max_tokens=100)
+    assert "thinking" not in body_of(HI, reasoning=Reasoning(effort="low"), max_tokens=100, adapt=True)
+
+
+def test_no_tokens_at_all_is_for_filling_the_cache() -> None:
+    assert body_of(HI, max_tokens=0)["max_tokens"] == 0
+
+
+# --- beside thinking ---
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"temperature": 1.0}, {"temperature": 1.0}),
+        ({"temperature": 0.5}, None),
+        ({"top_p": 0.97}, {"top_p": 0.97}),
+        ({"top_p": 0.5}, None),
+        ({"top_k": 5}, None),
+    ],
+)
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-6"])
+def test_sampling_beside_thinking(model: str, options: dict[str, Any], kept: dict[str, Any] | None) -> None:
+    how = {"model": model, "reasoning": Reasoning(), **options}
+    if kept is None:
+        with pytest.raises(ConfigurationError, match="combined with thinking"):
+            encoded(HI, **how)
+    body = body_of(HI, adapt=True, **how)
+    assert {name: body[name] for name in ("temperature", "top_p", "top_k") if name in body} == (kept or {})
+    off = body_of(HI, model=model, reasoning=Reasoning(effort="none"), **options)
+    assert options.items() <= off.items()
+
+
+def test_a_tool_call_cannot_be_forced_beside_a_budget() -> None:
+    tool = ToolSpec("add")
+    for choice in ("required", OneTool("add")):
+        how: dict[str, Any] = {"tools": [tool], "tool_choice": choice, "reasoning": Reasoning()}
+        with pytest.raises(ConfigurationError, match="forced"):
+            encoded(HI, **how)
+        assert "tool_choice" not in body_of(HI, adapt=True, **how)
+        # Adaptive thinking has no such rule.
+        assert body_of(HI, model="claude-opus-4-6", **how)["tool_choice"]["type"] in {"any", "tool"}
+
+
+# --- thinking that is bound to what came before it ---
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1"])
+def test_bound_thoughts_may_be_dropped_where_the_prefix_changed(model: str) -> None:
+    done = encoded(*EARLIER, model=model)
+    assert json.loads(done.request.body)["thinking"] == {"type": "adaptive", "block_binding": BOUND}
+    assert done.request.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
+    fresh = encoded(HI, model=model)
+    assert "thinking" not in json.loads(fresh.request.body)
+    assert "anthropic-beta" not in fresh.request.headers
+    thinking, effort, _ = asked(model, *EARLIER, effort="high")
+    assert (thinking["display"], thinking["block_binding"], effort) == ("summarized", BOUND, "high")
+
+
+def test_turned_off_thinking_takes_no_binding() -> None:
+    assert asked("claude-sonnet-5-5", *EARLIER, effort="none")[0] == {"type": "between_tools"}
+    assert asked("claude-haiku-5-5", *EARLIER, effort="none")[0] == {"type": "disabled"}
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5", "claude-fable-5", "claude-opus-4-8", "claude-sonnet-4-5"])
+def test_earlier_models_bind_nothing(model: str) -> None:
+    assert "anthropic-beta" not in encoded(*EARLIER, model=model).request.headers
+
+
+# --- rows ---
+
+
+@pytest.mark.parametrize(
+    ("model", "reasoning", "structured", "window"),
+    [
+        ("claude-3-opus-latest", "none", "tool", 200_000),
+        ("claude-3-5-sonnet-20241022", "none", "tool", 200_000),
+        ("claude-3-7-sonnet-20250219", "budget", "tool", 200_000),
+        ("claude-sonnet-4-20250514", "budget", "tool", 200_000),
+        ("claude-opus-4-0", "budget", "tool", 200_000),
+        ("claude-opus-4-1-20250805", "budget", "native", 200_000),
+        ("claude-sonnet-4-5-20250929", "budget", "native", 200_000),
+        ("claude-opus-4-5-20251101", "budget", "native", 200_000),
+        ("claude-sonnet-4-6", "adaptive", "native", 1_000_000),
+        ("claude-opus-4-8", "adaptive", "native", 1_000_000),
+        ("claude-mythos-preview", "adaptive", "native", 1_000_000),
+        ("claude-opus-5", "adaptive", "native", 1_000_000),
+        ("claude-haiku-5-5", "adaptive", "native", 1_000_000),
+    ],
+)
+def test_profiles(model: str, reasoning: str, structured: str, window: int) -> None:
+    profile = profile_of("anthropic", model)
+    assert (profile.reasoning, profile.structured, profile.context_window) == (reasoning, structured, window)

@@ -1,0 +1,184 @@
+"""The recorded exchanges: every reply decodes, however it arrives, to what the official SDK reads from it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import Message, ReplyEvent, StopReason, Thinking, ThinkingDelta, fold
+from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError, RateLimitError
+from dragoman.providers.openai_chat import CODEC
+from tests.providers.feeding import cut_at, message_of, one_by_one
+from tests.providers.openai_chat.recorded_calls import call_of, decoder_of
+from tests.providers.openai_chat.sdk import Read, read_stream, read_whole
+from tests.providers.recorded import Exchange, exchanges, parametrized
+
+ROWS = {row.id: row for row in exchanges("chat")}
+there = pytest.mark.skipif(not ROWS, reason="the recorded exchanges are not here")
+
+ERRORS: dict[str, type[ProviderError]] = {
+    "test_invalid_response-0": ProtocolError,  # JSON, but no completion
+    "test_text_response-0": ProtocolError,  # not JSON
+    "test_model_name_suggestion[groq]-0": ModelNotFoundError,
+    "test_model_name_suggestion[openai-chat]-0": ModelNotFoundError,
+    "test_tool_regular_error-0": ModelNotFoundError,
+    "test_tool_use_failed_error-0": InvalidRequestError,
+    "test_tool_use_failed_error_with_text-0": InvalidRequestError,
+    "test_tool_use_failed_error_streaming-0": InvalidRequestError,  # `event: error` in a stream
+    "test_tool_use_failed_error_streaming_with_text-0": InvalidRequestError,
+    "test_openai_o1_mini_system_role[developer]-0": InvalidRequestError,
+    "test_openai_o1_mini_system_role[system]-0": InvalidRequestError,
+    "test_openai_web_search_tool_model_not_supported-0": InvalidRequestError,
+    "test_openrouter_errors_raised-0": RateLimitError,
+    "test_openrouter_errors_raised-1": RateLimitError,
+    "test_openrouter_errors_raised-2": RateLimitError,
+    "test_openrouter_stream_error-0": InvalidRequestError,  # `error` beside `choices` in a stream
+}
+"""Exchanges that end in an error, and which one; all others end in a message."""
+
+DIFFERENCES: dict[str, str] = {
+    "test_groq_model_web_search_tool_stream-0": "usage stands in x_groq, where the SDK does not look",
+    "test_openai_moderation_stream-0": "the SDK lets a chunk that comes after the usage and has none erase it",
+    "test_openrouter_web_search_annotations_stream-0": "the SDK cannot put annotations of two chunks together",
+}
+"""Exchanges that we read otherwise than the SDK, and why."""
+
+
+def error_or_message(exchange: Exchange, pieces: list[bytes]) -> ProviderError | Message:
+    if exchange.status >= 300:
+        return CODEC.error(exchange.status, exchange.headers, b"".join(pieces), call_of(exchange))
+    try:
+        return message_of(decoder_of(exchange), pieces)
+    except ProviderError as error:
+        return error
+
+
+@parametrized("chat")
+def test_every_exchange_decodes_to_a_message_or_to_the_right_error(exchange: Exchange) -> None:
+    outcome = error_or_message(exchange, [exchange.body.encode()])
+    assert type(outcome) is ERRORS.get(exchange.id, Message)
+    if isinstance(outcome, ProviderError):
+        assert outcome.provider
+        assert outcome.model == exchange.model
+        assert exchange.status == 200 or outcome.status == exchange.status
+
+
+@parametrized("chat")
+def test_pieces_make_no_difference(exchange: Exchange) -> None:
+    body = exchange.body.encode()
+    whole = error_or_message(exchange, [body])
+    for pieces in (one_by_one(body), cut_at(body, range(0, len(body), 97)), body.splitlines(keepends=True)):
+        outcome = error_or_message(exchange, pieces)
+        assert type(outcome) is type(whole)
+        assert outcome == whole or str(outcome) == str(whole)
+
+
+def read_by_us(exchange: Exchange) -> Read:
+    message = message_of(decoder_of(exchange), [exchange.body.encode()])
+    usage = message.usage
+    return Read(
+        text=message.text,
+        refusal="",
+        calls=[(call.name, call.parsed) for call in message.tool_calls],
+        finish_reason=message.raw_stop_reason or "",
+        input=usage.input if usage else None,
+        output=usage.output if usage else None,
+        total=usage.total if usage else None,
+        cached=usage.cache_read if usage else None,
+        reasoning=usage.reasoning if usage else None,
+    )
+
+
+def read_by_sdk(exchange: Exchange) -> Read | str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Mistral's lists of content are not what its types say
+        try:
+            return read_stream(exchange.body) if exchange.streamed else read_whole(exchange.body)
+        except RuntimeError as error:
+            return str(error)
+
+
+@parametrized("chat")
+def test_the_sdk_reads_the_same(exchange: Exchange) -> None:
+    if exchange.id in ERRORS:
+        return
+    ours, theirs = read_by_us(exchange), read_by_sdk(exchange)
+    assert (ours == theirs) is (exchange.id not in DIFFERENCES), (ours, theirs)
+
+
+_EXPECTED_STOPS = {
+    "": {StopReason.OTHER, StopReason.TOOL_CALLS},
+    "stop": {StopReason.END, StopReason.TOOL_CALLS},
+    "tool_calls": {StopReason.TOOL_CALLS},
+    "length": {StopReason.MAX_TOKENS},
+}
+
+
+@parametrized("chat")
+def test_the_stop_reason_is_the_finish_reason(exchange: Exchange) -> None:
+    if exchange.id in ERRORS:
+        return
+    message = message_of(decoder_of(exchange), [exchange.body.encode()])
+    assert message.stop_reason in _EXPECTED_STOPS[message.raw_stop_reason or ""]
+    assert (message.stop_reason is StopReason.TOOL_CALLS) is bool(message.tool_calls)
+    assert all(call.id and not call.partial for call in message.tool_calls)
+
+
+def reasoning_in(exchange: Exchange) -> tuple[str, list[str]]:
+    """All readable reasoning of the reply, and all encrypted data, read from the JSON in the plainest way."""
+    readable, sealed = "", []
+    for message in messages_in(exchange):
+        details = message.get("reasoning_details") or []
+        told = "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
+        readable += told or message.get("reasoning_content") or message.get("reasoning") or ""
+        sealed += [detail["data"] for detail in details if detail.get("data")]
+        if isinstance(message.get("content"), list):
+            chunks = [chunk for chunk in message["content"] if chunk["type"] == "thinking"]
+            readable += "".join(part["text"] for chunk in chunks for part in chunk["thinking"])
+    return readable, sealed
+
+
+def messages_in(exchange: Exchange) -> list[dict[str, Any]]:
+    if not exchange.streamed:
+        return [json.loads(exchange.body)["choices"][0]["message"]]
+    payloads = [line[6:] for line in exchange.body.splitlines() if line.startswith("data: {")]
+    return [choice["delta"] for payload in payloads for choice in json.loads(payload)["choices"]]
+
+
+@pytest.mark.recorded
+@there
+def test_reasoning_is_kept_and_says_who_can_read_it() -> None:
+    found = 0
+    for exchange in ROWS.values():
+        if exchange.id in ERRORS:
+            continue
+        message = message_of(decoder_of(exchange), [exchange.body.encode()])
+        thoughts = [block for block in message.blocks if isinstance(block, Thinking)]
+        readable, sealed = reasoning_in(exchange)
+        assert message.thinking == readable, exchange.id
+        assert [thought.encrypted for thought in thoughts if thought.encrypted] == sealed, exchange.id
+        assert {thought.provider for thought in thoughts} <= {f"openai_chat:{call_of(exchange).profile.provider}"}
+        found += bool(thoughts)
+    assert found > 50
+
+
+@pytest.mark.recorded
+@there
+def test_what_came_before_an_error_is_there() -> None:
+    exchange = ROWS["test_tool_use_failed_error_streaming_with_text-0"]
+    events: list[ReplyEvent] = []
+    with pytest.raises(InvalidRequestError, match="did not call a tool"):
+        decoder_of(exchange).feed(exchange.body.encode(), events)
+    message = fold(events)
+    assert message.text == "maybe"
+    assert message.interrupted
+    assert any(isinstance(event, ThinkingDelta) for event in events)
+
+
+@pytest.mark.recorded
+@there
+def test_every_listed_exchange_exists() -> None:
+    assert {*ERRORS, *DIFFERENCES} <= set(ROWS)

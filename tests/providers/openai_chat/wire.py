@@ -1,0 +1,87 @@
+"""Hand-written replies: chunks, streams and whole bodies, and a call to read them with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from dragoman.conversation import Conversation, Message, Native, ReplyEvent
+from dragoman.errors import ProviderError
+from dragoman.providers.catalogue import profile_of
+from dragoman.providers.codec import Call, Decoder, Encoded, WireRequest
+from dragoman.providers.openai_chat import CODEC
+from dragoman.providers.options import ModelOptions
+from tests.providers.feeding import message_of, one_by_one
+
+DONE = b"data: [DONE]\n\n"
+USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
+NOTHING = Encoded(request=WireRequest(path="/chat/completions", body=b"{}"))
+
+
+def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **members: Any) -> dict[str, Any]:
+    """A chunk as OpenAI sends it; `members` are put beside `choices`, or replace them."""
+    choice = {"index": 0, "delta": delta or {}, "logprobs": None, "finish_reason": finish}
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m-1", "choices": [choice], **members}
+
+
+def event(data: object) -> bytes:
+    return b"data: " + json.dumps(data, ensure_ascii=False).encode() + b"\n\n"
+
+
+def stream(*chunks: dict[str, Any], done: bool = True) -> bytes:
+    return b"".join([event(one) for one in chunks]) + (DONE if done else b"")
+
+
+def whole(message: dict[str, Any], finish: str | None = "stop", **members: Any) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    return json.dumps({"id": "chatcmpl-1", "model": "m-1", "choices": [choice], **members}).encode()
+
+
+def call_piece(arguments: Any = "", index: int | None = 0, call_id: str | None = None, name: str | None = None) -> Any:
+    """An element of `tool_calls`; what is None is left out."""
+    function = {"name": name, "arguments": arguments}
+    piece = {"index": index, "id": call_id, "function": {k: v for k, v in function.items() if v is not None}}
+    return {k: v for k, v in piece.items() if v is not None}
+
+
+def call_to(provider: str = "openai-compatible", model: str = "m-1", *, stream: bool = True, **options: Any) -> Call:
+    return Call(
+        model=model,
+        conversation=Conversation(messages=(Message.user("hi"),)),
+        profile=profile_of(provider, model),
+        options=ModelOptions(**options),
+        stream=stream,
+    )
+
+
+def decoder(provider: str = "openai-compatible", *, names: dict[str, str] | None = None, **how: Any) -> Decoder:
+    encoded = msgspec.structs.replace(NOTHING, tool_names=names or {})
+    return CODEC.decoder(call_to(provider, **how), encoded)
+
+
+def kept_in(native: Native | None) -> dict[str, Any]:
+    """The native fields, parsed."""
+    assert native is not None
+    return {name: msgspec.json.decode(raw) for name, raw in native.fields.items()}
+
+
+def read(body: bytes, provider: str = "openai-compatible", **how: Any) -> Message:
+    """The reply, checked to be the same whether it comes at once or byte by byte."""
+    message = message_of(decoder(provider, **how), [body])
+    assert message_of(decoder(provider, **how), one_by_one(body)) == message
+    return message
+
+
+def fails(body: bytes, provider: str = "openai-compatible", **how: Any) -> tuple[list[ReplyEvent], ProviderError]:
+    """The events before the error, and the error."""
+    events: list[ReplyEvent] = []
+    reader = decoder(provider, **how)
+    try:
+        reader.feed(body, events)
+        reader.finish(events)
+    except ProviderError as error:
+        return events, error
+    message = "the reply was read without an error"
+    raise AssertionError(message)

@@ -1,0 +1,232 @@
+"""What each style allows, written down a second time and from the providers' pages alone.
+
+Each checker walks over a schema and gives what is wrong with it; an empty list is what a conversion must reach.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import unquote
+
+OPENAI_WORDS = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "minItems", "maxItems"},
+    "string": {"pattern", "format"},
+    "number": {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"},
+    "integer": {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"},
+    "boolean": set[str](),
+    "null": set[str](),
+}
+ANTHROPIC_WORDS = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "minItems"},
+    "string": {"pattern", "format"},
+    "number": set[str](),
+    "integer": set[str](),
+    "boolean": set[str](),
+    "null": set[str](),
+}
+FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+GEMINI_WORDS = {
+    "OBJECT": {"properties", "required", "minProperties", "maxProperties"},
+    "ARRAY": {"items", "minItems", "maxItems"},
+    "STRING": {"pattern", "format", "enum", "minLength", "maxLength"},
+    "NUMBER": {"minimum", "maximum"},
+    "INTEGER": {"minimum", "maximum", "format"},
+    "BOOLEAN": set[str](),
+    "NULL": set[str](),
+}
+
+
+def walk(schema: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema of a converted document, which only nests by these keywords."""
+    yield at, schema
+    for word in ("properties", "$defs"):
+        for name, sub in schema.get(word, {}).items():
+            yield from walk(sub, f"{at}/{word}/{name}")
+    for index, sub in enumerate(schema.get("anyOf", [])):
+        yield from walk(sub, f"{at}/anyOf/{index}")
+    if "items" in schema:
+        yield from walk(schema["items"], f"{at}/items")
+
+
+def _resolves(root: Any, reference: str) -> bool:
+    place = root
+    for step in unquote(reference).split("/")[1:]:
+        place = place.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(place, dict) else None
+    return reference.startswith("#") and place is not None
+
+
+def openai_strict(root: Any) -> list[str]:
+    wrong = [] if root.get("type") == "object" and "anyOf" not in root else ["the root is no object"]
+    for at, schema in walk(root):
+        extra = {"$defs"} if not at else set[str]()
+        if "$ref" in schema:
+            if set(schema) != {"$ref"} or not _resolves(root, schema["$ref"]):
+                wrong.append(f"{at}: a reference with other words, or to nothing")
+            continue
+        if "anyOf" in schema:
+            if set(schema) - {"anyOf", "title", "description"} or not schema["anyOf"]:
+                wrong.append(f"{at}: words beside anyOf {set(schema)}")
+            continue
+        wrong.extend(_typed(at, schema, OPENAI_WORDS, extra))
+        types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        if "object" in types and (
+            schema.get("additionalProperties") is not False or schema["required"] != list(schema["properties"])
+        ):
+            wrong.append(f"{at}: an object that is not closed, or has optional properties")
+        if "array" in types and "items" not in schema:
+            wrong.append(f"{at}: items are missing")
+        if "format" in schema and schema["format"] not in FORMATS:
+            wrong.append(f"{at}: format {schema['format']}")
+        if re.search(r"\(\?<?[!=]", schema.get("pattern", "")):
+            wrong.append(f"{at}: look-around in {schema['pattern']}")
+    return wrong
+
+
+def anthropic_strict(root: Any) -> list[str]:
+    wrong = [] if root.get("type") == "object" and "anyOf" not in root else ["the root is no object"]
+    optional = unions = 0
+    for at, schema in walk(root):
+        unions += "anyOf" in schema or isinstance(schema.get("type"), list)
+        if "$ref" in schema:
+            if set(schema) != {"$ref"} or not _resolves(root, schema["$ref"]):
+                wrong.append(f"{at}: a reference with other words, or to nothing")
+            continue
+        if "anyOf" in schema:
+            if set(schema) - {"anyOf", "title", "description", "default"}:
+                wrong.append(f"{at}: words beside anyOf {set(schema)}")
+            continue
+        wrong.extend(_typed(at, schema, ANTHROPIC_WORDS, {"default", *(["$defs"] if not at else [])}))
+        types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        if "object" in types:
+            optional += len(set(schema["properties"]) - set(schema.get("required", [])))
+            if schema.get("additionalProperties") is not False:
+                wrong.append(f"{at}: an object that is not closed")
+            if set(schema.get("required", [])) - set(schema["properties"]):
+                wrong.append(f"{at}: required but not there")
+        if "format" in schema and schema["format"] not in FORMATS | {"uri"}:
+            wrong.append(f"{at}: format {schema['format']}")
+        if schema.get("minItems", 0) > 1:
+            wrong.append(f"{at}: minItems {schema['minItems']}")
+        if re.search(r"\(\?|\\[bB]", schema.get("pattern", "")):
+            wrong.append(f"{at}: pattern {schema['pattern']}")
+    if optional > 24 or unions > 16:
+        wrong.append(f"{optional} optional properties, {unions} unions")
+    if _recursive(root):
+        wrong.append("recursive")
+    return wrong
+
+
+def _typed(at: str, schema: Any, words: dict[str, set[str]], extra: set[str]) -> list[str]:
+    if "type" not in schema:
+        return [f"{at}: no type"]
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    allowed = {"type", "title", "description", "enum", "const", *extra}.union(*(words[kind] for kind in types))
+    wrong = [f"{at}: {word} is not known" for word in sorted(set(schema) - allowed)]
+    values = schema.get("enum", [schema["const"]] if "const" in schema else ["something"])
+    if not values or any(isinstance(value, list | dict) for value in values):
+        wrong.append(f"{at}: values {values}")
+    return wrong
+
+
+def _recursive(root: Any) -> bool:
+    edges: dict[str, set[str]] = {}
+    for name, definition in [("", root), *root.get("$defs", {}).items()]:
+        inner = {key: value for key, value in definition.items() if key != "$defs"}
+        edges[name] = {
+            sub["$ref"].removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~").removeprefix("#")
+            for _, sub in walk(inner)
+            if "$ref" in sub
+        }
+    seen: list[str] = []
+
+    def reaches(name: str) -> bool:
+        if name in seen:
+            return True
+        seen.append(name)
+        found = any(reaches(target) for target in sorted(edges[name]))
+        seen.pop()
+        return found
+
+    return any(reaches(name) for name in edges)
+
+
+def gemini(root: Any) -> list[str]:
+    wrong = [] if root.get("type") == "OBJECT" and "properties" in root else ["the root is no object"]
+    for at, schema in walk(root):
+        if "anyOf" in schema:
+            if set(schema) != {"anyOf"} or len(schema["anyOf"]) < 2:
+                wrong.append(f"{at}: anyOf must stand alone, but there is {set(schema)}")
+            continue
+        if schema.get("type") not in GEMINI_WORDS:
+            wrong.append(f"{at}: type {schema.get('type')}")
+            continue
+        allowed = {"type", "title", "description", "default", "nullable"} | GEMINI_WORDS[schema["type"]]
+        wrong.extend(f"{at}: {word} is not known" for word in sorted(set(schema) - allowed))
+        if schema["type"] == "ARRAY" and "items" not in schema:
+            wrong.append(f"{at}: items are missing")
+        if set(schema.get("required", [])) - set(schema.get("properties", {})):
+            wrong.append(f"{at}: required but not there")
+        if not all(isinstance(value, str) and value for value in schema.get("enum", [])) or schema.get("enum") == []:
+            wrong.append(f"{at}: values {schema['enum']}")
+        formats = {"STRING": {"date-time", "enum"}, "INTEGER": {"int32", "int64"}}.get(schema["type"], set())
+        if "format" in schema and schema["format"] not in formats:
+            wrong.append(f"{at}: format {schema['format']}")
+    return wrong
+
+
+_NOT_AT_THE_TOP = {"anyOf", "oneOf", "allOf", "enum", "const", "not", "$ref"}
+
+
+def json_schema(root: Any) -> list[str]:
+    wrong = [] if root.get("type") == "object" else ["the root is no object"]
+    wrong.extend(f"{word} at the top" for word in sorted(_NOT_AT_THE_TOP & set(root)))
+    for schema in _everything(root):
+        if "$ref" in schema and any(not word.startswith("$") for word in schema):
+            wrong.append(f"words beside {schema['$ref']}")
+        if "$ref" in schema and not _resolves(root, schema["$ref"]):
+            wrong.append(f"a reference to nothing: {schema['$ref']}")
+    return wrong
+
+
+def _everything(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+        for word, value in schema.items():
+            if word in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
+                for sub in value.values():
+                    yield from _everything(sub)
+            elif word in ("allOf", "anyOf", "oneOf", "prefixItems"):
+                for sub in value:
+                    yield from _everything(sub)
+            elif word in ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"):
+                yield from _everything(value)
+
+
+CHECKERS: dict[str, Callable[[Any], list[str]]] = {
+    "json_schema": json_schema,
+    "openai_strict": openai_strict,
+    "anthropic_strict": anthropic_strict,
+    "gemini": gemini,
+}
+
+
+def as_json_schema(schema: Any) -> Any:
+    """What a Gemini schema means, as a JSON Schema; objects have the declared properties only."""
+    if "anyOf" in schema:
+        return {"anyOf": [as_json_schema(branch) for branch in schema["anyOf"]]}
+    kind = schema["type"].lower()
+    result = {word: value for word, value in schema.items() if word not in ("nullable", "type", "format")}
+    result["type"] = [kind, "null"] if schema.get("nullable") else kind
+    if schema.get("nullable") and "enum" in schema:
+        result["enum"] = [*schema["enum"], None]
+    if "properties" in schema:
+        result["properties"] = {name: as_json_schema(sub) for name, sub in schema["properties"].items()}
+    if kind == "object":
+        result["additionalProperties"] = False
+    if "items" in schema:
+        result["items"] = as_json_schema(schema["items"])
+    return result

@@ -1,0 +1,300 @@
+"""Requests that a provider would refuse are refused, in the provider's words and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dragoman.simulator import Simulator
+from tests.simulator.raw_client import DIALECTS, body_of, path_of, send
+
+USER = {"role": "user", "content": "Hi"}
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with Simulator() as running:
+        yield running
+
+
+def chat_call(*ids: str) -> dict[str, Any]:
+    function = {"name": "f", "arguments": "{}"}
+    calls = [{"id": call, "type": "function", "function": function} for call in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def use(*ids: str) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": call, "name": "f", "input": {}} for call in ids],
+    }
+
+
+def result(*ids: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": "r"} for call in ids]}
+
+
+def model(*names: str) -> dict[str, Any]:
+    return {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in names]}
+
+
+def responses(*names: str) -> dict[str, Any]:
+    return {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {}}} for name in names]}
+
+
+PARTS = {"role": "user", "parts": [{"text": "Hi"}]}
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "r"}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
+BAD_TOOL = {"type": "function", "function": {"name": "not legal", "parameters": {}}}
+LONG_TOOL = {"type": "function", "name": "f" * 65, "parameters": {}}
+
+# (dialect, changes to a good body where None takes a member away, words of the refusal)
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("openai_chat", {"model": None}, "you must provide a model parameter"),
+    ("openai_chat", {"messages": None}, "Missing required parameter: 'messages'."),
+    ("openai_chat", {"messages": []}, "Invalid 'messages': empty array."),
+    ("openai_chat", {"messages": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'."),
+    ("openai_chat", {"messages": [{"role": "user"}]}, "expected a string, got null"),
+    ("openai_chat", {"messages": [USER, chat_call("c1", "c2"), USER]}, "did not have response messages: c1, c2"),
+    ("openai_chat", {"messages": [USER, chat_call("c1")]}, "did not have response messages: c1"),
+    (
+        "openai_chat",
+        {"messages": [USER, chat_call("c1", "c2"), {"role": "tool", "tool_call_id": "c2", "content": "r"}]},
+        "did not have response messages: c1",
+    ),
+    ("openai_chat", {"messages": [USER, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}, "must be a response"),
+    ("openai_chat", {"tools": [BAD_TOOL]}, "Invalid 'tools[0].function.name': string does not match pattern."),
+    ("openai_responses", {"model": None}, "Missing required parameter: 'model'."),
+    ("openai_responses", {"input": None}, "must be provided"),
+    ("openai_responses", {"input": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'."),
+    ("openai_responses", {"input": [USER, CALL]}, "No tool output found for function call c1."),
+    ("openai_responses", {"input": [USER, OUTPUT]}, "No tool call found for function call output with call_id c1."),
+    ("openai_responses", {"input": [USER, REASONING, USER]}, "without its required following item"),
+    ("openai_responses", {"input": [USER, REASONING]}, "Item 'rs_1' of type 'reasoning'"),
+    ("openai_responses", {"tools": [LONG_TOOL]}, "maximum length 64, but got a string with length 65"),
+    ("anthropic", {"model": None}, "model: Field required"),
+    ("anthropic", {"max_tokens": None}, "max_tokens: Field required"),
+    ("anthropic", {"messages": None}, "messages: Field required"),
+    ("anthropic", {"messages": []}, "messages: at least one message is required"),
+    ("anthropic", {"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role: Input should be"),
+    ("anthropic", {"messages": [{"role": "assistant", "content": "x"}]}, 'first message must use the "user" role'),
+    ("anthropic", {"messages": [{"role": "user", "content": ""}]}, "must have non-empty content"),
+    (
+        "anthropic",
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]},
+        "text content blocks must be non-empty",
+    ),
+    ("anthropic", {"messages": [USER, use("c1", "c2"), result("c2")]}, "messages.1: `tool_use` ids were found without"),
+    ("anthropic", {"messages": [USER, use("c1"), USER]}, "immediately after: c1."),
+    ("anthropic", {"messages": [USER, use("c1")]}, "immediately after: c1."),
+    ("anthropic", {"messages": [USER, result("c1")]}, "unexpected `tool_use_id` found in `tool_result` blocks: c1."),
+    ("anthropic", {"messages": [USER, use("c1", "c1"), result("c1")]}, "`tool_use` ids must be unique"),
+    ("anthropic", {"messages": [USER, use("c 1"), result("c 1")]}, "tool_use.id: String should match pattern"),
+    (
+        "anthropic",
+        {"messages": [USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "input": "x"}]}]},
+        "tool_use.input: Input should be a valid dictionary",
+    ),
+    ("anthropic", {"tools": [{"name": "not legal"}]}, "tools.0.custom.name: String should match pattern"),
+    ("anthropic", {"tools": [{"name": "f"}, {"name": "f"}]}, "Tool names must be unique."),
+    ("anthropic", {"thinking": {"type": "enabled", "budget_tokens": 100}}, "greater than `thinking.budget_tokens`"),
+    ("gemini", {"contents": []}, "contents is not specified"),
+    ("gemini", {"contents": [{"role": "assistant", "parts": [{"text": "x"}]}]}, "valid role: user, model."),
+    ("gemini", {"contents": [{"role": "user", "parts": []}]}, "contents.parts must not be empty"),
+    ("gemini", {"contents": [PARTS, model("f", "g"), responses("f")]}, "number of function response parts is equal"),
+    ("gemini", {"contents": [PARTS, model("f"), PARTS]}, "number of function response parts is equal"),
+    ("gemini", {"contents": [PARTS, model("f")]}, "number of function response parts is equal"),
+    ("gemini", {"contents": [PARTS, responses("f")]}, "number of function response parts is equal"),
+    (
+        "gemini",
+        {"contents": [PARTS, {"role": "model", "parts": [{"text": "x"}]}, model("f"), responses("f")]},
+        "function call turn comes immediately after",
+    ),
+    ("gemini", {"tools": [{"functionDeclarations": [{"name": "1st"}]}]}, "Invalid function name."),
+]
+
+
+def changed(dialect: str, changes: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (body_of(dialect) | changes).items() if value is not None}
+
+
+@pytest.mark.parametrize(("dialect", "changes", "words"), REFUSED)
+def test_a_bad_request_is_refused(simulator: Simulator, dialect: str, changes: dict[str, Any], words: str) -> None:
+    answer = send(simulator, path_of(dialect, stream=False), changed(dialect, changes))
+    assert answer.status == 400
+    error = answer.json["error"]
+    assert words in error["message"]
+    kind = {"gemini": ("status", "INVALID_ARGUMENT")}.get(dialect, ("type", "invalid_request_error"))
+    assert error[kind[0]] == kind[1]
+
+
+@pytest.mark.parametrize(("dialect", "changes", "words"), REFUSED)
+def test_checks_can_be_left_out(dialect: str, changes: dict[str, Any], words: str) -> None:
+    with Simulator(["Hello"], check=False) as simulator:
+        assert send(simulator, path_of(dialect, stream=False), changed(dialect, changes)).status == 200
+
+
+GOOD: list[tuple[str, dict[str, Any]]] = [
+    (
+        "openai_chat",
+        {
+            "messages": [
+                {"role": "developer", "content": "x"},
+                USER,
+                chat_call("c1", "c2"),
+                {"role": "tool", "tool_call_id": "c2", "content": "r"},
+                {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "r"}]},
+                {"role": "assistant", "content": "x"},
+                {"role": "user", "content": [{"type": "text", "text": "x"}]},
+            ]
+        },
+    ),
+    ("openai_responses", {"input": "Hi"}),
+    ("openai_responses", {"input": [USER, REASONING, CALL, OUTPUT, REASONING, {"role": "assistant", "content": "x"}]}),
+    ("openai_responses", {"input": [OUTPUT], "previous_response_id": "resp_1"}),
+    ("openai_responses", {"input": [USER, REASONING, {"type": "web_search_call", "id": "ws_1"}]}),
+    ("anthropic", {"messages": [USER, use("c1", "c2"), result("c2", "c1"), {"role": "assistant", "content": "x"}]}),
+    ("anthropic", {"messages": [USER, use("c1", "c2"), result("c1"), result("c2")]}),  # one turn of two messages
+    ("anthropic", {"messages": [USER, {"role": "system", "content": "x"}, USER], "system": [{"type": "text"}]}),
+    ("gemini", {"contents": [{"parts": [{"text": "x"}]}]}),
+    ("gemini", {"contents": [PARTS, model("f", "g"), responses("f", "g"), model("f"), responses("f")]}),
+    ("gemini", {"contents": [PARTS, {"role": "model", "parts": [{"text": "x"}]}, PARTS]}),
+]
+
+
+@pytest.mark.parametrize(("dialect", "changes"), GOOD)
+def test_a_good_request_passes(simulator: Simulator, dialect: str, changes: dict[str, Any]) -> None:
+    answer = send(simulator, path_of(dialect, stream=False), changed(dialect, changes))
+    assert answer.status == 200, answer.body
+
+
+def test_a_signature_of_gemini_that_was_spoilt(simulator: Simulator) -> None:
+    from dragoman.simulator.signatures import sign
+
+    part = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": sign("f")}
+    contents = [PARTS, {"role": "model", "parts": [part]}, responses("f")]
+    assert send(simulator, path_of("gemini", stream=False), {"contents": contents}).status == 200
+    part["thoughtSignature"] = sign("g")
+    assert send(simulator, path_of("gemini", stream=False), {"contents": contents}).status == 400
+    part["thoughtSignature"] = "c29tZWJvZHkgZWxzZSdz"  # somebody else's
+    assert send(simulator, path_of("gemini", stream=False), {"contents": contents}).status == 200
+
+
+def test_parts_of_results_that_are_not_text(simulator: Simulator) -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}}
+    block = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "r"}, image]}
+    messages = [USER, use("c1"), {"role": "user", "content": [block]}]
+    send(simulator, path_of("anthropic", stream=False), body_of("anthropic") | {"messages": messages})
+    (heard,) = simulator.requests[-1].tool_results
+    assert heard.content[0].text == "r"
+    assert heard.content[1].value == image
+    output = {**OUTPUT, "output": [{"type": "input_text", "text": "r"}, {"type": "input_image"}]}
+    body = body_of("openai_responses") | {"input": [{"role": "developer", "content": "Be brief."}, USER, CALL, output]}
+    send(simulator, path_of("openai_responses", stream=False), body)
+    request = simulator.requests[-1]
+    assert [part.text for part in request.tool_results[0].content] == ["r", '{"type":"input_image"}']
+    assert request.system == "Be brief."
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b"[" * 20_000, b'{"a":\x00}'])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_body_that_is_no_json_object(simulator: Simulator, dialect: str, body: bytes) -> None:
+    answer = send(simulator, path_of(dialect, stream=False), body)
+    assert answer.status == 400
+    assert "JSON object" in answer.json["error"]["message"]
+    assert simulator.requests[-1].raw == body
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("value", [None, 1, "x", [], [1], [None], {}, {"a": 1}, [[]], [{"content": 3, "parts": 3}]])
+def test_members_of_any_shape_are_survived(dialect: str, value: object) -> None:
+    """A request of a wrong shape gets an answer of some kind, never a failure of the simulator itself."""
+    names = ["messages", "input", "contents", "tools", "system", "thinking", "model", "stream", "stream_options"]
+    with Simulator() as simulator:
+        for name in names:
+            answer = send(simulator, path_of(dialect, stream=True), body_of(dialect, stream=True) | {name: value})
+            assert answer.status in {200, 400}, (name, answer.body)
+        assert not simulator.errors
+
+
+def test_anthropic_needs_its_version(simulator: Simulator) -> None:
+    answer = send(simulator, "/v1/messages", body_of("anthropic"), headers={"anthropic-version": None})
+    assert answer.status == 400
+    assert answer.json["error"]["message"] == "anthropic-version: header is required"
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+KEY_HEADERS: dict[str, list[dict[str, str]]] = {
+    "openai_chat": [{"authorization": "Bearer right"}],
+    "openai_responses": [{"authorization": "bearer right"}],
+    "anthropic": [{"x-api-key": "right"}, {"authorization": "Bearer right"}],
+    "gemini": [{"x-goog-api-key": "right"}],
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_key_is_checked_if_one_is_set(dialect: str) -> None:
+    statuses = {"gemini": (403, 400)}.get(dialect, (401, 401))
+    with Simulator(api_key="right") as simulator:
+        missing = send(simulator, path_of(dialect, stream=False), body_of(dialect))
+        assert missing.status == statuses[0]
+        for headers in KEY_HEADERS[dialect]:
+            wrong = {name: value.replace("right", "wrong") for name, value in headers.items()}
+            refused = send(simulator, path_of(dialect, stream=False), body_of(dialect), headers=wrong)
+            assert refused.status == statuses[1]
+            assert "wrong" not in refused.body.decode()
+            assert send(simulator, path_of(dialect, stream=False), body_of(dialect), headers=headers).status == 200
+    if dialect == "gemini":
+        assert missing.json["error"]["status"] == "PERMISSION_DENIED"
+        assert refused.json["error"]["details"][0]["reason"] == "API_KEY_INVALID"
+    elif dialect == "anthropic":
+        assert refused.json["error"]["type"] == "authentication_error"
+    else:
+        assert refused.json["error"]["code"] == "invalid_api_key"
+
+
+def test_gemini_takes_a_key_in_the_query() -> None:
+    with Simulator(api_key="right") as simulator:
+        target = path_of("gemini", stream=True)
+        assert send(simulator, f"{target}&key=right", body_of("gemini")).status == 200
+
+
+def test_keys_are_not_printed() -> None:
+    with Simulator() as simulator:
+        send(simulator, path_of("anthropic", stream=False), body_of("anthropic"), headers={"x-api-key": "sk-secret"})
+        assert simulator.requests[0].headers["x-api-key"] == "sk-secret"
+        assert "sk-secret" not in repr(simulator.requests)
+
+
+# --- other endpoints -------------------------------------------------------------------------------------------------
+
+
+def test_unknown_paths(simulator: Simulator) -> None:
+    plain = send(simulator, "/v2/nothing", {}, headers={"anthropic-version": None})
+    assert (plain.status, plain.json["error"]["message"]) == (404, "Invalid URL (POST /v2/nothing)")
+    assert send(simulator, "/v2/nothing", {}).json["error"]["type"] == "not_found_error"
+    assert send(simulator, "/v1beta/nothing", {}).status == 404
+    assert simulator.requests[-1].dialect == "unknown"
+    assert send(simulator, "/v1/chat/completions", method="DELETE").status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "member"),
+    [
+        ("/v1/models", {"anthropic-version": None, "authorization": "Bearer x"}, "object"),
+        ("/openai/v1/models", {"anthropic-version": None}, "object"),
+        ("/v1/models", {"x-api-key": "x"}, "has_more"),
+        ("/v1beta/models", {}, "models"),
+        ("/v1/models?key=x", {"anthropic-version": None}, "models"),
+    ],
+)
+def test_lists_of_models(simulator: Simulator, path: str, headers: dict[str, str | None], member: str) -> None:
+    assert member in send(simulator, path, method="GET", headers=headers).json
+
+
+def test_home(simulator: Simulator) -> None:
+    assert send(simulator, "/", method="GET").json["simulator"] == "dragoman"

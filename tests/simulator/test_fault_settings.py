@@ -1,0 +1,139 @@
+"""Faults one by one: their settings, how they combine, and how a stall ends."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from dragoman.conversation import ToolCall
+from dragoman.simulator import (
+    FAULTS,
+    Chunking,
+    Crlf,
+    Cut,
+    Delay,
+    Drip,
+    ErrorEvent,
+    Gzip,
+    KeepAlive,
+    MissingEnd,
+    Reply,
+    Silence,
+    Simulator,
+    Stall,
+    Status,
+    UnknownFields,
+)
+from tests.simulator.raw_client import DIALECTS, ask, body_of, path_of, read_to_end, request_bytes, send
+from tests.simulator.reading import said
+
+TEXT = "Let me look, one moment please, it will not take long."
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_faults_combine(dialect: str) -> None:
+    faults = [Delay(0.01), UnknownFields(), KeepAlive("a comment"), Crlf(), Gzip(), Drip(50, 0), MissingEnd()]
+    with Simulator([Reply(TEXT, faults=faults)]) as simulator:
+        answer = ask(simulator, dialect, stream=True)
+    assert answer.complete
+    assert answer.headers["content-encoding"] == "gzip"
+    assert b": a comment\r\n\r\n" in answer.body
+    assert b"x_simulated" in answer.body
+    assert not any(
+        end in answer.events[-1][1] for end in ("[DONE]", "message_stop", "response.completed", "finishReason")
+    )
+    assert len(answer.chunks) > 3
+    assert {len(chunk) for chunk in answer.chunks[:-1]} == {50}
+
+
+def test_a_fault_of_the_simulator_befalls_every_reply() -> None:
+    with Simulator(["one", "two"], faults=[FAULTS["status_503"]]) as simulator:
+        assert ask(simulator, "anthropic").status == 503
+        assert ask(simulator, "gemini").status == 503
+
+
+def test_a_fault_alone_is_an_item_of_a_script() -> None:
+    with Simulator([Status(429, headers={"retry-after": "0"}), "Better now."]) as simulator:
+        assert ask(simulator, "anthropic").headers["retry-after"] == "0"
+        assert said("anthropic", ask(simulator, "anthropic"), stream=False).text == "Better now."
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_befalls_the_shortest_reply_too(name: str, dialect: str) -> None:
+    for reply in (Reply(), Reply("x"), Reply(ToolCall("c", "f"))):
+        with Simulator([Reply(*reply.blocks, faults=[FAULTS[name]])], longest_pause=0.01) as simulator:
+            ask(simulator, dialect, stream=True)
+            assert not simulator.errors
+
+
+def test_gzip_needs_a_client_that_can_read_it() -> None:
+    with Simulator([Reply("plain", faults=[Gzip()]), Reply("packed", faults=[Gzip(always=True)])]) as simulator:
+        plain = ask(simulator, "openai_chat", headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        packed = ask(simulator, "openai_chat", headers={"accept-encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert said("openai_chat", packed, stream=False).text == "packed"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("how", ["close", "reset", "end"])
+def test_a_cut_at_every_place_counts_bytes_exactly(dialect: str, how: str) -> None:
+    with Simulator(lambda request: Reply("Hello")) as simulator:
+        length = len(ask(simulator, dialect, stream=True).body)
+        for after in {0, 1, 2, length // 3, length - 1, length, length + 5}:
+            simulator.play([Reply("Hello", faults=[Cut(how, after=after)])])
+            answer = ask(simulator, dialect, stream=True)
+            assert len(answer.body) == min(after, length)
+            assert answer.complete == (how == "end")
+
+
+def test_gemini_says_in_the_body_when_to_try_again() -> None:
+    with Simulator([FAULTS["status_429_retry_after"]]) as simulator:
+        details = ask(simulator, "gemini").json["error"]["details"]
+    assert details == [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"}]
+
+
+def test_an_error_has_the_codes_that_the_script_says() -> None:
+    fault = Status(400, "Too long by far.", "context_length_exceeded")
+    with Simulator([fault, fault, fault, ErrorEvent(429, "Slow down.", "slow_down")]) as simulator:
+        assert ask(simulator, "openai_chat").json["error"]["code"] == "context_length_exceeded"
+        assert ask(simulator, "anthropic").json["error"]["type"] == "context_length_exceeded"
+        assert ask(simulator, "gemini").json["error"]["status"] == "context_length_exceeded"
+        event = ask(simulator, "openai_responses", stream=True).datas[-1]
+        assert (event["code"], event["message"]) == ("slow_down", "Slow down.")
+
+
+@pytest.mark.parametrize("fault", [Silence(), Stall(), Stall(after=0)])
+def test_a_stall_ends_when_the_client_closes(fault: Silence | Stall) -> None:
+    with Simulator([Reply("Hello", faults=[fault])], longest_pause=600) as simulator:
+        sock = socket.create_connection(("127.0.0.1", simulator.port), timeout=20)
+        with sock:
+            sock.sendall(request_bytes(path_of("anthropic", stream=True), body_of("anthropic", stream=True)))
+            assert simulator.wait_for_requests(1)
+            assert simulator.open_connections == 1
+        assert simulator.wait_until_idle()
+
+
+def test_a_stall_ends_when_the_simulator_closes() -> None:
+    with Simulator([Reply("Hello", faults=[Stall()])], longest_pause=600) as simulator:
+        sock = socket.create_connection(("127.0.0.1", simulator.port), timeout=20)
+        sock.sendall(request_bytes(path_of("anthropic", stream=True), body_of("anthropic", stream=True)))
+        assert simulator.wait_for_requests(1)
+    with sock:
+        read_to_end(sock)
+    assert simulator.open_connections == 0
+
+
+def test_an_array_of_responses_where_gemini_is_not_asked_for_events() -> None:
+    script = [Reply("Hello there, you", chunking=Chunking(delta=5)), Status(503), Reply("x", faults=[ErrorEvent()])]
+    with Simulator(script) as simulator:
+        target = path_of("gemini", stream=True, sse=False)
+        found = send(simulator, target, body_of("gemini")).json
+        assert isinstance(found, list)
+        parts = [part["text"] for response in found for part in response["candidates"][0]["content"]["parts"]]
+        assert "".join(parts) == "Hello there, you"
+        assert len(found) == 5
+        assert send(simulator, target, body_of("gemini")).json[0]["error"]["status"] == "UNAVAILABLE"
+        assert "error" in send(simulator, target, body_of("gemini")).json[-1]

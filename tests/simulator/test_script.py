@@ -1,0 +1,136 @@
+"""Which reply comes next: lists, functions, several conversations; and what happens when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import ToolCall
+from dragoman.simulator import Reply, Request, Simulator, Status, echo
+from tests.simulator.raw_client import DIALECTS, ask
+from tests.simulator.reading import said
+
+
+def text(simulator: Simulator, prompt: str = "Hi", **options: Any) -> str:
+    return said("openai_chat", ask(simulator, "openai_chat", prompt, **options), stream=False).text
+
+
+def test_a_list_is_given_in_order() -> None:
+    with Simulator(["one", Reply("two")]) as simulator:
+        assert simulator.unplayed == 2
+        assert text(simulator) == "one"
+        assert text(simulator) == "two"
+        assert simulator.unplayed == 0
+
+
+def test_one_reply_is_a_list_of_one() -> None:
+    with Simulator("only this") as simulator:
+        assert text(simulator) == "only this"
+        assert ask(simulator, "openai_chat").status == 500
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_exhausted_script_says_so(dialect: str, stream: bool) -> None:
+    with Simulator(["one"]) as simulator:
+        ask(simulator, dialect, stream=stream)
+        answer = ask(simulator, dialect, stream=stream)
+        assert answer.status == 500
+        assert answer.headers["x-should-retry"] == "false"
+        message = answer.json["error"]["message"]
+        assert "script is exhausted: it has 1 replies, and this is request 2" in message
+        assert [str(error) for error in simulator.errors] == [message]
+
+
+def test_a_function_is_asked() -> None:
+    def script(request: Request) -> str | Reply:
+        if request.tool_results:
+            return f"The tool said {request.tool_results[0].text}."
+        return f"{request.number} {request.dialect} {request.model} {request.stream} {request.last_user_text}"
+
+    with Simulator(script) as simulator:
+        assert text(simulator, "Hello") == "0 openai_chat any-model False Hello"
+        assert said("gemini", ask(simulator, "gemini", "Yes", stream=True), stream=True).text == (
+            "1 gemini any-model True Yes"
+        )
+
+
+def test_an_async_function_may_wait() -> None:
+    async def script(request: Request) -> Reply:
+        await asyncio.sleep(0.01)
+        return Reply(ToolCall("c", "f"))
+
+    with Simulator(script) as simulator:
+        assert said("anthropic", ask(simulator, "anthropic"), stream=False).calls == [("c", "f", {})]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_function_that_fails_is_reported(dialect: str) -> None:
+    def script(request: Request) -> str:
+        raise LookupError("nothing here")
+
+    with Simulator(script) as simulator:
+        answer = ask(simulator, dialect)
+        assert answer.status == 500
+        assert "script failed: LookupError: nothing here" in answer.json["error"]["message"]
+        assert isinstance(simulator.errors[0], LookupError)
+
+
+def test_a_function_that_gives_something_else_is_reported() -> None:
+    with Simulator(lambda request: 42) as simulator:
+        assert "not int" in ask(simulator, "gemini").json["error"]["message"]
+
+
+def test_scripts_that_make_no_sense() -> None:
+    with pytest.raises(TypeError, match="not int"):
+        Simulator(42)
+    with pytest.raises(TypeError, match="not float"):
+        Simulator(["one", 2.0])
+
+
+def test_conversations_by_key() -> None:
+    script = {"a": ["a1", "a2"], "b/c ü": lambda request: f"b{request.number}", "": "else"}
+    with Simulator(script) as simulator:
+        assert text(simulator, key="a") == "a1"
+        assert text(simulator, key="b%2Fc%20%C3%BC") == "b1"
+        assert text(simulator, headers={"x-simulator-key": "a"}) == "a2"
+        assert text(simulator, key="unknown") == "else"
+        assert [request.key for request in simulator.requests] == ["a", "b/c ü", "a", "unknown"]
+        assert simulator.requests[0].path == "/key/a/v1/chat/completions"
+
+
+def test_a_base_url_with_a_key_is_that_of_one_conversation() -> None:
+    with Simulator({"a": ["for a"], "b c": ["for b c"]}) as simulator:
+        assert simulator.base_url("openai", key="a") == f"{simulator.url}/key/a/v1"
+        assert simulator.base_url("anthropic", key="b c") == f"{simulator.url}/key/b%20c"
+        assert text(simulator, key="b%20c") == "for b c"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_conversations_by_what_the_user_says(dialect: str) -> None:
+    with Simulator({"weather": ["sunny"], "time": ["late"]}) as simulator:
+        assert said(dialect, ask(simulator, dialect, "What time is it?"), stream=False).text == "late"
+        assert said(dialect, ask(simulator, dialect, "How is the weather?"), stream=False).text == "sunny"
+        answer = ask(simulator, dialect, "Who are you?")
+        assert answer.status == 500
+        assert "no replies for this conversation. It has some for: weather, time." in answer.json["error"]["message"]
+
+
+def test_another_script_can_follow() -> None:
+    with Simulator([]) as simulator:
+        simulator.play(["new"])
+        assert text(simulator) == "new"
+        simulator.play(None)
+        assert text(simulator, "Hello") == "You said: Hello"
+
+
+def test_without_a_script_it_says_what_the_user_said() -> None:
+    with Simulator() as simulator:
+        assert text(simulator, "Good day") == "You said: Good day" == echo(simulator.requests[0])
+
+
+def test_a_status_alone_is_a_reply() -> None:
+    with Simulator([Status(503)]) as simulator:
+        assert ask(simulator, "gemini").status == 503

@@ -1,0 +1,312 @@
+"""The server's life: it starts, serves many at once, and ends without leaving anything behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dragoman.simulator import Chunking, Delay, Reply, Request, Simulator, Stall
+from tests.simulator.raw_client import DIALECTS, ask, body_of, parse, path_of, read_to_end, request_bytes, send
+from tests.simulator.reading import said
+
+BODY = body_of("openai_chat")
+PATH = path_of("openai_chat", stream=False)
+
+
+def connect(simulator: Simulator) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", simulator.port), timeout=20)
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("dragoman-simulator")]
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH112, PTH208
+
+
+def test_it_leaves_nothing_behind() -> None:
+    with Simulator():  # whatever asyncio opens once and for all
+        pass
+    before = open_files()
+    for _ in range(5):
+        with Simulator(lambda request: Reply("Hello", faults=[Stall()])) as simulator:
+            assert len(threads()) == 1
+            clients = [connect(simulator) for _ in range(3)]
+            clients[0].sendall(request_bytes(PATH, BODY))
+            clients[1].sendall(b"POST / HTTP/1.1\r\nhalf a reque")
+            assert simulator.wait_for_requests(1)
+        assert threads() == []
+        assert simulator.open_connections == 0
+        for client in clients:
+            client.close()
+    assert open_files() == before
+
+
+def test_it_closes_at_once_whatever_is_going_on() -> None:
+    with Simulator(lambda request: Reply("Hello", faults=[Stall()]), longest_pause=600) as simulator:
+        clients = [connect(simulator) for _ in range(50)]
+        for client in clients:
+            client.sendall(request_bytes(path_of("gemini", stream=True), body_of("gemini")))
+        assert simulator.wait_for_requests(50)
+        assert simulator.open_connections == 50
+    for client in clients:
+        with client:
+            read_to_end(client)
+
+
+def test_it_can_be_closed_twice_and_started_again() -> None:
+    simulator = Simulator(["one", "two"])
+    simulator.close()
+    simulator.start()
+    with pytest.raises(RuntimeError, match="running already"):
+        simulator.start()
+    port = simulator.port
+    assert ask(simulator, "anthropic").status == 200
+    simulator.close()
+    simulator.close()
+    with simulator:
+        assert simulator.port == port
+        assert ask(simulator, "anthropic").status == 200
+
+
+def test_a_port_that_is_taken() -> None:
+    with Simulator() as first, pytest.raises(OSError, match="in use"):
+        Simulator(port=first.port).start()
+
+
+def test_a_script_that_blocks_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    def script(request: Request) -> str:
+        release.wait()
+        return "late"
+
+    simulator = Simulator(script).start()
+    thread = simulator._thread
+    assert thread is not None
+    client = connect(simulator)
+    with client:
+        client.sendall(request_bytes(PATH, BODY))
+        assert simulator.wait_for_requests(1)
+        join = threading.Thread.join
+        monkeypatch.setattr(threading.Thread, "join", lambda self, timeout=None: join(self, 0.01))
+        with pytest.raises(RuntimeError, match="script's function blocks"):
+            simulator.close()
+        monkeypatch.undo()
+        release.set()
+        thread.join()
+
+
+def test_it_listens_on_loopback_only() -> None:
+    with Simulator() as simulator:
+        assert simulator.url == f"http://127.0.0.1:{simulator.port}"
+
+
+def test_base_urls() -> None:
+    with Simulator() as simulator:
+        url = simulator.url
+        assert simulator.base_url("openai") == f"{url}/v1"
+        assert simulator.base_url("openai_responses") == f"{url}/v1"
+        assert simulator.base_url("openai-compatible") == f"{url}/v1"
+        assert simulator.base_url("anthropic") == simulator.base_url("claude") == simulator.base_url("gemini") == url
+        assert simulator.base_url("groq") == f"{url}/openai/v1"
+        for provider in ("groq", "fireworks", "zai", "ollama"):
+            path = simulator.base_url(provider).removeprefix(url)
+            assert send(simulator, f"{path}/chat/completions", BODY).status == 200
+        with pytest.raises(ValueError, match="no provider or dialect 'nobody'"):
+            simulator.base_url("nobody")
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+def read_one(sock: socket.socket) -> bytes:
+    """One response with a content length."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += sock.recv(65536)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+    while len(body) < length:
+        body += sock.recv(65536)
+    return body
+
+
+def test_a_connection_is_used_again() -> None:
+    with Simulator() as simulator:
+        with connect(simulator) as sock:
+            for number in range(3):
+                body = body_of("openai_chat", f"question {number}")
+                sock.sendall(request_bytes(PATH, body, headers={"connection": "keep-alive"}))
+                assert f"question {number}".encode() in read_one(sock)
+            assert simulator.open_connections == 1
+        assert simulator.wait_until_idle()
+        assert len(simulator.requests) == 3
+
+
+def test_requests_that_come_all_at_once_are_answered_in_order() -> None:
+    with Simulator() as simulator, connect(simulator) as sock:
+        bodies = [body_of("openai_chat", f"question {number}") for number in range(3)]
+        sock.sendall(b"".join(request_bytes(PATH, body, headers={"connection": None}) for body in bodies[:2]))
+        sock.sendall(request_bytes(PATH, bodies[2]))
+        received, _ = read_to_end(sock)
+    places = [received.index(f"question {number}".encode()) for number in range(3)]
+    assert places == sorted(places)
+
+
+def test_an_old_client_is_not_kept() -> None:
+    with Simulator() as simulator, connect(simulator) as sock:
+        request = request_bytes(PATH, BODY, headers={"connection": None}).replace(b"HTTP/1.1", b"HTTP/1.0")
+        sock.sendall(request)
+        assert parse(*read_to_end(sock)).status == 200
+
+
+def test_a_request_may_come_byte_by_byte() -> None:
+    with Simulator() as simulator, connect(simulator) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in request_bytes(PATH, BODY):
+            sock.sendall(bytes([byte]))
+        assert parse(*read_to_end(sock)).status == 200
+
+
+def test_a_request_in_chunks_after_permission() -> None:
+    with Simulator() as simulator, connect(simulator) as sock:
+        headers: dict[str, str | None] = {
+            "transfer-encoding": "chunked",
+            "content-length": None,
+            "expect": "100-continue",
+        }
+        sock.sendall(request_bytes(PATH, None, headers=headers))
+        assert sock.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        body = b'{"model":"m","messages":[{"role":"user","content":"in chunks"}]}'
+        for start in range(0, len(body), 10):
+            sock.sendall(b"%x\r\n%b\r\n" % (len(body[start : start + 10]), body[start : start + 10]))
+        sock.sendall(b"0\r\n\r\n")
+        assert "in chunks" in said("openai_chat", parse(*read_to_end(sock)), stream=False).text
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/2\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n", 413),
+        (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", 400),
+        (b"GET / HTTP/1.1\r\nlong: " + b"x" * 70_000, 431),
+    ],
+)
+def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
+    with Simulator() as simulator:
+        with connect(simulator) as sock:
+            sock.sendall(data)
+            assert parse(*read_to_end(sock)).status == status
+        assert simulator.requests == ()
+        assert simulator.wait_until_idle()
+
+
+def test_a_client_that_goes_away_in_the_middle_is_no_trouble() -> None:
+    endless = Reply("text " * 2_000_000, chunking=Chunking(delta=100_000))
+    with Simulator(lambda request: endless) as simulator:
+        for _ in range(3):
+            with connect(simulator) as sock:
+                sock.sendall(request_bytes(path_of("openai_chat", stream=True), body_of("openai_chat", stream=True)))
+                assert sock.recv(1000)
+        assert simulator.wait_until_idle(timeout=20)
+        assert simulator.errors == ()
+
+
+def test_a_client_that_reads_slowly_gets_everything() -> None:
+    """The server waits for it, and does not hold the whole reply in memory's buffers meanwhile."""
+    text = "text " * 1_000_000
+    with Simulator([Reply(text, chunking=Chunking(delta=10_000))]) as simulator, connect(simulator) as sock:
+        sock.sendall(request_bytes(path_of("openai_chat", stream=True), body_of("openai_chat", stream=True)))
+        assert simulator.wait_for_requests(1)
+        assert ask(simulator, "openai_chat").status == 500  # others are served while it does not read
+        assert said("openai_chat", parse(*read_to_end(sock)), stream=True).text == text
+
+
+def test_waiting_has_an_end() -> None:
+    with Simulator() as simulator:
+        assert not simulator.wait_for_requests(1, timeout=0.01)
+        with connect(simulator):
+            deadline = time.monotonic() + 20
+            while not simulator.open_connections and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert not simulator.wait_until_idle(timeout=0.01)
+
+
+# --- many at once ----------------------------------------------------------------------------------------------------
+
+
+def test_many_clients_at_once() -> None:
+    """All connections are open at the same time, in all dialects, and nobody gets another's reply."""
+    count = 240
+    everybody = asyncio.Event()
+    waiting = 0
+
+    async def script(request: Request) -> Reply:
+        nonlocal waiting
+        waiting += 1
+        if waiting == count:
+            everybody.set()
+        await everybody.wait()
+        return Reply(f"For {request.last_user_text}: " + "word " * 20)
+
+    async def client(number: int) -> None:
+        dialect = DIALECTS[number % 4]
+        reader, writer = await asyncio.open_connection("127.0.0.1", simulator.port)
+        body = body_of(dialect, f"client {number}", stream=True)
+        writer.write(request_bytes(path_of(dialect, stream=True), body))
+        answer = parse(await reader.read(), "close")
+        writer.close()
+        await writer.wait_closed()
+        assert said(dialect, answer, stream=True).text.startswith(f"For client {number}: word")
+
+    async def run() -> None:
+        await asyncio.gather(*(client(number) for number in range(count)))
+
+    with Simulator(script) as simulator:
+        asyncio.run(run())
+        assert simulator.wait_until_idle()
+        assert len(simulator.requests) == count
+        assert sorted(request.number for request in simulator.requests) == list(range(count))
+        assert not simulator.errors
+
+
+def test_a_list_for_many_clients_gives_each_reply_once() -> None:
+    texts = [f"reply {number}" for number in range(60)]
+    with Simulator(texts) as simulator, ThreadPoolExecutor(12) as pool:
+        answers = pool.map(lambda number: ask(simulator, DIALECTS[number % 4]).body.decode(), range(60))
+        found = "".join(answers)
+        assert all(f'"{text}"' in found for text in texts)
+        assert simulator.unplayed == 0
+
+
+def test_conversations_by_key_do_not_mix() -> None:
+    script = {f"key{number}": [f"first {number}", f"second {number}"] for number in range(20)}
+    with Simulator(script) as simulator, ThreadPoolExecutor(10) as pool:
+
+        def talk(number: int) -> list[str]:
+            answers = [ask(simulator, "anthropic", key=f"key{number}") for _ in range(2)]
+            return [said("anthropic", answer, stream=False).text for answer in answers]
+
+        for number, found in enumerate(pool.map(talk, range(20))):
+            assert found == [f"first {number}", f"second {number}"]
+
+
+def test_a_slow_reply_does_not_hold_up_the_others() -> None:
+    script = {"slow": Reply("slow", faults=[Delay(600)]), "": lambda request: "quick"}
+    with Simulator(script) as simulator, connect(simulator) as sock:
+        sock.sendall(request_bytes(PATH, body_of("openai_chat", "slow, please")))
+        assert simulator.wait_for_requests(1)
+        assert said("openai_chat", ask(simulator, "openai_chat"), stream=False).text == "quick"
+        assert simulator.open_connections >= 1

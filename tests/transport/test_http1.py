@@ -1,0 +1,272 @@
+"""The reader of replies, against a list of cases and against h11, an implementation that many trust."""
+
+from __future__ import annotations
+
+import contextlib
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.transport.http1 import MalformedReplyError, ReplyReader, request_head
+from dragoman.transport.protocol import HttpRequest
+
+GOOD: list[tuple[str, bytes, int, bytes, bool]] = [
+    # name, bytes, status, body, whether the connection can be used again
+    ("length", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", True),
+    ("no reason", b"HTTP/1.1 200\r\ncontent-length: 0\r\n\r\n", 200, b"", True),
+    ("empty reason", b"HTTP/1.1 200 \r\ncontent-length: 0\r\n\r\n", 200, b"", True),
+    ("same length twice", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok", 200, b"ok", True),
+    (
+        "chunks",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n",
+        200,
+        b"hello!",
+        True,
+    ),
+    (
+        "extensions and trailers",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nx: y\r\nz: z\r\n\r\n",
+        200,
+        b"hello",
+        True,
+    ),
+    (
+        "large chunk size",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n00A\r\n0123456789\r\n0\r\n\r\n",
+        200,
+        b"0123456789",
+        True,
+    ),
+    (
+        "line feeds in chunks",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\n\r\n\r\n\r\n0\r\n\r\n",
+        200,
+        b"\r\n\r\n",
+        True,
+    ),
+    ("until the end", b"HTTP/1.1 200 OK\r\n\r\nhello", 200, b"hello", False),
+    ("old version", b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello", 200, b"hello", False),
+    ("close", b"HTTP/1.1 200 OK\r\nconnection: Close\r\ncontent-length: 5\r\n\r\nhello", 200, b"hello", False),
+    ("no content", b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
+    (
+        "interim",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        200,
+        b"ok",
+        True,
+    ),
+    (
+        "chunks and a length",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        200,
+        b"ok",
+        False,
+    ),
+]
+LENIENT: list[tuple[str, bytes, int, bytes]] = [
+    ("bare line feeds", b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok", 200, b"ok"),
+    ("bare line feeds in chunks", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\nok\n0\n\n", 200, b"ok"),
+    ("a folded header", b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 2\r\n\r\nok", 200, b"ok"),
+]
+BAD: list[tuple[str, bytes]] = [
+    ("no status", b"HTTP/1.1 OK\r\n\r\n"),
+    ("other protocol", b"220 mail ready\r\n"),
+    ("other version", b"HTTP/2.0 200 OK\r\n\r\n"),
+    ("tls", b"\x15\x03\x03\x00\x02\x02\x46"),
+    ("lengths differ", b"HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nhello"),
+    ("negative", b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\nhello"),
+    ("signed", b"HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\nhello"),
+    ("huge", b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\nhello"),
+    ("unknown coding", b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n"),
+    ("switching", b"HTTP/1.1 101 Switching\r\nupgrade: x\r\n\r\n"),
+    ("no colon", b"HTTP/1.1 200 OK\r\nnocolon\r\n\r\n"),
+    ("blank in a name", b"HTTP/1.1 200 OK\r\nx : y\r\n\r\n"),
+    ("null", b"HTTP/1.1 200 OK\r\nx: \x00\r\n\r\n"),
+    ("hex with prefix", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n"),
+    ("hex with underscore", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0_5\r\nhello\r\n0\r\n\r\n"),
+    ("empty size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n"),
+    ("chunk too long", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhello\r\n0\r\n\r\n"),
+    ("endless head", b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000),
+    ("endless size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;" + b"x" * 20_000),
+]
+
+
+def read(data: bytes, size: int, method: str = "POST") -> tuple[ReplyReader, bytes]:
+    """Read a reply in pieces of this size; then the connection ends."""
+    reader = ReplyReader(method)
+    body = b""
+    for start in range(0, len(data), size):
+        if reader.complete:
+            reader.feed(data[start : start + size])  # surplus
+        else:
+            body += reader.feed(data[start : start + size])
+    usable = reader.reusable
+    reader.end()
+    reader.reusable = usable
+    return reader, body
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(
+    ("data", "status", "body", "reusable"), [row[1:] for row in GOOD], ids=[row[0] for row in GOOD]
+)
+def test_good_replies(data: bytes, status: int, body: bytes, reusable: bool, size: int) -> None:
+    reader, got = read(data, size)
+    assert (reader.status, got, reader.complete, reader.reusable) == (status, body, True, reusable)
+    assert all(name == name.lower() for name in reader.headers)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(("data", "status", "body"), [row[1:] for row in LENIENT], ids=[row[0] for row in LENIENT])
+def test_replies_that_are_nearly_good(data: bytes, status: int, body: bytes, size: int) -> None:
+    reader, got = read(data, size)
+    assert (reader.status, got, reader.complete) == (status, body, True)
+
+
+@pytest.mark.parametrize("size", [1, 3, 100_000])
+@pytest.mark.parametrize("data", [row[1] for row in BAD], ids=[row[0] for row in BAD])
+def test_bad_replies(data: bytes, size: int) -> None:
+    if size == 1 and len(data) > 10_000:
+        size = 1000
+    with pytest.raises(MalformedReplyError):
+        read(data, size)
+
+
+@pytest.mark.parametrize("data", [row[1] for row in GOOD], ids=[row[0] for row in GOOD])
+def test_a_reply_cut_anywhere_is_never_complete(data: bytes) -> None:
+    for end in range(len(data)):
+        reader = ReplyReader("POST")
+        reader.feed(data[:end])
+        if reader.complete or (reader.head_complete and "content-length" not in reader.headers and not reader.reusable):
+            continue  # trailing bytes do not matter; a reply without a length ends with its connection
+        with pytest.raises(EOFError):
+            reader.end()
+
+
+def test_replies_to_head_have_no_body() -> None:
+    reader, body = read(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", 1000, "HEAD")
+    assert (reader.complete, body, reader.reusable) == (True, b"", True)
+
+
+@pytest.mark.parametrize("data", [GOOD[0][1], GOOD[4][1], GOOD[11][1]])
+def test_a_connection_with_surplus_bytes_is_not_used_again(data: bytes) -> None:
+    reader = ReplyReader("POST")
+    reader.feed(data + b"HTTP/1.1 200 OK\r\n\r\n")
+    assert reader.complete
+    assert not reader.reusable
+
+
+def test_the_end_is_known_without_waiting_for_more() -> None:
+    for _, data, _, _, reusable in GOOD:
+        if reusable:
+            reader = ReplyReader("POST")
+            reader.feed(data)
+            assert reader.complete
+
+
+class TestRequestHead:
+    @staticmethod
+    def head(request: HttpRequest) -> list[str]:
+        head = request_head(request, target="/x", host="h:1", encodings="gzip", further={})
+        assert head.endswith(b"\r\n\r\n")
+        return head.decode().removesuffix("\r\n\r\n").split("\r\n")
+
+    def test_framing_is_not_the_callers_business(self) -> None:
+        headers = {"Content-Length": "7", "Transfer-Encoding": "chunked", "Connection": "upgrade", "X-Mine": "1"}
+        lines = self.head(HttpRequest(url="http://h:1/x", headers=headers, body=b"abc"))
+        assert lines[0] == "POST /x HTTP/1.1"
+        assert lines.count("content-length: 3") == 1
+        assert "x-mine: 1" in lines
+        assert not any(line.startswith(("transfer-encoding", "connection", "content-length: 7")) for line in lines)
+
+    def test_an_empty_post_has_a_length_and_a_get_has_none(self) -> None:
+        assert "content-length: 0" in self.head(HttpRequest(url="http://h:1/x"))
+        assert not any("content-length" in line for line in self.head(HttpRequest(url="http://h:1/x", method="GET")))
+
+
+# --- against h11 -----------------------------------------------------------------------------------------------------
+
+
+def as_h11(data: bytes) -> tuple[int, dict[str, str], bytes] | None:
+    """What h11 makes of a reply and the end of its connection; None if it refuses."""
+    connection = h11.Connection(h11.CLIENT)
+    connection.send(h11.Request(method="POST", target="/", headers=[("host", "h"), ("content-length", "0")]))
+    connection.send(h11.EndOfMessage())
+    connection.receive_data(data)
+    connection.receive_data(b"")
+    head, body = None, b""
+    with contextlib.suppress(h11.RemoteProtocolError):
+        while True:
+            event = connection.next_event()
+            if isinstance(event, h11.Response):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, h11.EndOfMessage):
+                assert head is not None
+                names = {name.decode(): value.decode("latin-1") for name, value in head.headers}
+                return head.status_code, names, body
+            elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
+                return None
+    return None
+
+
+def as_ours(data: bytes, size: int = 10**9) -> tuple[int, dict[str, str], bytes] | None:
+    try:
+        reader, body = read(data, size)
+    except (MalformedReplyError, EOFError):
+        return None
+    return reader.status, reader.headers, body
+
+
+tokens = st.text("abcdefgh-", min_size=1, max_size=8).map(lambda text: f"x-{text}")
+values = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=20)
+bodies = st.binary(max_size=200)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> bytes:
+    headers = [f"{name}: {value}" for name, value in draw(st.dictionaries(tokens, values, max_size=4)).items()]
+    body = draw(bodies)
+    framing = draw(st.sampled_from(["length", "chunks", "end"]))
+    if framing == "length":
+        headers.append(f"Content-Length: {len(body)}")
+    elif framing == "chunks":
+        headers.append("Transfer-Encoding: chunked")
+        cuts = sorted(draw(st.lists(st.integers(0, len(body)), max_size=5)))
+        parts = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+        body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts if part) + b"0\r\n\r\n"
+    status = draw(st.sampled_from([200, 201, 400, 429, 500, 529]))
+    return "\r\n".join([f"HTTP/1.1 {status} Word", *headers]).encode() + b"\r\n\r\n" + body
+
+
+@given(replies(), st.integers(1, 50))
+def test_well_formed_replies_are_read_as_h11_reads_them(data: bytes, size: int) -> None:
+    ours = as_ours(data, size)
+    assert ours is not None
+    assert ours == as_h11(data)
+
+
+@settings(max_examples=300)
+@given(replies(), st.data())
+def test_damaged_replies_are_refused_or_read_as_h11_reads_them(data: bytes, draw: st.DataObject) -> None:
+    """Where both accept a damaged reply, they agree on its body; ours accepts nothing that has no end."""
+    position = draw.draw(st.integers(0, len(data) - 1))
+    damaged = data[:position] + draw.draw(st.binary(max_size=3)) + data[position + 1 :]
+    ours, theirs = as_ours(damaged), as_h11(damaged)
+    if ours is not None and theirs is not None:
+        assert (ours[0], ours[2]) == (theirs[0], theirs[2])
+
+
+@given(st.binary(max_size=300), st.integers(1, 20))
+def test_random_bytes_raise_nothing_else(data: bytes, size: int) -> None:
+    as_ours(data, size)
+    as_ours(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + data, size)
+    as_ours(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n", size)
+
+
+@given(replies(), st.integers(1, 30))
+def test_the_size_of_the_pieces_does_not_matter(data: bytes, size: int) -> None:
+    assert as_ours(data, size) == as_ours(data)

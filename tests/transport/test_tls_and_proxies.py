@@ -1,0 +1,218 @@
+"""Certificates and proxies, on every transport."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ConfigurationError, ConnectionFailedError
+from dragoman.transport.protocol import Timeouts
+from tests.transport.authority import Authority
+from tests.transport.colours import Kind, kind
+from tests.transport.proxy import Proxy
+from tests.transport.server import Exchange, Server, closed_port
+
+__all__ = ["kind"]  # fixtures
+
+SECRET = "sesame-open"
+
+
+async def echo(exchange: Exchange) -> None:
+    await exchange.reply(exchange.body, headers={"x-host": exchange.headers["host"]})
+
+
+async def stream(exchange: Exchange) -> None:
+    await exchange.start()
+    for number in range(3):
+        await exchange.chunk(f"piece {number}".encode())
+        await exchange.wait_for(f"seen {number}")
+    await exchange.end()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+class TestCertificates:
+    def test_an_authority_from_an_argument(self, kind: Kind, authority: Authority) -> None:
+        with Server({"*": echo}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
+            for number in range(5):
+                assert client.open(server.url, body=b"%d" % number).read() == b"%d" % number
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+    def test_an_authority_from_the_environment(self, kind: Kind, authority: Authority, variable: str) -> None:
+        environ = {variable: str(authority.file)}
+        with Server({"*": echo}, tls=authority.server()) as server, kind.client(environ=environ) as client:
+            assert client.open(server.url, body=b"hello").read() == b"hello"
+
+    def test_one_of_several_authorities_in_a_file(self, kind: Kind, authority: Authority, tmp_path: Path) -> None:
+        other = Authority(tmp_path, "another authority")
+        bundle = tmp_path / "bundle.pem"
+        bundle.write_bytes(b"# a comment\n" + other.pem + b"\n" + authority.pem)
+        with Server({"*": echo}, tls=authority.server()) as server, kind.client(ca_file=bundle) as client:
+            assert client.open(server.url, body=b"hello").read() == b"hello"
+
+    def test_pieces_of_a_stream_come_at_once(self, kind: Kind, authority: Authority) -> None:
+        with Server({"*": stream}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
+            with client.open(server.url) as reply:
+                for number in range(3):
+                    assert reply.piece() == f"piece {number}".encode()
+                    server.open_gate(f"seen {number}")
+                assert reply.piece() is None
+
+    def test_a_closed_stream_frees_its_connection(self, kind: Kind, authority: Authority) -> None:
+        with Server({"*": stream}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
+            with client.open(server.url) as reply:
+                assert reply.piece() == b"piece 0"
+            server.wait_for_open(0)
+
+    @pytest.mark.parametrize(
+        ("host", "expired", "trusted"),
+        [("127.0.0.1", False, False), ("other.test", False, True), ("127.0.0.1", True, True)],
+        ids=["nobody known has signed it", "for another host", "expired"],
+    )
+    def test_certificates_that_are_not_trusted(
+        self, kind: Kind, authority: Authority, host: str, expired: bool, trusted: bool
+    ) -> None:
+        options = {"ca_file": authority.file} if trusted else {}
+        with (
+            Server({"*": echo}, tls=authority.server(host, expired=expired)) as server,
+            kind.client(**options) as client,
+        ):
+            with pytest.raises(ConnectionFailedError, match="certificate of 127.0.0.1 is not trusted") as caught:
+                client.open(f"{server.url}/?key={SECRET}", headers={"authorization": SECRET})
+            assert caught.value.code == "certificate"
+            assert "SSL_CERT_FILE" in caught.value.hint
+            assert SECRET not in str(caught.value)
+            assert caught.value.__context__ is None
+            assert server.requests == []
+
+    def test_a_server_that_does_not_speak_tls(self, kind: Kind) -> None:
+        async def plain(exchange: Exchange) -> None:  # never gets that far
+            await exchange.reply()
+
+        with Server({"*": plain}) as server, kind.client() as client:
+            server.greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+            with pytest.raises(ConnectionFailedError) as caught:
+                client.open(server.url.replace("http:", "https:"))
+            assert caught.value.code == "tls"
+
+    def test_a_body_cut_within_tls(self, kind: Kind, authority: Authority) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello")
+            exchange.hang_up()
+
+        with Server({"*": script}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
+            with pytest.raises(ConnectionFailedError) as caught:
+                client.open(server.url).read()
+            assert caught.value.code == "cut_off"
+
+    def test_a_file_of_authorities_that_is_not_there_or_none(self, kind: Kind, tmp_path: Path) -> None:
+        empty = tmp_path / "empty.pem"
+        empty.touch()
+        for file in (tmp_path / "missing.pem", empty):
+            with kind.client(ca_file=file) as client, pytest.raises(ConfigurationError, match=f"{file.name}") as caught:
+                client.open("https://127.0.0.1:9/")
+            assert "ca_file" in caught.value.hint
+            # Where no certificate is needed, none is looked for.
+            with Server({"*": echo}) as server, kind.client(ca_file=file) as client:
+                assert client.open(server.url, body=b"plain").read() == b"plain"
+
+
+HOST = "nowhere.test"
+"""Exists nowhere: what is asked of it reaches the server only if the proxy is used."""
+
+
+class TestProxies:
+    @pytest.mark.parametrize("login", [None, "user:p@ss word"])
+    def test_a_tunnel_for_https(self, kind: Kind, authority: Authority, login: str | None) -> None:
+        with Server({"*": echo}, tls=authority.server(HOST)) as server, Proxy(server, login=login) as proxy:
+            before = "" if login is None else "user:p%40ss%20word@"
+            address = f"http://{before}127.0.0.1:{proxy.port}"
+            with kind.client(proxy=address, ca_file=authority.file) as client:
+                for _ in range(3):
+                    with client.open(f"https://{HOST}/v1", body=b"hello", headers={"x-api-key": SECRET}) as reply:
+                        assert reply.read() == b"hello"
+                        assert reply.headers["x-host"] == HOST
+            assert server.connections == 1
+            assert [(each.method, each.target) for each in proxy.requests] == [("CONNECT", f"{HOST}:443")]
+            # Neither the key nor the proxy's password goes where it does not belong.
+            assert SECRET not in str(proxy.requests[0].headers)
+            assert "proxy-authorization" not in server.requests[0].headers
+
+    def test_plain_http_is_passed_on(self, kind: Kind) -> None:
+        with Server({"*": echo}) as server, Proxy(server) as proxy:
+            with kind.client(proxy=proxy.url) as client:
+                assert client.open(f"http://{HOST}:8080/v1?a=b", body=b"hello").read() == b"hello"
+            [request] = server.requests
+            assert request.headers["x-target"] == f"http://{HOST}:8080/v1?a=b"
+            assert request.headers["host"] == f"{HOST}:8080"
+
+    @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
+    def test_a_proxy_from_the_environment(self, kind: Kind, authority: Authority, name: str) -> None:
+        with Server({"*": echo}, tls=authority.server(HOST)) as server, Proxy(server) as proxy:
+            environ = {name: f"127.0.0.1:{proxy.port}", "SSL_CERT_FILE": str(authority.file)}
+            with kind.client(environ=environ) as client:
+                assert client.open(f"https://{HOST}/", body=b"hello").read() == b"hello"
+            assert len(proxy.requests) == 1
+
+    def test_this_machine_needs_no_proxy(self, kind: Kind) -> None:
+        environ = {"HTTP_PROXY": f"http://127.0.0.1:{closed_port()}"}
+        with Server({"*": echo}) as server, kind.client(environ=environ) as client:
+            assert client.open(server.url, body=b"1").read() == b"1"
+
+    def test_the_environment_can_be_left_out(self, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+        # The name is resolved nowhere and no proxy is asked: the lookup would leave this machine, so it must not happen.
+        dead = f"http://127.0.0.1:{closed_port()}"
+        monkeypatch.setenv("HTTP_PROXY", dead)
+        monkeypatch.setenv("http_proxy", dead)
+        monkeypatch.setenv("NO_PROXY", "")
+        monkeypatch.setenv("no_proxy", "")
+        with kind.client() as client, pytest.raises(ConnectionFailedError) as caught:
+            client.open(f"http://{HOST}/")
+        assert caught.value.code == "proxy"
+        options = itertools.chain([{"proxy": ""}, {"trust_env": False}])
+        with Server({"*": echo}) as server:
+            for option in options:
+                with kind.client(**option) as client:
+                    assert client.open(server.url, body=b"1").read() == b"1"
+
+    @pytest.mark.parametrize("scheme", ["http", "https"])
+    def test_a_proxy_that_is_not_there(self, kind: Kind, scheme: str) -> None:
+        with kind.client(proxy=f"http://user:{SECRET}@127.0.0.1:{closed_port()}") as client:
+            with pytest.raises(ConnectionFailedError, match="proxy on the way to nowhere.test") as caught:
+                client.open(f"{scheme}://{HOST}/?key={SECRET}")
+        assert caught.value.code == "proxy"
+        assert "HTTPS_PROXY" in caught.value.hint
+        assert SECRET not in str(caught.value)
+
+    @pytest.mark.parametrize("scheme", ["http", "https"])
+    def test_a_proxy_that_wants_a_password(self, kind: Kind, scheme: str) -> None:
+        with Server({"*": echo}) as server, Proxy(server, login="user:other") as proxy:
+            address = f"http://user:{SECRET}@127.0.0.1:{proxy.port}"
+            with kind.client(proxy=address) as client, pytest.raises(ConnectionFailedError) as caught:
+                client.open(f"{scheme}://{HOST}/")
+            assert caught.value.code == "proxy_auth"
+            assert SECRET not in str(caught.value)
+            assert server.requests == []
+
+    @pytest.mark.parametrize("status", [403, 502, 503])
+    def test_a_proxy_that_opens_no_tunnel(self, kind: Kind, status: int) -> None:
+        async def refuse(exchange: Exchange) -> None:
+            await exchange.reply(b"no", status)
+            exchange.hang_up()
+
+        with Server({"*": refuse}) as proxy, kind.client(proxy=proxy.url) as client:
+            with pytest.raises(ConnectionFailedError) as caught:
+                client.open(f"https://{HOST}/", timeout=Timeouts(connect=20, read=20))
+            assert caught.value.code == "proxy"
+            proxy.wait_for_open(0)
+
+    @pytest.mark.parametrize("address", ["127.0.0.1:3128", "ftp://host:1", "http://", "nonsense", " http://a:1"])
+    def test_an_address_that_no_proxy_can_have(self, kind: Kind, address: str) -> None:
+        with pytest.raises(ConfigurationError, match="address of the proxy"):
+            kind.client(proxy=address)

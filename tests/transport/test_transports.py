@@ -1,0 +1,369 @@
+"""What every transport does when all goes well, and with connections."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import ConfigurationError, ProtocolError, RequestTimeoutError
+from dragoman.transport.bases import USER_AGENT
+from dragoman.transport.protocol import HttpRequest, Limits, Timeouts
+from tests.transport.colours import QUICK, Client, Kind, client, kind
+from tests.transport.server import Exchange, Server
+
+__all__ = ["client", "kind"]  # fixtures
+
+
+async def echo(exchange: Exchange) -> None:
+    await exchange.reply(exchange.body, headers={"X-Method": exchange.method, "X-Target": exchange.target})
+
+
+async def drip(exchange: Exchange) -> None:
+    """Three pieces; each but the first only when the test has seen the one before."""
+    await exchange.start(headers={"content-type": "text/event-stream"})
+    for number in range(3):
+        await exchange.chunk(f"piece {number}".encode())
+        await exchange.wait_for(f"seen {number}")
+    await exchange.end()
+
+
+async def half(exchange: Exchange) -> None:
+    """The first piece of a body that does not go on."""
+    await exchange.start()
+    await exchange.chunk(b"hello")
+    await exchange.forever()
+
+
+class TestOneRequest:
+    def test_the_request_arrives_as_it_is_and_the_reply_comes_back(self, client: Client) -> None:
+        with Server({"*": echo}) as server:
+            headers = {"content-type": "application/json", "x-api-key": "key"}
+            with client.open(f"{server.url}/v1/x?alt=sse", headers=headers, body=b'{"a": 1}') as reply:
+                assert reply.status == 200
+                assert reply.headers["x-method"] == "POST"
+                assert reply.headers["x-target"] == "/v1/x?alt=sse"
+                assert reply.read() == b'{"a": 1}'
+            [request] = server.requests
+            assert request.headers["x-api-key"] == "key"
+            assert request.headers["content-type"] == "application/json"
+            assert request.headers["content-length"] == "8"
+            assert request.headers["host"] == f"127.0.0.1:{server.port}"
+            assert request.headers["user-agent"] == USER_AGENT
+
+    def test_whole_replies_are_the_same(self, client: Client) -> None:
+        with Server({"*": echo}) as server:
+            body = b"x" * 100_000
+            assert client.open(server.url, body=body, stream=False).read() == body
+            assert b"".join(client.open(server.url, body=body, stream=False).pieces()) == body
+            assert client.open(server.url, body=b"", stream=False).read() == b""
+
+    def test_the_caller_names_itself(self, client: Client) -> None:
+        with Server({"*": echo}) as server:
+            client.open(server.url, headers={"user-agent": "mine/1"}).read()
+            assert server.requests[0].headers["user-agent"] == "mine/1"
+
+    @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+    def test_other_methods(self, client: Client, method: str) -> None:
+        with Server({"*": echo}) as server, client.open(server.url, method=method) as reply:
+            assert reply.headers["x-method"] == method
+            assert reply.read() == b""
+
+    @pytest.mark.parametrize("status", [200, 201, 400, 401, 404, 429, 500, 503, 529])
+    def test_statuses_are_reported_not_raised(self, client: Client, status: int) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.reply(b"{}", status, headers={"Retry-After": "7"})
+
+        with Server({"*": script}) as server, client.open(server.url) as reply:
+            assert reply.status == status
+            assert reply.headers["retry-after"] == "7"
+            assert reply.read() == b"{}"
+
+    def test_names_of_headers_are_lower_case_and_doubles_are_joined(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\nX-Two: a\r\nX-TWO: b\r\nContent-Length: 0\r\n\r\n")
+
+        with Server({"*": script}) as server, client.open(server.url) as reply:
+            assert reply.headers["x-two"] == "a, b"
+            assert "X-Two" not in reply.headers
+
+    def test_a_header_that_is_no_text_does_no_harm(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\nx-name: caf\xe9\r\nx-ok: 1\r\ncontent-length: 2\r\n\r\nok")
+
+        with Server({"*": script}) as server, client.open(server.url) as reply:
+            assert reply.headers["x-ok"] == "1"
+            assert reply.read() == b"ok"
+
+    def test_large_headers(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.reply(b"ok", headers={"x-large": "y" * 50_000} | {f"x-{n}": "y" for n in range(80)})
+
+        with Server({"*": script}) as server, client.open(server.url) as reply:
+            assert len(reply.headers["x-large"]) == 50_000
+            assert reply.read() == b"ok"
+
+    def test_a_large_request(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.reply(str(len(exchange.body)).encode())
+
+        with Server({"*": script}) as server:
+            assert client.open(server.url, body=b"x" * 3_000_000).read() == b"3000000"
+
+
+class TestPieces:
+    def test_each_piece_is_there_as_soon_as_it_was_sent(self, client: Client) -> None:
+        with Server({"*": drip}) as server, client.open(server.url) as reply:
+            for number in range(3):
+                assert reply.piece() == f"piece {number}".encode()
+                server.open_gate(f"seen {number}")
+            assert reply.piece() is None
+            assert reply.piece() is None
+
+    def test_the_head_is_there_before_the_body(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.start(headers={"request-id": "r1"})
+            await exchange.wait_for("head seen")
+            await exchange.chunk(b"body")
+            await exchange.end()
+
+        with Server({"*": script}) as server, client.open(server.url) as reply:
+            assert reply.headers["request-id"] == "r1"
+            server.open_gate("head seen")
+            assert reply.read() == b"body"
+
+    def test_pieces_are_never_empty_and_make_up_the_body(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.start()
+            for number in range(500):
+                await exchange.chunk(b"%d," % number)
+            await exchange.end()
+
+        with Server({"*": script}) as server:
+            pieces = client.open(server.url).pieces()
+        assert all(pieces)
+        assert all(type(piece) is bytes for piece in pieces)
+        assert b"".join(pieces) == b"".join(b"%d," % number for number in range(500))
+
+    def test_a_body_without_a_length_ends_with_the_connection(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello")
+            exchange.hang_up()
+
+        with Server({"*": script}) as server:
+            assert client.open(server.url).read() == b"hello"
+
+    def test_read_takes_the_rest_and_stops_at_its_limit(self, client: Client) -> None:
+        with Server({"*": drip}) as server:
+            for number in range(3):
+                server.open_gate(f"seen {number}")
+            with client.open(server.url) as reply:
+                first = reply.piece()
+                assert first is not None
+                assert first + reply.read() == b"piece 0piece 1piece 2"
+                assert reply.read() == b""
+            with (
+                client.open(server.url) as reply,
+                pytest.raises(ProtocolError, match="larger than the limit") as caught,
+            ):
+                reply.read(10)
+            assert caught.value.code == "too_large"
+
+    def test_no_body(self, client: Client) -> None:
+        async def script(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+        with Server({"*": script}) as server:
+            assert client.open(server.url).pieces() == []
+            assert client.open(server.url).read() == b""
+            assert server.connections == 1
+
+
+class TestConnections:
+    def test_one_connection_serves_many_requests(self, client: Client) -> None:
+        with Server({"*": echo}) as server:
+            for number in range(20):
+                body = str(number).encode()
+                assert client.open(server.url, body=body, stream=number % 2 == 0).read() == body
+            assert len(server.requests) == 20
+            assert server.connections == 1
+
+    def test_a_stream_read_to_its_end_frees_its_connection(self, client: Client) -> None:
+        with Server({"/drip": drip, "*": echo}) as server:
+            for number in range(3):
+                server.open_gate(f"seen {number}")
+            for _ in range(5):
+                assert len(b"".join(client.open(f"{server.url}/drip").pieces())) == 21
+                client.open(server.url).read()
+            assert server.connections == 1
+
+    def test_an_unread_reply_is_cut_when_it_is_closed(self, client: Client) -> None:
+        with Server({"/half": half, "*": echo}) as server:
+            for _ in range(3):
+                reply = client.open(f"{server.url}/half")
+                assert reply.piece() == b"hello"
+                reply.close()
+                reply.close()
+                server.wait_for_open(0)
+                assert reply.piece() is None
+            assert client.open(server.url, body=b"on").read() == b"on"
+
+    def test_a_reply_is_closed_by_its_context(self, client: Client) -> None:
+        with Server({"*": half}) as server:
+            with pytest.raises(KeyError), client.open(server.url) as reply:
+                assert reply.piece() == b"hello"
+                raise KeyError
+            server.wait_for_open(0)
+
+    def test_the_transport_closes_its_connections(self, kind: Kind) -> None:
+        with Server({"*": echo}) as server:
+            with kind.client() as client:
+                client.open(server.url).read()
+                assert server.open_connections == 1
+            server.wait_for_open(0)
+            with pytest.raises(ConfigurationError, match="transport was closed"):
+                client.transport.open(HttpRequest(url=server.url)) if client.plain else asyncio.run(
+                    client.transport.open(HttpRequest(url=server.url))
+                )
+
+    def test_a_server_may_end_a_connection_between_requests(self, client: Client) -> None:
+        async def last(exchange: Exchange) -> None:
+            await exchange.reply(b"bye", headers={"connection": "close"})
+            exchange.hang_up()
+
+        with Server({"*": last}) as server:
+            for _ in range(3):
+                assert client.open(server.url).read() == b"bye"
+                server.wait_for_open(0)
+            assert server.connections == 3
+
+    def test_no_more_requests_at_once_than_allowed(self, kind: Kind) -> None:
+        limits = Limits(connections=2, wait=0.05)
+        with Server({"/half": half, "*": echo}) as server, kind.client(limits=limits) as client:
+            one, two = client.open(f"{server.url}/half"), client.open(f"{server.url}/half")
+            with pytest.raises(RequestTimeoutError, match="stayed busy") as caught:
+                client.open(server.url)
+            assert caught.value.code == "pool_timeout"
+            assert server.connections == 2
+            one.close()
+            server.wait_for_open(1)
+            assert client.open(server.url, body=b"now").read() == b"now"
+            two.close()
+
+
+class TestManyAtOnce:
+    NUMBER = 30
+
+    @staticmethod
+    async def turn(exchange: Exchange) -> None:
+        """A stream that goes on only when all streams have begun."""
+        await exchange.start()
+        await exchange.chunk(exchange.body)
+        await exchange.wait_for("all here")
+        await exchange.chunk(exchange.body)
+        await exchange.end()
+
+    def test_streams_run_side_by_side(self, kind: Kind) -> None:
+        with Server({"*": self.turn}) as server, kind.client() as client:
+            requests = [
+                HttpRequest(url=server.url, body=str(n).encode(), stream=True, timeout=QUICK)
+                for n in range(self.NUMBER)
+            ]
+            opener = threading.Thread(target=self._open_when_all_are_here, args=(server,))
+            opener.start()
+            got = self._plain(client, requests) if kind.plain else client.run(self._async(client, requests))
+            opener.join()
+            assert got == [str(n).encode() * 2 for n in range(self.NUMBER)]
+            assert server.connections == self.NUMBER
+
+    def _open_when_all_are_here(self, server: Server) -> None:
+        server.wait_for_requests(self.NUMBER)
+        server.open_gate("all here")
+
+    @staticmethod
+    def _plain(client: Client, requests: list[HttpRequest]) -> list[bytes]:
+        def read(request: HttpRequest) -> bytes:
+            with client.transport.open(request) as response:
+                return b"".join(response)
+
+        with ThreadPoolExecutor(len(requests)) as pool:
+            return list(pool.map(read, requests))
+
+    @staticmethod
+    async def _async(client: Client, requests: list[HttpRequest]) -> list[bytes]:
+        async def read(request: HttpRequest) -> bytes:
+            async with await client.transport.open(request) as response:
+                return b"".join([piece async for piece in response])
+
+        return list(await asyncio.gather(*map(read, requests)))
+
+
+class TestCancelling:
+    """Async requests end with their task."""
+
+    @staticmethod
+    async def silent(exchange: Exchange) -> None:
+        await exchange.forever()
+
+    def test_while_reading(self, kind: Kind) -> None:
+        if kind.plain:
+            pytest.skip("plain calls are not cancelled")
+
+        async def main(client: Client, server: Server) -> None:
+            reading = asyncio.Event()
+
+            async def read() -> None:
+                async with await client.transport.open(HttpRequest(url=server.url, stream=True)) as response:
+                    async for _ in response:
+                        reading.set()
+
+            task = asyncio.create_task(read())
+            await reading.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await asyncio.to_thread(server.wait_for_open, 0)
+
+        with Server({"*": half}) as server, kind.client() as client:
+            client.run(main(client, server))
+
+    def test_before_the_head(self, kind: Kind) -> None:
+        if kind.plain:
+            pytest.skip("plain calls are not cancelled")
+
+        async def main(client: Client, server: Server) -> None:
+            request = HttpRequest(url=server.url, timeout=Timeouts(read=QUICK.read if kind.cancels_open else 0.5))
+            task = asyncio.create_task(client.transport.open(request))
+            await asyncio.to_thread(server.wait_for_requests, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            # A transport that cannot cut such a request at once does so when its time is up.
+            await asyncio.to_thread(server.wait_for_open, 0)
+
+        with Server({"*": self.silent}) as server, kind.client() as client:
+            client.run(main(client, server))
+
+
+def threads_of_this_process() -> int:
+    """Those of other languages included."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_transports_leave_no_threads_behind(kind: Kind) -> None:
+    with Server({"*": echo}) as server:
+
+        def use() -> None:
+            with kind.client() as client:
+                client.open(server.url).read()
+            server.wait_for_open(0)
+
+        use()  # what a library starts once for the whole process is here to stay
+        before = threads_of_this_process()
+        for _ in range(5):
+            use()
+        assert threads_of_this_process() <= before
