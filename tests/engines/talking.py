@@ -19,7 +19,7 @@ from dragoman.transport.retry import RetryPolicy
 
 MODELS = {
     "openai_chat": "openai:gpt-4o",
-    "openai_responses": "openai-responses:gpt-4o",
+    "openai_responses": "openai-responses:gpt-5-mini",
     "anthropic": "anthropic:claude-sonnet-4-5",
     "gemini": "gemini:gemini-2.5-flash",
 }

@@ -85,9 +85,9 @@ def engine(model: str, *, transport: Transport | None = None, **options: Unpack[
         return factory.engine(bare, **options)
     found = connection(model, **options)
     if transport is None:
-        from dragoman.transport.pyreqwest_transport import PyreqwestTransport
+        from dragoman.transport.socket_transport import SocketTransport
 
-        transport = PyreqwestTransport()
+        transport = SocketTransport()
     return HttpEngine(found, transport)
 
 
@@ -102,9 +102,9 @@ def async_engine(
     from .async_engine import AsyncHttpEngine
 
     if transport is None:
-        from dragoman.transport.pyreqwest_transport import AsyncPyreqwestTransport
+        from dragoman.transport.asyncio_transport import AsyncioTransport
 
-        transport = AsyncPyreqwestTransport()
+        transport = AsyncioTransport()
     return AsyncHttpEngine(found, transport)
 
 

@@ -9,9 +9,9 @@ import collections.abc
 import types
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Required, Union, get_args, get_origin
 
-from typing_extensions import Required, get_type_hints, is_typeddict
+from typing_extensions import get_type_hints, is_typeddict
 
 _NUMBERS = (int, float)
 

@@ -107,8 +107,28 @@ JSONS = st.recursive(
         st.lists(inner, max_size=2)
         | st.dictionaries(
             st.sampled_from(
-                "id type text thinking data url index name arguments function custom input message code content image_url "
-                "prompt_tokens usage transcript refusal".split()
+                [
+                    "id",
+                    "type",
+                    "text",
+                    "thinking",
+                    "data",
+                    "url",
+                    "index",
+                    "name",
+                    "arguments",
+                    "function",
+                    "custom",
+                    "input",
+                    "message",
+                    "code",
+                    "content",
+                    "image_url",
+                    "prompt_tokens",
+                    "usage",
+                    "transcript",
+                    "refusal",
+                ]
             ),
             inner,
             max_size=4,
@@ -118,13 +138,27 @@ JSONS = st.recursive(
 )
 DELTAS = st.dictionaries(
     st.sampled_from(
-        "content reasoning reasoning_content reasoning_details refusal tool_calls function_call audio images annotations "
-        "role new".split()
+        [
+            "content",
+            "reasoning",
+            "reasoning_content",
+            "reasoning_details",
+            "refusal",
+            "tool_calls",
+            "function_call",
+            "audio",
+            "images",
+            "annotations",
+            "role",
+            "new",
+        ]
     ),
     JSONS,
     max_size=4,
 )
-TOPS = st.dictionaries(st.sampled_from("usage error x_groq id model new choices".split()), JSONS, max_size=2)
+TOPS = st.dictionaries(
+    st.sampled_from(["usage", "error", "x_groq", "id", "model", "new", "choices"]), JSONS, max_size=2
+)
 
 
 @settings(max_examples=300)

@@ -1,4 +1,4 @@
-"""History: what each kind of message and block becomes, what is lost on the way to another server, and what it costs."""
+"""History: what each kind of message and block becomes, what is lost on the way to another server, what it costs."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ def test_a_refusal_goes_back_as_one_and_elsewhere_as_text() -> None:
 def test_sound_goes_back_by_its_id() -> None:
     reply = read(whole({"content": None, "audio": {"id": "audio_1", "data": "AAEC", "transcript": "Hi"}}), "openai")
     assert sent("openai:gpt-4o-audio-preview", reply) == [{"role": "assistant", "audio": {"id": "audio_1"}}]
-    assert lost("groq:m", reply) == [(0, 0, "media")]
+    assert lost("groq:m", user("hi"), reply) == [(1, 0, "media")]
 
 
 def test_images_go_back_as_they_came() -> None:

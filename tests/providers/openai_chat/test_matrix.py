@@ -155,9 +155,13 @@ def request(provider: str, model: str, history: str, tools: str, options: str, *
     return json.loads(CODEC.encode(call).request.body)
 
 
+EVERYTHING = list(itertools.product(HISTORIES, TOOLS, OPTIONS))
+EACH_ONCE = [row for row in EVERYTHING if row[0] == "calls" or row[1:] == ("tools", "nothing")]
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_requests_are_what_the_sdk_describes(model: str) -> None:
-    for history, tools, options in itertools.product(HISTORIES, TOOLS, OPTIONS):
+    for history, tools, options in EVERYTHING if model == "gpt-4o" else EACH_ONCE:
         for streamed, expected in (
             (False, CompletionCreateParamsNonStreaming),
             (True, CompletionCreateParamsStreaming),
@@ -215,7 +219,7 @@ SERVERS = {
 @pytest.mark.parametrize("provider", [name for name, one in PROVIDERS.items() if one.dialect == "openai_chat"])
 def test_other_servers_get_that_and_what_they_understand_beyond_it(provider: str) -> None:
     for model in SERVERS.get(provider, ("some-model",)):
-        for history, tools, options in itertools.product(HISTORIES, TOOLS, OPTIONS):
+        for history, tools, options in EACH_ONCE:
             body = request(provider, model, history, tools, options, streamed=False)
             assert problems(without_extensions(body), CompletionCreateParamsNonStreaming) == [], (
                 history,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import msgspec
 import pytest
 from msgspec.json import decode
 
-from dragoman.conversation import Opaque, Text, Thinking
-from tests.providers.openai_chat.wire import chunk, kept_in, read, stream, whole
+from dragoman.conversation import Conversation, Message, Opaque, ReplyEvent, Text, Thinking, fold
+from dragoman.errors import ProtocolError
+from dragoman.providers.catalogue import profile_of
+from dragoman.providers.codec import Call
+from dragoman.providers.openai_chat import CODEC
+from tests.providers.openai_chat.wire import NOTHING, call_to, chunk, event, kept_in, read, stream, whole
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -110,3 +117,47 @@ def test_other_lists_of_content() -> None:
     assert isinstance(marked, Text)
     assert marked.native is not None
     assert decode(marked.native.fields["annotations"]) == [1]
+
+
+# --- tags in the text ---
+
+
+def read_tagged(*pieces: str, done: bool = True) -> Message:
+    call = call_to()
+    profile = call.profile.with_changes(quirks=frozenset(["think_tags"]))
+    reader = CODEC.decoder(msgspec.structs.replace(call, profile=profile), NOTHING)
+    end = [chunk({}, "stop")] if done else []
+    events: list[ReplyEvent] = []
+    with suppress(ProtocolError):
+        for one in [*[chunk({"content": piece}) for piece in pieces], *end]:
+            reader.feed(event(one), events)
+        reader.finish(events)
+    return fold(events)
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "answer"),
+    [
+        ("<think>hm</think>\n\na", "hm", "a"),
+        ("\n<think>h</thin</think>a</think>", "h</thin", "a</think>"),
+        ("a <think>b</think>", "", "a <think>b</think>"),
+        ("<thinking>a", "", "<thinking>a"),
+        ("<thi", "", "<thi"),
+        ("<think>hm", "hm", ""),
+        ("<think>hm</thi", "hm</thi", ""),
+        ("<think></think>a", "", "a"),
+    ],
+)
+def test_tags_are_taken_off_where_the_profile_says_so(text: str, thinking: str, answer: str) -> None:
+    for pieces in ([text], list(text), [text[:4], text[4:]]):
+        for done in (True, False):
+            message = read_tagged(*pieces, done=done)
+            assert (message.thinking, message.text) == (thinking, answer)
+
+
+def test_tags_go_back_as_they_came() -> None:
+    message = read_tagged("<think>hm</think>\n\na")
+    conversation = Conversation(messages=(message,))
+    call = Call(model="m", conversation=conversation, profile=profile_of("openai-compatible", "m"))
+    sent = decode(CODEC.encode(call).request.body)["messages"]
+    assert sent == [{"role": "assistant", "content": "<think>hm</think>\n\na"}]

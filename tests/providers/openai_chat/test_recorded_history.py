@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ def _pairs() -> list[tuple[Exchange, Exchange]]:
     """Each reply that the next request of its conversation carries at its end, with that request."""
     found: list[tuple[Exchange, Exchange]] = []
     for rows in conversations("chat"):
-        for reply, following in zip(rows, rows[1:], strict=False):
+        for reply, following in pairwise(rows):
             before, after = reply.request["messages"], following.request["messages"]
             goes_on = after[: len(before)] == before and len(after) > len(before)
             if reply.id not in ERRORS and goes_on and after[len(before)]["role"] == "assistant":

@@ -321,3 +321,13 @@ def test_marks_for_the_cache_where_they_are_needed() -> None:
     plain = encoded("openai:gpt-4o", (WEATHER,), conversation, cache=True).request.body
     assert b"cache_control" not in plain
     assert b"cache_control" not in encoded("openrouter:anthropic/x", (WEATHER,), conversation).request.body
+
+
+def test_what_was_rewritten_in_a_schema_is_told() -> None:
+    loose = ToolSpec("f", "", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}}}'), strict=True)
+    found = encoded("openai:gpt-4o", (loose,))
+    function = json.loads(found.request.body)["tools"][0]["function"]
+    assert function["strict"] is True
+    assert function["parameters"]["required"] == ["a"]
+    assert {adaptation.what for adaptation in found.adaptations} == {"schema of tool 'f'"}
+    assert encoded("openai:gpt-4o", (loose,)).adaptations == found.adaptations

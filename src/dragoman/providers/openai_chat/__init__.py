@@ -1,8 +1,9 @@
 """The dialect of OpenAI's chat completions, and of all the servers that speak it too.
 
 profiles.py       what the models of OpenAI can do; servers.py: what the other servers can do
-encode.py         a call to a request; parameters.py, tools.py, history.py and parts.py do its members
-decode.py         bytes to events; reply.py, calls.py, thoughts.py and output_media.py do the parts of a reply
+encode.py         a call to a request; history.py, messages.py, parts.py, replayed.py, call_ids.py: its messages;
+                      tools.py, reasoning.py: its other members
+decode.py         bytes to events; reply.py, calls.py, thoughts.py, think_tags.py, output_media.py: parts of a reply
 finish.py         why a reply ended; usage.py: what it cost; extras.py: what else it says
 errors.py         what a server says when it refuses
 wire.py           the shapes of the wire

@@ -97,14 +97,14 @@ class ChatDecoder:
             for name, payload in stream.finish():
                 self._event(name, payload, events)
         except ProtocolError as error:
-            self._reply.report_usage(events)
+            self._reply.break_off(events)
             raise _broken("the stream ended in the middle of an event") from error
         if self._done:
             return
         if not self._reply.started:
             raise _broken("it is neither JSON nor a stream of chunks")
         if not self._reply.finish_reason:
-            self._reply.report_usage(events)
+            self._reply.break_off(events)
             raise _broken("the stream ended before the reply was complete")
         self._complete(events)
 
@@ -156,7 +156,7 @@ class ChatDecoder:
         """A chunk, member by member."""
         if says_error(fields):
             self._take_usage(fields)
-            self._reply.report_usage(events)
+            self._reply.break_off(events)
             raise error_in(fields, self._call)
         choices = [members(raw) for raw in elements(fields.get("choices"))]
         if not self._reply.started and (choices or string(fields.get("id"))):
@@ -175,9 +175,10 @@ class ChatDecoder:
             raise error_in(choice, self._call)
         reply = self._reply
         reply.extras.of_choice(choice)
-        message = choice.get("message") or choice.get("delta")
-        if message is not None and not is_nothing(message):
-            reply.message(members(message), events, whole=whole)
+        for name in ("message", "delta"):
+            if name in choice and not is_nothing(choice[name]):
+                reply.message(members(choice[name]), events, whole=whole)
+                break
         reply.finish_reason = string(choice.get("finish_reason")) or reply.finish_reason
         self._take_usage(choice)  # Moonshot counts here
 
@@ -194,7 +195,7 @@ class ChatDecoder:
         reply = self._reply
         enough = self._counted or "done_is_enough" in self._call.profile.quirks
         if not reply.finish_reason and not (reply.started and enough):
-            reply.report_usage(events)
+            reply.break_off(events)
             raise _broken("the server ended the stream without saying why the reply ended")
         self._complete(events)
 
@@ -230,7 +231,7 @@ class ChatDecoder:
     # --- errors ---
 
     def _error(self, payload: bytes, events: list[ReplyEvent]) -> ProviderError:
-        self._reply.report_usage(events)
+        self._reply.break_off(events)
         try:
             found = elements(Raw(payload)) if payload.startswith(b"[") else [Raw(payload)]
             return error_in(members(found[0]), self._call)

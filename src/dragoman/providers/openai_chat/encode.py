@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, Loss, WireRequest
 from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions
@@ -32,21 +33,21 @@ _PLAIN: Final = ("max_tokens", "temperature", "top_p", "top_k", "seed", "user")
 
 
 def encode(call: Call) -> Encoded:
-    """The request for this call, and what had to be changed or left out to make it."""
+    """The request for this call, and what had to be names or left out to make it."""
     adaptations: list[Adaptation] = []
     losses: list[Loss] = []
     options, profile = effective_options(call, adaptations), call.profile
     names = ToolNames([spec.name for spec in call.tools], profile.tool_limits)
-    changed = {own: wire for own, wire in names.to_wire.items() if own != wire}
     mark = options.cache and "cache_marks" in profile.quirks
-    body: dict[str, bytes] = {
-        "model": _encode(call.model),
-        "messages": wire_history(call.conversation, profile, changed, losses, mark=mark),
-    }
-    tools = wire_tools(call, changed, adaptations, mark=mark)
+    messages = wire_history(call.conversation, profile, names, losses, mark=mark)
+    if messages == b"[]":
+        message = "There is nothing to send: the conversation holds no message that this provider can take."
+        raise ConfigurationError(message, hint="Add a message of the user.")
+    body: dict[str, bytes] = {"model": _encode(call.model), "messages": messages}
+    tools = wire_tools(call, names, adaptations, mark=mark)
     if tools is not None:
         body["tools"] = tools
-    for name, value in _members(call, options, changed, adaptations, tools=tools is not None).items():
+    for name, value in _members(call, options, names, adaptations, tools=tools is not None).items():
         body[name] = _encode(value)
     body.update({name: _encode(value) for name, value in options.extra_body.items()})
     request = WireRequest(path=_PATH, body=joined(body), headers=dict(options.extra_headers))
@@ -54,7 +55,7 @@ def encode(call: Call) -> Encoded:
 
 
 def _members(
-    call: Call, options: ModelOptions, names: dict[str, str], adaptations: list[Adaptation], *, tools: bool
+    call: Call, options: ModelOptions, names: ToolNames, adaptations: list[Adaptation], *, tools: bool
 ) -> dict[str, object]:
     """The members of the body besides the model, the messages and the tools."""
     profile = call.profile

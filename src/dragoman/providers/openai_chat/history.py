@@ -7,11 +7,11 @@ Must not know: how blocks are written (messages.py does), options and tools.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from dragoman.conversation import Conversation
 from dragoman.providers.codec import Loss, remembered
+from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
 from .messages import MessageWriter, user_message
@@ -23,12 +23,9 @@ _BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
 
 
 def wire_history(
-    conversation: Conversation, profile: Profile, names: Mapping[str, str], losses: list[Loss], *, mark: bool
+    conversation: Conversation, profile: Profile, names: ToolNames, losses: list[Loss], *, mark: bool
 ) -> bytes:
-    """All messages as one JSON array. With `mark` the system prompt and the end are marked for the provider's cache.
-
-    `names` are the names of tools that differ on the wire: {own: wire}.
-    """
+    """All messages as one JSON array. With `mark` the system prompt and the end are marked for the provider's cache."""
     writer = MessageWriter(profile, names)
     key = _key(profile, names)
     bridge = "assistant_after_tool" in profile.quirks
@@ -65,7 +62,7 @@ def _write_behind(behind: list[bytes], out: list[bytes]) -> None:
         behind.clear()
 
 
-def _key(profile: Profile, names: Mapping[str, str]) -> str:
+def _key(profile: Profile, names: ToolNames) -> str:
     """Everything besides a message that its wire form depends on."""
     parts = (
         "openai_chat",
@@ -76,6 +73,7 @@ def _key(profile: Profile, names: Mapping[str, str]) -> str:
         ",".join(sorted(profile.tool_result_media)),
         str(profile.reasoning_replayed),
         profile.tool_limits.name_pattern,
-        str(sorted(names.items())) if names else "",
+        str(profile.tool_limits.max_name_length),
+        str(sorted(names.to_own.items())) if names.to_own else "",
     )
     return "|".join(parts)

@@ -9,7 +9,6 @@ take inside of it (an image, for most servers) is given back to stand behind all
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,6 +22,7 @@ from dragoman.providers.profile import Profile
 from .call_ids import wire_id
 from .parts import image_part, media_part, native_fields, text_part, why_not
 from .replayed import thought_on_wire
+from .think_tags import CLOSE, OPEN
 from .wire import joined, members, reader_of, string
 
 __all__ = ["MessageWriter", "Wire", "user_message"]
@@ -57,7 +57,7 @@ class MessageWriter:
 
     __slots__ = ("_names", "_profile", "_quirks", "_reader")
 
-    def __init__(self, profile: Profile, names: Mapping[str, str]) -> None:
+    def __init__(self, profile: Profile, names: ToolNames) -> None:
         self._profile = profile
         self._quirks: frozenset[str] = profile.quirks
         self._names = names
@@ -187,7 +187,7 @@ class MessageWriter:
 
     def _call(self, at: int, call: ToolCall, losses: _Losses) -> bytes:
         native = dict(native_fields(call.native, self._reader))
-        name = _encode(self._name(call.name))
+        name = _encode(self._names.wire(call.name))
         fields: dict[str, bytes | Raw] = {"id": _encode(wire_id(call.id, self._quirks))}
         if string(native.pop("type", None)) == "custom":
             inner = joined({"name": name, "input": _encode(call.arguments)})
@@ -208,11 +208,6 @@ class MessageWriter:
             losses.add(at, "tool_call", "its arguments are not a JSON object; they are sent as the text inside one")
             return _encode({"malformed_arguments": call.arguments}).decode()
         return call.arguments
-
-    def _name(self, name: str) -> str:
-        """The tool's name on the wire; one that is not offered any more must be legal all the same."""
-        found = self._names.get(name)
-        return found if found is not None else ToolNames([name], self._profile.tool_limits).to_wire.get(name, name)
 
     def _lose(self, at: int, block: object, losses: _Losses) -> None:
         if isinstance(block, Thinking):
@@ -260,6 +255,9 @@ class _Assistant:
             self._parts.append(written)
         elif field == "reasoning_details":
             self._details.append(written)
+        elif field == "think_tags":
+            self._texts.append(f"{OPEN}{text}{CLOSE}\n\n")
+            self._parts.append(text_part(self._texts[-1]))
         else:
             self._reasoning[field] = self._reasoning.get(field, "") + text
 

@@ -24,6 +24,7 @@ Quirks that the codec of this dialect understands:
     reasoning_with_calls      a message that called tools must show reasoning, even an empty one
     sampling_without_effort   temperature and top_p are refused together with a reasoning effort
     sampling_wants_no_effort  … and also without one, unless it is none
+    think_tags                reasoning stands at the start of the text, between <think> and </think>
     thinking_switch           thinking has a switch beside its effort
     tools_without_effort      tools are refused together with a reasoning effort
     tools_want_no_effort      … and also without one, unless it is none

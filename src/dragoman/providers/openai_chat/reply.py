@@ -34,6 +34,7 @@ from .calls import Calls, made_up_id
 from .extras import Extras
 from .finish import FAILED, stop_reason_of
 from .output_media import Sound, image_of
+from .think_tags import ThinkTags
 from .thoughts import Thought, thinking_text
 from .wire import Delta, elements, integer, is_nothing, members, reader_of, string, text_or_json
 
@@ -62,9 +63,9 @@ class Reply:
         "_refused",
         "_sealed",
         "_sound",
+        "_tags",
         "_thought",
         "_whole",
-        "completed",
         "extras",
         "finish_reason",
         "id",
@@ -79,7 +80,6 @@ class Reply:
         self._next: int = 0
         self._whole: bool = False
         self.started: bool = False
-        self.completed: bool = False
         self.id: str | None = None
         self.text_index: int = -1
         """The part that text goes to; -1 while none is open."""
@@ -89,6 +89,7 @@ class Reply:
         self._sealed: dict[tuple[str, ...], Thought] = {}
         """Encrypted thoughts; they may come late, after text that goes on."""
         self._sound: Sound | None = None
+        self._tags: ThinkTags | None = ThinkTags() if "think_tags" in call.profile.quirks else None
         self._calls: Calls = Calls(self._reader, tool_names, self._new_call_part, self._new_id)
         self.extras: Extras = Extras()
         self.finish_reason: str = ""
@@ -114,8 +115,9 @@ class Reply:
             calls=len(self._calls) > 0,
         )
         if reason.lower() in FAILED:
-            self.report_usage(events)
+            self.break_off(events)
             raise failure(self._call, None, reason.lower(), FAILED[reason.lower()], {})
+        self.flush(events)
         self._close(events)
         for thought in self._sealed.values():
             thought.end(self._reader, events)
@@ -123,8 +125,12 @@ class Reply:
             self.block(block, events)
         self._calls.end(events, cut=stop in _CUT)
         self.report_usage(events)
-        self.completed = True
         events.append(Completed(stop, reason or None, self.extras.native(self._reader)))
+
+    def break_off(self, events: list[ReplyEvent]) -> None:
+        """The reply will not be completed: give out what is still held."""
+        self.flush(events)
+        self.report_usage(events)
 
     def report_usage(self, events: list[ReplyEvent]) -> None:
         if self.usage is not None:
@@ -141,8 +147,21 @@ class Reply:
         return self.text_index
 
     def text(self, piece: str, events: list[ReplyEvent]) -> None:
+        if self._tags is not None:
+            thought, piece = self._tags.split(piece)
+            self.think("think_tags", thought, events)
+            if self._tags.done:
+                self._tags = None
         if piece:
             events.append(TextDelta(self.open_text(events), "", piece))
+
+    def flush(self, events: list[ReplyEvent]) -> None:
+        """Give out what was held back for a tag that never came."""
+        tags, self._tags = self._tags, None
+        if tags is not None:
+            thought, piece = tags.rest()
+            self.think("think_tags", thought, events)
+            self.text(piece, events)
 
     def refuse(self, piece: str, events: list[ReplyEvent]) -> None:
         if not piece:

@@ -7,7 +7,6 @@ Must not know: how a schema is converted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final, cast
 
 import msgspec
@@ -15,6 +14,7 @@ from msgspec import Raw
 
 from dragoman.conversation import OneTool, ToolChoice, ToolSpec
 from dragoman.providers.codec import Adaptation, Call, remembered
+from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ResponseFormat
 from dragoman.providers.parameters import refuse_or_adapt
 from dragoman.providers.profile import Profile
@@ -27,7 +27,7 @@ _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 
 
-def wire_tools(call: Call, names: Mapping[str, str], adaptations: list[Adaptation], *, mark: bool) -> bytes | None:
+def wire_tools(call: Call, names: ToolNames, adaptations: list[Adaptation], *, mark: bool) -> bytes | None:
     """All tools as one JSON array, the provider's own behind the caller's; None if there are none."""
     specs = call.tools
     if specs and not call.profile.tools:
@@ -36,7 +36,7 @@ def wire_tools(call: Call, names: Mapping[str, str], adaptations: list[Adaptatio
         specs = ()
     found: list[bytes] = []
     for spec in specs:
-        name = names.get(spec.name, spec.name)
+        name = names.wire(spec.name)
         wire, notes = _wire_tool(spec, name, call.profile)
         found.append(wire)
         if notes:
@@ -67,10 +67,10 @@ def _wire_tool(spec: ToolSpec, name: str, profile: Profile) -> tuple[bytes, tupl
     return remembered(spec, f"openai_chat {profile.tool_schema} {strict} {name}", make)
 
 
-def wire_choice(choice: ToolChoice, names: Mapping[str, str]) -> object:
+def wire_choice(choice: ToolChoice, names: ToolNames) -> object:
     """Which tool the model may or must call; None for what it does anyway."""
     if isinstance(choice, OneTool):
-        return {"type": "function", "function": {"name": names.get(choice.name, choice.name)}}
+        return {"type": "function", "function": {"name": names.wire(choice.name)}}
     return None if choice == "auto" else choice
 
 

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from .document import free_name
-from .node import Node, alternatives, positions
+from .node import Node
 from .notes import Notes, described, joined
+from .positions import without_positions
 from .read import Reader
 from .rules import Rules
-from .words import Schema, distinct, escaped, is_array, is_object, kind_of
+from .words import Schema, distinct, escaped, is_array, is_object, kind_of, ordered
 
 __all__ = ["Closed"]
 
@@ -59,8 +60,9 @@ class Closed:
         if node.ref is not None:
             return self._reference(node, node.ref)
         if node.any_of:
-            branches = distinct([self.schema(one) for one in node.any_of])
-            return {**self._words(node), "anyOf": branches}
+            return self._union(node)
+        if node.prefix:
+            node = without_positions(node, self._notes, length="maxItems" in self._rules.limits)
         types = node.plausible_types
         if node.types is None and types:
             self._notes.rewritten(f"{node.at}/type", f"added: {', '.join(types)}")
@@ -76,6 +78,14 @@ class Closed:
         if "array" in types:
             schema |= self._elements(node)
         return schema
+
+    def _union(self, node: Node) -> Schema:
+        branches = distinct([self.schema(one) for one in node.any_of])
+        words = self._words(node)
+        if len(branches) > 1 or "$ref" in branches[0]:
+            return {**words, "anyOf": branches}
+        words["description"] = joined(words.get("description"), branches[0].get("description"))
+        return ordered({**branches[0], **{word: value for word, value in words.items() if value != ""}})
 
     def _words(self, node: Node) -> Schema:
         text = described(node.told.get("description"), dict(node.described))
@@ -119,31 +129,13 @@ class Closed:
 
     def _elements(self, node: Node) -> Schema:
         """The part of a schema that is about arrays."""
-        if not node.prefix:
-            if node.items is None:
-                self._reason(node.at, "an array that says nothing of its items")
-                return {}
-            if node.items.never:
-                self._reason(node.at, "an array that must be empty")
-                return {}
-            return {"items": self.schema(node.items)}
-        return self._tuple(node)
-
-    def _tuple(self, node: Node) -> Schema:
-        """Items that differ by position: no strict subset knows them, so each may be of any of the kinds."""
-        one = alternatives(node.prefix, node.at)
-        alike = not one.any_of
-        longest = len(node.prefix)
-        limits: Schema = {}
-        if "maxItems" in self._rules.limits:
-            given = node.limits.get("maxItems")
-            limits["maxItems"] = min(longest, given) if isinstance(given, int) else longest
-        else:
-            alike = False
-        change = self._notes.rewritten if alike else self._notes.lost
-        change(f"{node.at}/prefixItems", "written as items, in no fixed order" if not alike else "written as items")
-        order: Schema = {} if alike else {"description": joined(self._words(node).get("description"), positions(node))}
-        return {**order, **limits, "items": self.schema(one)}
+        if node.items is None:
+            self._reason(node.at, "an array that says nothing of its items")
+            return {}
+        if node.items.never:
+            self._reason(node.at, "an array that must be empty")
+            return {}
+        return {"items": self.schema(node.items)}
 
     # --- references --------------------------------------------------------------------------------------------------
 

@@ -14,11 +14,12 @@ from typing import Final, cast
 
 import msgspec
 
-from .node import Node, alternatives, positions
+from .node import Node
 from .notes import Notes, described, joined
+from .positions import without_positions
 from .read import Reader
 from .rules import GEMINI
-from .words import LIMITED_TYPE, Schema, distinct, kind_is_limited, kind_of, shown
+from .words import LIMITED_TYPE, Schema, distinct, kind_is_limited, kind_of, ordered, shown
 
 __all__ = ["Writer"]
 
@@ -56,6 +57,8 @@ class Writer:
             node = Node(at=node.at, told={"description": "Nothing fits here."})
         if node.any_of:
             return self._union([self.schema(one) for one in node.any_of], node.told, nullable=False)
+        if node.prefix:
+            node = without_positions(node, self._notes, length=True)
         types = node.plausible_types
         if node.types is None:
             self._notes.rewritten(f"{node.at}/type", f"added: {', '.join(types)}" if types else "added: any of them")
@@ -153,8 +156,6 @@ class Writer:
 
     def _elements(self, node: Node) -> Schema:
         """The part of a schema that is about arrays; items must be described."""
-        if node.prefix:
-            return self._tuple(node)
         if node.items is not None and node.items.never:
             self._notes.rewritten(f"{node.at}/items", "nothing fits, so there are none")
             return {"maxItems": 0, "items": {"type": "STRING"}}
@@ -163,17 +164,6 @@ class Writer:
             item = node.items or Node(at=f"{node.at}/items")
             return {"items": self.schema(item.with_types(_ANY_ITEM))}
         return {"items": self.schema(node.items)}
-
-    def _tuple(self, node: Node) -> Schema:
-        """Items that differ by position: each may be of any of the kinds."""
-        one = alternatives(node.prefix, node.at)
-        given = node.limits.get("maxItems")
-        longest = min(len(node.prefix), given) if isinstance(given, int) else len(node.prefix)
-        change = self._notes.lost if one.any_of else self._notes.rewritten
-        change(f"{node.at}/prefixItems", "written as items, in no fixed order" if one.any_of else "written as items")
-        items = self.schema(one if not one.unlimited else one.with_types(_ANY_ITEM))
-        order: Schema = {"description": positions(node)} if one.any_of else {}
-        return {"maxItems": longest, "items": items, **order}
 
     # --- references --------------------------------------------------------------------------------------------------
 
@@ -207,14 +197,12 @@ def _worded(schema: Schema, told: Mapping[str, object]) -> Schema:
     """A schema with annotations; its own description comes last."""
     whole = {**schema, **told}
     text = joined(told.get("description"), schema.get("description"))
-    words: Schema = {"title": whole["title"]} if "title" in whole else {}
     if text:
-        words["description"] = text
-    if "default" in whole:
-        value = whole["default"]
-        words["default"] = _json(value) if "enum" in schema and not isinstance(value, str | None) else value
-    rest = {word: value for word, value in schema.items() if word not in ("type", "title", "description", "default")}
-    return {"type": schema["type"], **words, **rest}
+        whole["description"] = text
+    default = whole.get("default")
+    if "enum" in whole and default is not None and not isinstance(default, str):
+        whole["default"] = _json(default)
+    return ordered(whole)
 
 
 def _json(value: object) -> str:

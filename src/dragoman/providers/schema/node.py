@@ -14,7 +14,7 @@ from msgspec import Struct
 from .notes import joined
 from .words import LIMITED_TYPE, Schema, kind_is_limited, kind_of, same
 
-__all__ = ["Node", "alternatives", "kind_is_one_of", "kinds_of", "overlaid", "positions"]
+__all__ = ["Node", "alike", "alternatives", "kind_is_one_of", "kinds_of", "overlaid"]
 
 _NOTHING: Mapping[str, object] = {}
 
@@ -133,18 +133,12 @@ def overlaid(first: Mapping[str, object], second: Mapping[str, object]) -> Schem
     return {**both, "description": description} if description else both
 
 
-def positions(node: Node) -> str:
-    """The kinds of items that differ by position, in words."""
-    kinds = [" or ".join(item.plausible_types) or item.told.get("title") or "any value" for item in node.prefix]
-    return f"Items by position: {', '.join(map(str, kinds))}."
-
-
 def alternatives(nodes: Iterable[Node], at: str, told: Mapping[str, object] = _NOTHING) -> Node:
     """Any one of these, each once; the node itself if there is only one."""
     found: list[Node] = []
     for node in nodes:
         for one in node.any_of if node.any_of and not node.told else (node,):
-            if not one.never and not any(_alike(one, other) for other in found):
+            if not one.never and not any(alike(one, other) for other in found):
                 found.append(one)
     if not found:
         return Node(at=at, types=())
@@ -156,7 +150,7 @@ def alternatives(nodes: Iterable[Node], at: str, told: Mapping[str, object] = _N
     return Node(at=at, told=told, any_of=tuple(found))
 
 
-def _alike(a: Node, b: Node) -> bool:
+def alike(a: Node, b: Node) -> bool:
     """Whether two nodes mean and tell the same; where they come from makes no difference."""
     return (
         (a.ref, a.types, a.required, a.patterned, a.const) == (b.ref, b.types, b.required, b.patterned, b.const)
@@ -175,8 +169,8 @@ def _alike(a: Node, b: Node) -> bool:
 
 def _all_alike(a: Iterable[Node], b: Iterable[Node]) -> bool:
     first, second = list(a), list(b)
-    return len(first) == len(second) and all(map(_alike, first, second))
+    return len(first) == len(second) and all(map(alike, first, second))
 
 
 def _both_alike(a: Node | None, b: Node | None) -> bool:
-    return a is b if a is None or b is None else _alike(a, b)
+    return a is b if a is None or b is None else alike(a, b)

@@ -15,6 +15,9 @@ __all__ = ["plain"]
 
 def plain(document: Document, root: Schema, notes: Notes) -> Schema:
     """The document with the given root, which may be a changed one."""
+    if root is not document.root:
+        root = document.hoisted(root)
+        document = Document(root)
 
     def visited(value: object, at: str) -> object:
         if not is_object(value):
@@ -26,7 +29,7 @@ def plain(document: Document, root: Schema, notes: Notes) -> Schema:
             return _alone(copy, at, notes)
         return copy
 
-    result = visited(root if root is document.root else document.hoisted(root), "")
+    result = visited(root, "")
     assert is_object(result)
     return {word: value for word, value in result.items() if word != "$schema"}
 

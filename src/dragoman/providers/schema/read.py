@@ -160,20 +160,24 @@ class Reader:
                 self._notes.lost(at, "written as anyOf: a value may fit more than one form")
         return alternatives(nodes, at)
 
-    def _apart(self, a: Node, b: Node) -> bool:
-        """Whether two nodes certainly have no value in common."""
+    def _apart(self, a: Node, b: Node, levels: int = 4) -> bool:
+        """Whether two nodes certainly have no value in common. Recursive ones are looked at a few levels deep."""
+        if not levels:
+            return False
         a, b = (self._peeked(node) for node in (a, b))
         if a.never or b.never:
             return True
         if a.any_of or b.any_of:
-            return all(self._apart(x, y) for x in a.any_of or (a,) for y in b.any_of or (b,))
+            return all(self._apart(x, y, levels - 1) for x in a.any_of or (a,) for y in b.any_of or (b,))
         if a.types is None or b.types is None:
             return False
         common = [kind for kind in JSON_TYPES if kind_is_one_of(kind, a.types) and kind_is_one_of(kind, b.types)]
         if not common or (a.values is not None and b.values is not None and _no_common_value(a.values, b.values)):
             return True
         return common == ["object"] and any(
-            name in a.properties and name in b.properties and self._apart(a.properties[name], b.properties[name])
+            name in a.properties
+            and name in b.properties
+            and self._apart(a.properties[name], b.properties[name], levels - 1)
             for name in a.required
             if name in b.required
         )

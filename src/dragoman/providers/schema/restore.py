@@ -29,9 +29,12 @@ def restored(value: object, schema: dict[str, object]) -> object:
 class _Restorer:
     def __init__(self, document: Document) -> None:
         self._document: Document = document
+        self._answers: dict[tuple[object, ...], bool | None] = {}
+        """What was found out before: a definition may be referred to from very many places."""
 
     def value(self, value: object, schemas: list[object]) -> object:
-        applied = [one for schema in schemas for one in self._applied(schema, frozenset())]
+        visited: set[str] = set()
+        applied = [one for schema in schemas for one in self._applied(schema, visited)]
         if is_array(value):
             return [self.value(item, _of_item(applied, index)) for index, item in enumerate(value)]
         if isinstance(value, str):
@@ -60,14 +63,16 @@ class _Restorer:
             return True, seen
         return self._document.at(pointer), seen | {pointer}
 
-    def _applied(self, schema: object, seen: frozenset[str]) -> Iterator[Schema]:
+    def _applied(self, schema: object, visited: set[str]) -> Iterator[Schema]:
         """The schema and all that stand beside it: references, `allOf`, and every alternative."""
         if is_object(schema):
             yield schema
-            yield from self._applied(*self._target(schema, seen))
+            target, known = self._target(schema, frozenset(visited))
+            visited |= known
+            yield from self._applied(target, visited)
             for word in ("allOf", *_ALTERNATIVES):
                 for member in _array(schema.get(word)):
-                    yield from self._applied(member, seen)
+                    yield from self._applied(member, visited)
 
     def _forms(self, schema: Schema, seen: frozenset[str]) -> Iterator[list[object]]:
         """Alternatives, as far as objects can have them."""
@@ -79,6 +84,12 @@ class _Restorer:
     def _requires(self, schema: object, name: str, seen: frozenset[str]) -> bool:
         if not is_object(schema):
             return False
+        key = ("requires", id(schema), name)
+        if key not in self._answers:
+            self._answers[key] = self._really_requires(schema, name, seen)
+        return self._answers[key] is True
+
+    def _really_requires(self, schema: Schema, name: str, seen: frozenset[str]) -> bool:
         target, known = self._target(schema, seen)
         return (
             name in _array(schema.get("required"))
@@ -91,6 +102,12 @@ class _Restorer:
         """Whether a property may be null; None if the schema says nothing of it."""
         if not is_object(schema):
             return None
+        key = ("null", id(schema), name)
+        if key not in self._answers:
+            self._answers[key] = self._really_lets_be_null(schema, name, seen)
+        return self._answers[key]
+
+    def _really_lets_be_null(self, schema: Schema, name: str, seen: frozenset[str]) -> bool | None:
         properties = schema.get("properties")
         said: list[bool | None] = []
         if is_object(properties) and name in properties:
@@ -108,6 +125,12 @@ class _Restorer:
         """Whether a value of a type, or a particular text, may fit; in doubt it may."""
         if not is_object(schema):
             return schema is True
+        key = ("may be", id(schema), kind, text)
+        if key not in self._answers:
+            self._answers[key] = self._may_really_be(schema, kind, seen, text)
+        return self._answers[key] is True
+
+    def _may_really_be(self, schema: Schema, kind: str, seen: frozenset[str], text: str | None) -> bool:
         kinds = schema.get("type")
         types = _array(kinds) if is_array(kinds) else [kinds, "null" if schema.get("nullable") is True else kinds]
         if kinds is not None and kind not in types:

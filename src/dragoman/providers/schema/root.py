@@ -52,9 +52,19 @@ class _Flattener:
     def __init__(self, document: Document, notes: Notes) -> None:
         self._document: Document = document
         self._notes: Notes = notes
+        self._known: dict[str, Schema | None] = {}
 
     def object(self, schema: object, at: str, seen: frozenset[str]) -> Schema | None:
         """A schema as one plain object, without its type; None if no object fits it."""
+        reference = reference_of(schema) if is_object(schema) and len(schema) == 1 else None
+        if reference is None:
+            return self._object(schema, at, seen)
+        pointer = self._document.pointer(reference, at)
+        if pointer not in self._known:  # it may be referred to from very many places
+            self._known[pointer] = self._object(schema, at, seen)
+        return self._known[pointer]
+
+    def _object(self, schema: object, at: str, seen: frozenset[str]) -> Schema | None:
         parts: list[Schema] = []
         groups: list[_Group] = []
         if not self._gather(schema, at, seen, parts, groups):

@@ -1,0 +1,141 @@
+"""All functions of the Berkeley Function-Calling Leaderboard in all styles, as the official SDKs' types have them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pydantic
+import pytest
+
+from dragoman.providers.names import ToolNames
+from dragoman.providers.profile import SchemaStyle, ToolLimits
+from dragoman.providers.schema import Conversion, conversion
+from dragoman.tools import AnyTool, Tool
+from tests.providers.schema.checkers import CHECKERS, as_json_schema
+
+FUNCTIONS = 3_526
+STYLES: tuple[SchemaStyle, ...] = ("json_schema", "openai_strict", "anthropic_strict", "gemini")
+
+
+@cache
+def tools() -> tuple[AnyTool, ...]:
+    """The functions as tools, which is how they would be sent: their odd types are put right by then."""
+    spec = importlib.util.find_spec("bfcl_eval")
+    places = (spec.submodule_search_locations or []) if spec else []
+    folder = next((Path(place) / "data" for place in places if (Path(place) / "data").is_dir()), None)
+    if folder is None:
+        pytest.skip("the data of bfcl-eval is not installed; `dev.py` installs it from requirements/data.lock")
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob("*.json")):
+        if "possible_answer" not in path.parts:
+            for function in _functions(path):
+                found[json.dumps(function, sort_keys=True)] = function
+    return tuple(
+        Tool.from_schema(print, one["parameters"], name=one["name"], description=one["description"])
+        for one in found.values()
+    )
+
+
+def _functions(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for line in filter(str.strip, path.read_text(encoding="utf-8").splitlines()):
+        try:
+            entry = json.loads(line)
+        except ValueError:  # a file of another form
+            return found
+        if isinstance(entry, dict) and "function" in entry:
+            found.extend([entry["function"]] if isinstance(entry["function"], dict) else entry["function"])
+        elif isinstance(entry, dict) and {"name", "parameters"} <= entry.keys():
+            found.append(entry)
+    return found
+
+
+@cache
+def conversions(style: SchemaStyle) -> tuple[Conversion, ...]:
+    return tuple(conversion(tool.spec.schema, style, strict=True) for tool in tools())
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_they_obey_the_rules_of_every_style(style: SchemaStyle) -> None:
+    assert len(tools()) == FUNCTIONS
+    for done in conversions(style):
+        rules = CHECKERS["json_schema" if done.reasons else style]
+        assert rules(done.schema) == []
+        assert jsonschema_rs.meta.is_valid(as_json_schema(done.schema) if style == "gemini" else done.schema)
+
+
+@pytest.mark.parametrize(
+    ("style", "strict", "exact"), [("openai_strict", 3_374, 3_526), ("anthropic_strict", 3_372, 3_524)]
+)
+def test_nearly_all_of_them_can_be_strict(style: SchemaStyle, strict: int, exact: int) -> None:
+    """The numbers are what was found; they change only if a rule changes."""
+    assert sum(not done.reasons for done in conversions(style)) == strict
+    assert sum(done.exact for done in conversions(style)) == exact
+
+
+def test_plain_schemas_stay_as_they_are() -> None:
+    for tool, done in zip(tools(), conversions("json_schema"), strict=True):
+        assert done.schema == tool.spec.schema
+        assert done.lines == ()
+
+
+def closed(model: type[pydantic.BaseModel]) -> pydantic.TypeAdapter[Any]:
+    """A type of an SDK that refuses members it does not know."""
+    return pydantic.TypeAdapter(type(model.__name__, (model,), {"model_config": {"extra": "forbid"}}))
+
+
+def test_openai_types_take_them() -> None:
+    from openai.types.shared.function_definition import FunctionDefinition
+
+    names = ToolNames([tool.name for tool in tools()], ToolLimits())
+    adapter = closed(FunctionDefinition)
+    for tool, done in zip(tools(), conversions("openai_strict"), strict=True):
+        adapter.validate_python(
+            {
+                "name": names.to_wire[tool.name],
+                "description": tool.description,
+                "parameters": done.schema,
+                "strict": not done.reasons,
+            },
+            strict=True,
+        )
+
+
+def test_anthropic_types_take_them() -> None:
+    from anthropic.types.tool_param import InputSchemaTyped, ToolParam
+
+    names = ToolNames([tool.name for tool in tools()], ToolLimits(name_pattern="[a-zA-Z0-9_-]{1,128}"))
+    adapter = pydantic.TypeAdapter(ToolParam, config=None)
+    schema = pydantic.TypeAdapter(InputSchemaTyped)
+    for tool, done in zip(tools(), conversions("anthropic_strict"), strict=True):
+        param = {
+            "name": names.to_wire[tool.name],
+            "description": tool.description,
+            "input_schema": done.schema,
+            "strict": not done.reasons,
+        }
+        assert param.keys() <= ToolParam.__annotations__.keys()
+        adapter.validate_python(param)
+        schema.validate_python(done.schema)
+
+
+def test_gemini_types_take_them() -> None:
+    from google.genai.types import FunctionDeclaration, Schema
+
+    limits = ToolLimits(name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]*")
+    names = ToolNames([tool.name for tool in tools()], limits)
+    for tool, done, plain in zip(tools(), conversions("gemini"), conversions("json_schema"), strict=True):
+        name = names.to_wire[tool.name]
+        # These models forbid members they do not know by themselves.
+        Schema.model_validate(done.schema)
+        FunctionDeclaration.model_validate({"name": name, "description": tool.description, "parameters": done.schema})
+        FunctionDeclaration.model_validate(
+            {"name": name, "description": tool.description, "parametersJsonSchema": plain.schema}
+        )
+    with pytest.raises(pydantic.ValidationError):
+        Schema.model_validate({"type": "OBJECT", "unheard": True})
