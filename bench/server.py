@@ -14,7 +14,10 @@ from contextlib import contextmanager
 
 CHUNKS = 2_000
 
-_CHUNK = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-4o","choices":[{"index":0,%s}]}\n\n'
+_CHUNK = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-4o",'
+    b'"choices":[{"index":0,%s}]}\n\n'
+)
 _TEXT = b'"delta":{"content":"token "},"finish_reason":null'
 
 WHOLE_BODY = (

@@ -1,156 +1,322 @@
+"""Structured replies from models without a feature for them: by a tool, and by asking."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.conversation import (
+    Completed,
     Conversation,
     Message,
+    Native,
     OneTool,
     ReplyEvent,
+    ReplyStarted,
     StopReason,
-    ToolCall,
+    Text,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThinkingStarted,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
     ToolSpec,
+    Usage,
+    UsageReported,
     fold,
-    unfold,
 )
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
-from dragoman.providers.options import ModelOptions, ResponseFormat
-from dragoman.providers.profile import Profile, StructuredStyle
-from dragoman.providers.structured import prepare
+from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
+from dragoman.providers.profile import Profile
+from dragoman.providers.structured import AnswerReader, answer_text, prepare
 
-POINT = Raw(b'{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]}')
-NUMBERS = Raw(b'{"type":"array","items":{"type":"integer"}}')
-ASKED = Conversation("Be brief.").plus(Message.user("Where?"))
+SCHEMA = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
+WEATHER = ToolSpec("weather", "Tells the weather.")
+
+
+def call_of(way: str, *tools: ToolSpec, system: str | None = None, changes: Any = None, **options: Any) -> Call:
+    options = {"response_format": ResponseFormat(schema=SCHEMA, description="A city."), **options}
+    profile = Profile(provider="test", dialect="test", structured=way).with_changes(**(changes or {}))  # type: ignore[arg-type]
+    conversation = Conversation(system=system, messages=(Message.user("Which city?"),))
+    return Call(model="m", conversation=conversation, profile=profile, tools=tools, options=ModelOptions(**options))
 
 
 class Replayed:
-    """A decoder that gives a reply's events one by one, and may break off."""
+    """A decoder that gives prepared batches of events, one for each byte."""
 
-    def __init__(self, message: Message, *, breaks: bool = False) -> None:
-        self._events = list(unfold(message, piece=3))
-        self._breaks = breaks
+    def __init__(self, batches: Sequence[Sequence[ReplyEvent]], *, complete: bool = True) -> None:
+        self.batches, self.complete = list(batches), complete
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        events.append(self._events.pop(0))
-        if self._breaks and not self._events[1:]:
-            raise ProtocolError("cut off")
+        for byte in data:
+            events.extend(self.batches.pop(0))
+            if byte == ord("!"):
+                raise ProtocolError("cut off")
 
     def finish(self, events: list[ReplyEvent]) -> None:
-        events.extend(self._events)
+        if not self.complete:
+            raise ProtocolError("not complete")
 
 
-def asked(style: StructuredStyle, schema: Raw = POINT, *tools: ToolSpec, **profile: object) -> Call:
-    return Call(
-        model="m",
-        conversation=ASKED,
-        profile=Profile(provider="p", dialect="d", structured=style, **profile),  # type: ignore[arg-type]
-        tools=tools,
-        options=ModelOptions(response_format=ResponseFormat(schema=schema)),
-    )
+def read(reader: AnswerReader, events: list[ReplyEvent]) -> Message:
+    """The message, which must be the same whole, event by event, and through `events`."""
+    messages = []
+    for batches in ([events], [[event] for event in events]):
+        decoder = reader.wrap(Replayed(batches))
+        found: list[ReplyEvent] = []
+        decoder.feed(b"x" * len(batches), found)
+        decoder.finish(found)
+        messages.append(fold(found))
+    messages.append(fold(reader.events(events)))
+    assert messages[0] == messages[1] == messages[2]
+    return messages[0]
 
 
-def answered(call: Call, message: Message, *, fed: int = 100) -> Message:
-    _, reader = prepare(call)
-    assert reader is not None
-    events: list[ReplyEvent] = []
-    inner = Replayed(message)
-    decoder = reader.wrap(inner)
-    for _ in range(min(fed, len(inner._events))):
-        decoder.feed(b"", events)
-    decoder.finish(events)
-    return fold(events)
+def call_events(index: int, name: str, *pieces: str) -> list[ReplyEvent]:
+    return [
+        ToolCallStarted(index, f"call_{index}", name),
+        *(ToolCallDelta(index, f"call_{index}", piece) for piece in pieces),
+        ToolCallEnded(index, f"call_{index}", Native(provider="test", fields={"signature": Raw(b'"s"')})),
+    ]
 
 
-def test_a_model_with_the_feature_needs_no_help() -> None:
-    call = asked("native")
-    assert prepare(call) == (call, None)
-    plain = Call(model="m", conversation=ASKED, profile=call.profile)
-    assert prepare(plain) == (plain, None)
+def text_events(index: int, *pieces: str) -> list[ReplyEvent]:
+    return [TextStarted(index, "t"), *(TextDelta(index, "t", piece) for piece in pieces), TextEnded(index, "t")]
 
 
-def test_the_answer_is_asked_for_as_a_tool_call() -> None:
-    call, _ = prepare(asked("tool"))
-    [spec] = call.tools
-    assert (spec.name, spec.parameters, spec.strict) == ("answer", POINT, True)
+START: list[ReplyEvent] = [ReplyStarted("test", "m", "r1")]
+CALLED: list[ReplyEvent] = [UsageReported(Usage(input=1, output=2)), Completed(StopReason.TOOL_CALLS, "tool_use")]
+ENDED: list[ReplyEvent] = [Completed(StopReason.END, "stop")]
+
+
+# --- what is left alone -----------------------------------------------------------------------------------------------
+
+
+def test_native_calls_and_calls_without_a_format_are_left_alone() -> None:
+    native = call_of("native")
+    assert prepare(native) == (native, None)
+    free = call_of("tool", response_format=None)
+    assert prepare(free) == (free, None)
+
+
+# --- by a tool --------------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_is_a_tool_that_must_be_called() -> None:
+    given_call = call_of("tool", system="Be brief.")
+    call, reader = prepare(given_call)
+    assert reader == AnswerReader(way="tool", tool="answer")
+    (spec,) = call.tools
+    assert spec.name == "answer"
+    assert spec.description.startswith("A city.")
+    assert bytes(spec.parameters) == bytes(SCHEMA)
+    assert spec.strict is True
+    assert call.options.response_format is None
     assert call.options.tool_choice == OneTool("answer")
-    assert call.options.response_format is None
+    assert call.options.parallel_tool_calls is False
+    assert call.conversation == given_call.conversation
+    assert given_call.options.response_format is not None
 
 
-def test_other_tools_may_be_used_first_and_keep_their_names() -> None:
-    call, _ = prepare(asked("tool", POINT, ToolSpec("answer")))
-    assert [spec.name for spec in call.tools] == ["answer", "answer_2"]
-    assert call.options.tool_choice == "required"
-    limited, _ = prepare(asked("tool", POINT, tool_choices=frozenset(["auto"])))
-    assert limited.options.tool_choice == "auto"
-
-
-@pytest.mark.parametrize("fed", [0, 3, 100])
-def test_the_call_comes_back_as_text(fed: int) -> None:
-    reply = Message.assistant(ToolCall("1", "answer", '{"x": 12345}'))
-    message = answered(asked("tool"), reply, fed=fed)
-    assert (message.text, message.tool_calls, message.stop_reason) == ('{"x": 12345}', (), StopReason.END)
-
-
-def test_calls_of_other_tools_stay_calls() -> None:
-    reply = Message.assistant("Let me see.", ToolCall("1", "look", "{}"))
-    message = answered(asked("tool", POINT, ToolSpec("look")), reply)
-    assert (message.stop_reason, message.tool_calls) == (StopReason.TOOL_CALLS, (ToolCall("1", "look", "{}"),))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"), [('{"answer": [1,  2]}', "[1,  2]"), ("[1]", "[1]"), ("", ""), ("{", "{")]
-)
-def test_an_answer_that_is_no_object_is_wrapped_in_one(arguments: str, text: str) -> None:
-    call, _ = prepare(asked("tool", NUMBERS))
-    assert call.tools[0].schema["properties"] == {"answer": json.loads(bytes(NUMBERS))}
-    message = answered(asked("tool", NUMBERS), Message.assistant(ToolCall("1", "answer", arguments)))
-    assert message.text == text
-
-
-def test_the_prompt_asks_for_bare_json() -> None:
-    call, _ = prepare(asked("prompt"))
-    system = call.conversation.system
-    assert system is not None
-    assert system.startswith("Be brief.\n\n")
-    assert bytes(POINT).decode() in system
-    assert call.options.response_format is None
-    assert prepare(asked("tool", tools=False))[0].conversation.system == system  # no tools: the prompt must do
-
-
-@pytest.mark.parametrize(
-    ("said", "text"),
-    [
-        ('{"x": 1}', '{"x": 1}'),
-        ('```json\n{"x": 1}\n```', '{"x": 1}'),
-        ('\n```\n{"x": 1}\n```\n', '{"x": 1}'),
-        ("``` no fence", "``` no fence"),
-        ("", ""),
-    ],
-)
-def test_a_fence_around_the_answer_is_taken_away(said: str, text: str) -> None:
-    assert answered(asked("prompt"), Message.assistant(said)).text == text
-
-
-@pytest.mark.parametrize("style", ["tool", "prompt"])
-def test_what_was_held_back_comes_out_when_the_reply_breaks_off(style: StructuredStyle) -> None:
-    said = (
-        Message.assistant("[1, 2, 3]") if style == "prompt" else Message.assistant(ToolCall("1", "answer", "[1, 2, 3]"))
-    )
-    _, reader = prepare(asked(style, NUMBERS))
+def test_its_name_is_its_own() -> None:
+    others = (ToolSpec("answer"), ToolSpec("answer_2"))
+    call, reader = prepare(call_of("tool", *others))
     assert reader is not None
-    decoder = reader.wrap(Replayed(said, breaks=True))
+    assert reader.tool == "answer_3"
+    assert call.tools[:2] == others
+
+
+CHOICES: list[tuple[tuple[ToolSpec, ...], dict[str, Any], dict[str, Any], Any, tuple[str, ...]]] = [
+    ((), {}, {}, OneTool("answer"), ("answer",)),
+    ((WEATHER,), {}, {}, "required", ("weather", "answer")),
+    ((WEATHER,), {"tool_choice": "required"}, {}, "required", ("weather", "answer")),
+    ((WEATHER,), {"tool_choice": "none"}, {}, OneTool("answer"), ("weather", "answer")),
+    ((WEATHER,), {"tool_choice": OneTool("weather")}, {}, OneTool("weather"), ("weather", "answer")),
+    # Models that cannot be forced, or not while they think.
+    ((), {}, {"tool_choices": frozenset(["auto", "required"])}, "required", ("answer",)),
+    ((), {}, {"tool_choices": frozenset(["auto"])}, "auto", ("answer",)),
+    ((WEATHER,), {"tool_choice": "none"}, {"tool_choices": frozenset(["auto"])}, "auto", ("answer",)),
+    ((), {"reasoning": Reasoning(effort="high")}, {}, "auto", ("answer",)),
+    ((), {"reasoning": Reasoning(effort="none")}, {}, OneTool("answer"), ("answer",)),
+]
+
+
+@pytest.mark.parametrize(("tools", "options", "changes", "choice", "names"), CHOICES)
+def test_the_choice_of_tools(tools: Any, options: Any, changes: Any, choice: Any, names: Any) -> None:
+    call, _ = prepare(call_of("tool", *tools, changes=changes, **options))
+    assert call.options.tool_choice == choice
+    assert tuple(spec.name for spec in call.tools) == names
+    forced = choice == OneTool("answer")
+    assert (call.conversation.system is None) == forced
+    if not forced:
+        assert "calling the tool 'answer'" in str(call.conversation.system)
+
+
+def test_the_call_becomes_a_text() -> None:
+    _, reader = prepare(call_of("tool"))
+    assert reader is not None
+    message = read(reader, [*START, *call_events(0, "answer", '{"ci', 'ty":', '"Rome"}'), *CALLED])
+    assert message.blocks == (Text('{"city":"Rome"}'),)
+    assert message.stop_reason is StopReason.END
+    assert message.raw_stop_reason == "tool_use"
+    assert message.usage == Usage(input=1, output=2)
+
+
+def test_no_arguments_are_an_empty_object() -> None:
+    _, reader = prepare(call_of("tool"))
+    assert reader is not None
+    assert read(reader, [*START, *call_events(0, "answer"), *CALLED]).text == "{}"
+
+
+def test_other_calls_stay_calls() -> None:
+    _, reader = prepare(call_of("tool", WEATHER))
+    assert reader is not None
+    only_other = read(reader, [*START, *call_events(0, "weather", "{}"), *CALLED])
+    assert [call.name for call in only_other.tool_calls] == ["weather"]
+    assert only_other.stop_reason is StopReason.TOOL_CALLS
+    both = read(reader, [*START, *call_events(0, "weather", "{}"), *call_events(1, "answer", "{}"), *CALLED])
+    assert both.stop_reason is StopReason.TOOL_CALLS
+    assert both.text == "{}"
+
+
+def test_the_answer_is_given_once() -> None:
+    _, reader = prepare(call_of("tool"))
+    assert reader is not None
+    events = [*START, *call_events(0, "answer", '{"city":"A"}'), *call_events(1, "answer", '{"city":"B"}'), *CALLED]
+    assert read(reader, events).text == '{"city":"A"}'
+
+
+def test_thinking_and_other_stop_reasons_are_kept() -> None:
+    _, reader = prepare(call_of("tool"))
+    assert reader is not None
+    thinking: list[ReplyEvent] = [ThinkingStarted(0, "", "test"), ThinkingDelta(0, "", "hm"), ThinkingEnded(0, "")]
+    cut = [*START, *thinking, *call_events(1, "answer", '{"ci'), Completed(StopReason.MAX_TOKENS, "length")]
+    message = read(reader, cut)
+    assert message.thinking == "hm"
+    assert message.stop_reason is StopReason.MAX_TOKENS
+    assert message.text == '{"ci'
+
+
+def test_words_before_the_answer_are_not_the_answer() -> None:
+    _, reader = prepare(call_of("tool"))
+    assert reader is not None
+    message = read(reader, [*START, *text_events(0, "Here it is:"), *call_events(1, "answer", '{"city":"A"}'), *CALLED])
+    assert answer_text(message) == '{"city":"A"}'
+
+
+def test_an_error_leaves_what_came_before_it() -> None:
+    _, reader = prepare(call_of("tool"))
+    assert reader is not None
+    decoder = reader.wrap(Replayed([[*START, *call_events(0, "answer", '{"ci')[:2]]]))
     events: list[ReplyEvent] = []
-
-    def feed_all() -> None:
-        for _ in range(100):
-            decoder.feed(b"", events)
-
     with pytest.raises(ProtocolError):
-        feed_all()
+        decoder.feed(b"!", events)
     message = fold(events)
-    assert message.text == "[1, 2, 3]"
+    assert message.text == '{"ci'
     assert message.interrupted
+
+
+# --- by asking --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{"structured": "prompt"}, {"structured": "tool", "tools": False}])
+@pytest.mark.parametrize("system", [None, "Be brief."])
+def test_the_schema_is_told(changes: Any, system: str | None) -> None:
+    call, reader = prepare(call_of("prompt", WEATHER, system=system, changes=changes))
+    assert reader == AnswerReader(way="prompt")
+    assert call.options.response_format is None
+    assert call.tools == (WEATHER,)
+    told = str(call.conversation.system)
+    assert told.startswith(system or "Answer with one JSON value (A city.)")
+    assert told.endswith(bytes(SCHEMA).decode())
+
+
+FENCED = [
+    ('{"a": 1}', '{"a": 1}'),
+    ('```json\n{"a": 1}\n```', '{"a": 1}'),
+    ('\n ```\n{"a": 1}```\n\n', '{"a": 1}'),
+    ('```{"a": 1}```', '{"a": 1}'),
+    ('```json {"a": "`"} ```', '{"a": "`"}'),
+    ('```json\n{"a": "```"}\n```', '{"a": "```"}'),
+    ('```json\n{"a": "```\\n"}', '{"a": "```\\n"}'),
+    ("```json\n[\n  1,\n\n  2\n]\n```", "[\n  1,\n\n  2\n]"),
+    ('Here: ```json\n{"a": 1}\n```', 'Here: ```json\n{"a": 1}\n```'),
+    ("", ""),
+    ("``", "``"),
+    ("```json", "```json"),
+    ("  42\n", "  42\n"),
+]
+
+
+@pytest.mark.parametrize(("text", "bare"), FENCED)
+def test_a_fence_around_the_text_goes(text: str, bare: str) -> None:
+    reader = AnswerReader(way="prompt")
+    for pieces in ([text], list(text), [text[:3], text[3:]]):
+        assert read(reader, [*START, *text_events(0, *pieces), *ENDED]).text == bare
+
+
+@given(
+    text=st.text('`{}[]" \njson1', max_size=30) | st.sampled_from([text for text, _ in FENCED]),
+    cuts=st.lists(st.integers(0, 30), max_size=6),
+)
+def test_pieces_make_no_difference_and_only_a_fence_goes(text: str, cuts: list[int]) -> None:
+    reader = AnswerReader(way="prompt")
+    at = sorted({cut for cut in cuts if cut <= len(text)})
+    pieces = [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
+    whole = read(reader, [*START, *text_events(0, text), *ENDED]).text
+    assert read(reader, [*START, *text_events(0, *pieces), *ENDED]).text == whole
+    assert whole in text
+    assert not (set(text.replace(whole, "", 1)) - set("` \njson1"))
+
+
+def test_what_was_held_back_comes_out_when_the_text_breaks_off() -> None:
+    reader = AnswerReader(way="prompt")
+    begun = [*START, *text_events(0, '```json\n{"a": 1}\n``')[:-1]]
+    events: list[ReplyEvent] = []
+    decoder = reader.wrap(Replayed([begun], complete=False))
+    decoder.feed(b"x", events)
+    assert fold(events).text == '{"a": 1}'
+    with pytest.raises(ProtocolError):
+        decoder.finish(events)
+    assert fold(events).text == '{"a": 1}\n``'
+
+
+def test_texts_are_taken_one_by_one() -> None:
+    reader = AnswerReader(way="prompt")
+    message = read(reader, [*START, *text_events(0, "First."), *text_events(1, "```\n{}\n```"), *ENDED])
+    assert message.blocks == (Text("First."), Text("{}"))
+    assert answer_text(message) == "{}"
+
+
+ANSWERS = [
+    (("{}",), "{}"),
+    (("Sure:\n```json\n{}\n```\nAnything else?",), "{}"),
+    (("```\n1\n```\nor better\n```\n2\n```",), "2"),
+    (('{"code": "```x\\n1```"}',), '{"code": "```x\\n1```"}'),
+    (("Well.", " ", "[1] "), "[1]"),
+    ((), ""),
+]
+
+
+@pytest.mark.parametrize(("texts", "answer"), ANSWERS)
+def test_the_answer_alone(texts: tuple[str, ...], answer: str) -> None:
+    assert answer_text(Message.assistant(*texts)) == answer
+
+
+def test_what_is_prepared_can_be_written_as_json() -> None:
+    """Codecs read the tool's schema from its raw JSON."""
+    call, _ = prepare(call_of("tool"))
+    assert call.tools[0].schema == json.loads(bytes(SCHEMA))
+    assert msgspec.json.encode(call.tools[0])

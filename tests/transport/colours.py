@@ -7,10 +7,8 @@ the client. At the end a client of a test looks for tasks that were left behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-
-import pytest
 
 from dragoman.transport.asyncio_transport import AsyncioTransport
 from dragoman.transport.httpx2_transport import AsyncHttpx2Transport, Httpx2Transport
@@ -113,12 +111,21 @@ class Client:
 class Kind:
     """A transport to test."""
 
-    def __init__(self, make: Callable[..., Transport | AsyncTransport], *, encodings: str, cancels_open: bool) -> None:
+    def __init__(
+        self,
+        make: Callable[..., Transport | AsyncTransport],
+        *,
+        encodings: str,
+        cancels_open: bool,
+        notices_leaving: bool,
+    ) -> None:
         self._make = make
         self.encodings = encodings.split()
         """What it can unpack."""
         self.cancels_open = cancels_open
         """Whether a request that is cancelled before its reply began is cut at once."""
+        self.notices_leaving = notices_leaving
+        """Whether a connection that the server has closed is never used again."""
 
     def __repr__(self) -> str:
         return self._make.__name__
@@ -132,21 +139,10 @@ class Kind:
 
 
 KINDS = [
-    Kind(SocketTransport, encodings="gzip deflate", cancels_open=True),
-    Kind(AsyncioTransport, encodings="gzip deflate", cancels_open=True),
-    Kind(PyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False),
-    Kind(AsyncPyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False),
-    Kind(Httpx2Transport, encodings="gzip deflate", cancels_open=True),
-    Kind(AsyncHttpx2Transport, encodings="gzip deflate", cancels_open=True),
+    Kind(SocketTransport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
+    Kind(AsyncioTransport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
+    Kind(PyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False, notices_leaving=False),
+    Kind(AsyncPyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False, notices_leaving=False),
+    Kind(Httpx2Transport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
+    Kind(AsyncHttpx2Transport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
 ]
-
-
-@pytest.fixture(params=KINDS, ids=repr)
-def kind(request: pytest.FixtureRequest) -> Kind:
-    return request.param
-
-
-@pytest.fixture
-def client(kind: Kind) -> Iterator[Client]:
-    with kind.client() as client:
-        yield client

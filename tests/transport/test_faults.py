@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import traceback
 import zlib
@@ -19,10 +20,8 @@ from dragoman.errors import (
     RequestTimeoutError,
 )
 from dragoman.transport.protocol import Timeouts
-from tests.transport.colours import Client, Kind, client, kind
+from tests.transport.colours import Client, Kind
 from tests.transport.server import Exchange, Server, closed_port, deaf_server, full_server
-
-__all__ = ["client", "kind"]  # fixtures
 
 SECRET = "sesame-open"
 HEADERS = {"authorization": f"Bearer {SECRET}"}
@@ -118,8 +117,6 @@ class TestTime:
     @staticmethod
     async def drips(exchange: Exchange) -> None:
         """Never silent for long, and never done."""
-        import asyncio
-
         await exchange.start()
         while True:
             await exchange.chunk(b"drop")
@@ -198,7 +195,7 @@ def test_a_body_that_does_not_end_well(client: Client, stream: bool, code: str, 
             reply = client.open(address(server), stream=stream)
             while (piece := reply.piece()) is not None:
                 got += piece
-        # What came before the fault is delivered where it was asked for piece by piece, if the fault did not come along.
+        # What came before the fault is delivered, unless the fault came along with it.
         assert before.startswith(got)
         server.wait_for_open(0)
 
@@ -250,17 +247,18 @@ def test_a_redirect_is_not_followed(client: Client, status: int, location: str, 
         assert len(server.requests) == 1
 
 
-class TestEncodings:
-    TEXT = b"The quick brown fox. " * 500
-    # Without a library for these two: their forms for data that is not compressed at all, written by hand.
-    HELLO = b"hello"
-    PACKED = {
-        "gzip": gzip.compress(HELLO),
-        "deflate": zlib.compress(HELLO),
-        "br": b"\x0b\x02\x80hello\x03",
-        "zstd": b"\x28\xb5\x2f\xfd\x20\x05\x29\x00\x00hello",
-    }
+TEXT = b"The quick brown fox. " * 500
+HELLO = b"hello"
+# Without a library for the last two: their forms for data that is not compressed at all, written by hand.
+PACKED = {
+    "gzip": gzip.compress(HELLO),
+    "deflate": zlib.compress(HELLO),
+    "br": b"\x0b\x02\x80hello\x03",
+    "zstd": b"\x28\xb5\x2f\xfd\x20\x05\x29\x00\x00hello",
+}
 
+
+class TestEncodings:
     @staticmethod
     def reply(encoding: str, body: bytes) -> bytes:
         return counted(body, headers=f"content-encoding: {encoding}\r\n".encode())
@@ -269,8 +267,8 @@ class TestEncodings:
     def test_bodies_are_unpacked(self, kind: Kind, encoding: str) -> None:
         if encoding not in kind.encodings:
             pytest.skip(f"{kind} does not ask for {encoding} here: no library for it is installed")
-        with Server({"*": raw(self.reply(encoding, self.PACKED[encoding]))}) as server, kind.client() as client:
-            assert client.open(server.url).read() == self.HELLO
+        with Server({"*": raw(self.reply(encoding, PACKED[encoding]))}) as server, kind.client() as client:
+            assert client.open(server.url).read() == HELLO
             assert encoding in server.requests[0].headers["accept-encoding"].replace(" ", "").split(",")
 
     def test_only_what_can_be_unpacked_is_asked_for(self, kind: Kind) -> None:
@@ -302,7 +300,7 @@ class TestEncodings:
 
     @pytest.mark.parametrize("missing", [1, 4, 8, 12])
     def test_packed_data_that_ends_early(self, client: Client, missing: int) -> None:
-        packed = gzip.compress(self.TEXT)[:-missing]
+        packed = gzip.compress(TEXT)[:-missing]
         with Server({"*": raw(self.reply("gzip", packed))}) as server, raises(ConnectionFailedError, "cut_off"):
             client.open(address(server)).read()
 

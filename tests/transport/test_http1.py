@@ -52,7 +52,8 @@ GOOD: list[tuple[str, bytes, int, bytes, bool]] = [
     ("no content", b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
     (
         "interim",
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
         200,
         b"ok",
         True,

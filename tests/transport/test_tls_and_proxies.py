@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from dragoman.errors import ConfigurationError, ConnectionFailedError
 from dragoman.transport.protocol import Timeouts
 from tests.transport.authority import Authority
-from tests.transport.colours import Kind, kind
+from tests.transport.colours import Kind
 from tests.transport.proxy import Proxy
 from tests.transport.server import Exchange, Server, closed_port
-
-__all__ = ["kind"]  # fixtures
 
 SECRET = "sesame-open"
 
@@ -57,12 +54,16 @@ class TestCertificates:
             assert client.open(server.url, body=b"hello").read() == b"hello"
 
     def test_pieces_of_a_stream_come_at_once(self, kind: Kind, authority: Authority) -> None:
-        with Server({"*": stream}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
-            with client.open(server.url) as reply:
-                for number in range(3):
-                    assert reply.piece() == f"piece {number}".encode()
-                    server.open_gate(f"seen {number}")
-                assert reply.piece() is None
+        tls = authority.server()
+        with (
+            Server({"*": stream}, tls=tls) as server,
+            kind.client(ca_file=authority.file) as client,
+            client.open(server.url) as reply,
+        ):
+            for number in range(3):
+                assert reply.piece() == f"piece {number}".encode()
+                server.open_gate(f"seen {number}")
+            assert reply.piece() is None
 
     def test_a_closed_stream_frees_its_connection(self, kind: Kind, authority: Authority) -> None:
         with Server({"*": stream}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
@@ -166,7 +167,6 @@ class TestProxies:
             assert client.open(server.url, body=b"1").read() == b"1"
 
     def test_the_environment_can_be_left_out(self, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-        # The name is resolved nowhere and no proxy is asked: the lookup would leave this machine, so it must not happen.
         dead = f"http://127.0.0.1:{closed_port()}"
         monkeypatch.setenv("HTTP_PROXY", dead)
         monkeypatch.setenv("http_proxy", dead)
@@ -175,17 +175,17 @@ class TestProxies:
         with kind.client() as client, pytest.raises(ConnectionFailedError) as caught:
             client.open(f"http://{HOST}/")
         assert caught.value.code == "proxy"
-        options = itertools.chain([{"proxy": ""}, {"trust_env": False}])
         with Server({"*": echo}) as server:
-            for option in options:
+            for option in ({"proxy": ""}, {"trust_env": False}):
                 with kind.client(**option) as client:
                     assert client.open(server.url, body=b"1").read() == b"1"
 
     @pytest.mark.parametrize("scheme", ["http", "https"])
     def test_a_proxy_that_is_not_there(self, kind: Kind, scheme: str) -> None:
-        with kind.client(proxy=f"http://user:{SECRET}@127.0.0.1:{closed_port()}") as client:
-            with pytest.raises(ConnectionFailedError, match="proxy on the way to nowhere.test") as caught:
-                client.open(f"{scheme}://{HOST}/?key={SECRET}")
+        address = f"http://user:{SECRET}@127.0.0.1:{closed_port()}"
+        words = "proxy on the way to nowhere.test"
+        with kind.client(proxy=address) as client, pytest.raises(ConnectionFailedError, match=words) as caught:
+            client.open(f"{scheme}://{HOST}/?key={SECRET}")
         assert caught.value.code == "proxy"
         assert "HTTPS_PROXY" in caught.value.hint
         assert SECRET not in str(caught.value)

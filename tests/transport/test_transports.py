@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,10 +13,8 @@ import pytest
 from dragoman.errors import ConfigurationError, ProtocolError, RequestTimeoutError
 from dragoman.transport.bases import USER_AGENT
 from dragoman.transport.protocol import HttpRequest, Limits, Timeouts
-from tests.transport.colours import QUICK, Client, Kind, client, kind
+from tests.transport.colours import QUICK, Client, Kind
 from tests.transport.server import Exchange, Server
-
-__all__ = ["client", "kind"]  # fixtures
 
 
 async def echo(exchange: Exchange) -> None:
@@ -213,7 +212,7 @@ class TestConnections:
 
     def test_a_reply_is_closed_by_its_context(self, client: Client) -> None:
         with Server({"*": half}) as server:
-            with pytest.raises(KeyError), client.open(server.url) as reply:
+            with contextlib.suppress(KeyError), client.open(server.url) as reply:
                 assert reply.piece() == b"hello"
                 raise KeyError
             server.wait_for_open(0)
@@ -223,11 +222,11 @@ class TestConnections:
             with kind.client() as client:
                 client.open(server.url).read()
                 assert server.open_connections == 1
-            server.wait_for_open(0)
-            with pytest.raises(ConfigurationError, match="transport was closed"):
-                client.transport.open(HttpRequest(url=server.url)) if client.plain else asyncio.run(
-                    client.transport.open(HttpRequest(url=server.url))
-                )
+                client.close()
+                server.wait_for_open(0)
+                with pytest.raises(ConfigurationError, match="transport was closed"):
+                    client.open(server.url)
+            assert len(server.requests) == 1
 
     def test_a_server_may_end_a_connection_between_requests(self, client: Client) -> None:
         async def last(exchange: Exchange) -> None:
@@ -308,10 +307,7 @@ class TestCancelling:
     async def silent(exchange: Exchange) -> None:
         await exchange.forever()
 
-    def test_while_reading(self, kind: Kind) -> None:
-        if kind.plain:
-            pytest.skip("plain calls are not cancelled")
-
+    def test_while_reading(self, async_kind: Kind) -> None:
         async def main(client: Client, server: Server) -> None:
             reading = asyncio.Event()
 
@@ -327,15 +323,13 @@ class TestCancelling:
                 await task
             await asyncio.to_thread(server.wait_for_open, 0)
 
-        with Server({"*": half}) as server, kind.client() as client:
+        with Server({"*": half}) as server, async_kind.client() as client:
             client.run(main(client, server))
 
-    def test_before_the_head(self, kind: Kind) -> None:
-        if kind.plain:
-            pytest.skip("plain calls are not cancelled")
-
+    def test_before_the_head(self, async_kind: Kind) -> None:
         async def main(client: Client, server: Server) -> None:
-            request = HttpRequest(url=server.url, timeout=Timeouts(read=QUICK.read if kind.cancels_open else 0.5))
+            read = QUICK.read if async_kind.cancels_open else 0.5
+            request = HttpRequest(url=server.url, timeout=Timeouts(read=read))
             task = asyncio.create_task(client.transport.open(request))
             await asyncio.to_thread(server.wait_for_requests, 1)
             task.cancel()
@@ -344,7 +338,7 @@ class TestCancelling:
             # A transport that cannot cut such a request at once does so when its time is up.
             await asyncio.to_thread(server.wait_for_open, 0)
 
-        with Server({"*": self.silent}) as server, kind.client() as client:
+        with Server({"*": self.silent}) as server, async_kind.client() as client:
             client.run(main(client, server))
 
 

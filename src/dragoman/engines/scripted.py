@@ -48,7 +48,7 @@ class _Script:
         self._replies: Iterator[ScriptedReply] = iter(replies)
         self._piece: int | None = piece
 
-    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:  # noqa: ARG002 -- it takes everything
+    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """A script loses nothing."""
         return ()
 

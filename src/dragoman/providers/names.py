@@ -54,9 +54,9 @@ class ToolNames:
         found = self.to_wire.get(name)
         if found is not None:
             return found
-        if self.is_legal(name) and name not in self.to_own:
-            return name
-        return self._marked(name)
+        plain = name if self.is_legal(name) else self._plain(name)
+        # A tool of today may have the name that this one had.
+        return plain if plain is not None and plain not in self.to_wire.values() else self._marked(name)
 
     def _made_up(self, names: list[str], taken: frozenset[str]) -> dict[str, str]:
         plain = {name: self._plain(name) for name in names}

@@ -72,7 +72,7 @@ class ToolContext(Generic[Deps]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: the run was cancelled or the time is over.
+        """Whether nobody waits for the result any more: the time is over, or the run was cancelled, aborted or left.
 
         A long-running function should look at it now and then; a thread cannot be stopped from outside.
         """

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from socket import socket
 from typing import Final, cast
 
 from dragoman.errors import DragomanError
@@ -23,7 +24,7 @@ from .bases import BaseAsyncResponse, BaseAsyncTransport, check_head, check_requ
 from .decoding import Unpacker, unpacker
 from .http1 import MalformedReplyError, ReplyReader
 from .protocol import DEFAULT_LIMITS, HttpRequest, Limits
-from .routes import Route, Routes, failure
+from .routes import Route, Routes, failure, is_readable
 from .troubles import trouble
 
 __all__ = ["AsyncioTransport"]
@@ -101,6 +102,13 @@ class _Connection(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether an idle connection can serve another request."""
         return self._error is None and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing has come that the event loop, busy elsewhere, has not told us yet."""
+        assert self._transport is not None
+        sock = cast("socket | None", self._transport.get_extra_info("socket"))
+        return sock is not None and not is_readable(sock.fileno())
 
     def send(self, data: bytes, reader: ReplyReader) -> None:
         assert self._transport is not None
@@ -198,7 +206,7 @@ class _Pool:
         oldest = time.monotonic() - self._limits.idle_seconds
         while connections:
             connection = connections.pop()
-            if connection.usable and connection.idle_since >= oldest:
+            if connection.usable and connection.idle_since >= oldest and connection.quiet:
                 return connection
             connection.abort()
         return None

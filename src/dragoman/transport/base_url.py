@@ -31,7 +31,7 @@ Reason: TypeAlias = Literal[
 
 _PLACEHOLDERS: Final = ("example.com", "example.net", "example.org", "localhost.localdomain")
 _PRINTABLE: Final = re.compile(r"[!-~]*").fullmatch
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]*").fullmatch
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]*)(?::[0-9]*)?").fullmatch
 _PATH: Final = re.compile(r"[!-~]*").fullmatch
 _DOTS: Final = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE).search
 
@@ -102,10 +102,10 @@ def _split(url: str) -> SplitResult:
 
 def _is_host(parts: SplitResult) -> bool:
     """Whether the host, where there is one, can only be read in one way."""
-    host = parts.hostname or ""
-    if "[" in parts.netloc:
-        return "%" not in host and bool(IPv6Address(host))
-    return _HOST_NAME(host) is not None and ".." not in host and not host.startswith(".")
+    host_and_port = parts.netloc.rpartition("@")[2]
+    if _HOST_AND_PORT(host_and_port) is None or ".." in host_and_port or host_and_port.startswith("."):
+        return False
+    return not host_and_port.startswith("[") or bool(IPv6Address(parts.hostname or ""))
 
 
 def join(base: str, path: str) -> str:

@@ -35,6 +35,8 @@ class _Zlib:
         self._wbits: int = wbits
         self._unpacking = zlib.decompressobj(wbits)
         self._fed: bool = False
+        self._start: bytes = b""
+        """The first bytes, as long as they do not tell whether they are a header."""
 
     def feed(self, data: bytes) -> bytes:
         unpacked: list[bytes] = []
@@ -51,13 +53,15 @@ class _Zlib:
 
     def _unpack(self, data: bytes) -> bytes:
         try:
-            return self._unpacking.decompress(data)
+            unpacked = self._unpacking.decompress(data)
         except zlib.error:
-            if self._fed or self._wbits != zlib.MAX_WBITS:
+            if self._wbits != zlib.MAX_WBITS or len(self._start) >= 2:
                 raise
             self._wbits = -zlib.MAX_WBITS
             self._unpacking = zlib.decompressobj(self._wbits)
-            return self._unpacking.decompress(data)
+            return self._unpacking.decompress(self._start + data)
+        self._start = (self._start + data)[:2] if len(self._start) < 2 else self._start
+        return unpacked
 
     def finish(self) -> None:
         if self._fed and not self._unpacking.eof:

@@ -19,7 +19,7 @@ from .protocol import HttpRequest
 __all__ = ["MalformedReplyError", "ReplyReader", "request_head"]
 
 _MAX_HEAD: Final = 512 * 1024
-_MAX_LINE: Final = 16 * 1024
+_MAX_LINE: Final = 4 * 1024
 """Of a line between chunks."""
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: [^\r\n]*)?").fullmatch
@@ -27,6 +27,7 @@ _NAME: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 _LENGTH: Final = re.compile(r"[0-9]{1,18}").fullmatch
 _CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").match
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n").search
+_PROTOCOL: Final = b"HTTP/1."
 _WITHOUT_BODY: Final = frozenset({204, 304})
 
 
@@ -58,6 +59,7 @@ class ReplyReader:
         "_buffer",
         "_left",
         "_method",
+        "_unread",
         "complete",
         "head_complete",
         "headers",
@@ -68,7 +70,10 @@ class ReplyReader:
 
     def __init__(self, method: str) -> None:
         self._method: str = method
+        self._unread: bytearray = bytearray()
+        """Of the head."""
         self._buffer: bytes = b""
+        """Between chunks: a line that is not complete."""
         self._body: Callable[[bytes], bytes] = self._until_the_end
         self._left: int = 0
         self.untouched: bool = True
@@ -101,31 +106,38 @@ class ReplyReader:
     # --- the head ----------------------------------------------------------------------------------------------------
 
     def _head(self, data: bytes) -> bytes:
-        data = self._buffer + data
+        head = self._unread
+        # Only what is new is searched: a head that comes byte by byte must not cost the square of its length.
+        start = max(0, len(head) - 3)
+        head += data
         while True:
-            end = _END_OF_HEAD(data)
+            end = _END_OF_HEAD(head, start)
             if end is None:
-                if len(data) > _MAX_HEAD:
-                    message = "the head of the reply is too large"
-                    raise MalformedReplyError(message)
-                # Do not wait for the end of something that cannot become a head.
-                if not (data.startswith(b"HTTP/1.") or b"HTTP/1.".startswith(data)):
-                    message = "it does not begin like one"
-                    raise MalformedReplyError(message)
-                self._buffer = data
+                self._check_beginning()
                 return b""
-            version = self._parse(data[: end.start()])
-            data = data[end.end() :]
+            version = self._parse(bytes(head[: end.start()]))
+            del head[: end.end()]
             if self.status >= 200:
                 break
             if self.status == 101:  # nobody asked to speak something else
                 message = "it wants to change the protocol"
                 raise MalformedReplyError(message)
-            # 100, 102, 103: only the announcement of a reply
-        self._buffer = b""
+            start = 0  # 100, 102, 103: only the announcement of a reply
         self._frame(version)
         self.head_complete = True
-        return self._body(data) if data and not self.complete else self._surplus(data)
+        rest = bytes(head)
+        head.clear()
+        return self._body(rest) if rest and not self.complete else self._surplus(rest)
+
+    def _check_beginning(self) -> None:
+        """Do not wait for the end of something that cannot become a head."""
+        beginning = bytes(self._unread[: len(_PROTOCOL)])
+        if not _PROTOCOL.startswith(beginning):
+            message = "it does not begin like one"
+            raise MalformedReplyError(message)
+        if len(self._unread) > _MAX_HEAD:
+            message = "the head of the reply is too large"
+            raise MalformedReplyError(message)
 
     def _parse(self, head: bytes) -> int:
         first, *lines = head.replace(b"\r\n", b"\n").split(b"\n")
@@ -244,7 +256,7 @@ class ReplyReader:
         while True:
             line, newline, rest = data.partition(b"\n")
             if not newline:
-                if len(data) > _MAX_HEAD:
+                if len(data) > _MAX_LINE:
                     message = "what follows the last chunk does not end"
                     raise MalformedReplyError(message)
                 self._buffer = data

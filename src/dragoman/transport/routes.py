@@ -1,6 +1,6 @@
 """Where a request goes and what is said on the way there, for the transports that speak HTTP themselves.
 
-Owns: routes (server, proxy, tunnel), the TLS context, heads of requests, what the errors of sockets and TLS mean.
+Owns: routes (server, proxy, tunnel), the TLS context, heads of requests, what sockets and TLS say when they fail.
 Must not know: plain or async.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import select
 import socket
 import ssl
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from .http1 import MalformedReplyError, request_head
 from .protocol import HttpRequest
 from .troubles import Code, trouble
 
-__all__ = ["Route", "Routes", "failure"]
+__all__ = ["Route", "Routes", "failure", "is_readable"]
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -143,6 +144,17 @@ class Routes:
                     raise ConfigurationError(message) from error
             self._context = context
         return self._context
+
+
+def is_readable(number: int) -> bool:
+    """Whether something has come for this file number: for an idle connection, that it cannot be used any more."""
+    if number < 0:
+        return True
+    if hasattr(select, "poll"):  # not on Windows; and there only does `select` take any number
+        poll = select.poll()
+        poll.register(number, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([number], [], [], 0)[0])
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ chunk of a stream costs little more than the system call that reads it.
 from __future__ import annotations
 
 import os
-import select
 import socket
 import threading
 import time
@@ -23,7 +22,7 @@ from .bases import BaseResponse, BaseTransport, check_head, check_request
 from .decoding import Unpacker, unpacker
 from .http1 import MalformedReplyError, ReplyReader
 from .protocol import DEFAULT_LIMITS, HttpRequest, Limits
-from .routes import Route, Routes, failure
+from .routes import Route, Routes, failure, is_readable
 from .troubles import trouble
 
 __all__ = ["SocketTransport"]
@@ -66,20 +65,12 @@ class _Connection:
 
     def looks_alive(self) -> bool:
         """Whether an idle connection can be used: nothing has come, not even its end."""
-        return not _is_readable(self.sock)
+        return not is_readable(self.sock.fileno())
 
     def close(self) -> None:
         if not self.closed:
             self.closed = True
             self.sock.close()
-
-
-def _is_readable(sock: socket.socket) -> bool:
-    if hasattr(select, "poll"):  # not on Windows; `select` there and only there takes any number of sockets
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([sock], [], [], 0)[0])
 
 
 def _left(deadline: float) -> float:

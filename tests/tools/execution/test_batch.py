@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolFinished
 from dragoman.errors import ToolAbortedError
-from dragoman.tools import ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
+from dragoman.tools import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
 from dragoman.tools.execution.plain_backend import PlainBackend
 from tests.tools.execution.colours import Runner, both_colours
 
@@ -96,6 +96,32 @@ def test_a_tool_hears_that_nobody_waits_for_it_any_more(execute_all: Runner, how
 
         asyncio.run(main())
     assert heard.wait(5)
+
+
+@both_colours
+def test_a_call_that_is_cancelled_tells_how_long_it_took_and_how_often_it_was_tried(execute_all: Runner) -> None:
+    run = ToolRun()
+    seen: list[str | None] = []
+
+    @tool(retries=1)
+    def work(context: ToolContext[None]) -> str:
+        if context.attempt == 1:
+            raise OSError("not now")
+        time.sleep(0.05)
+        run.cancel()
+        threading.Event().wait(0.2)
+        return "late"
+
+    def trace(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
+        result = yield
+        seen.append(result.error_type)
+
+    config = ToolConfig(retry=RetryConfig(backoff_base=0))
+    [result, _] = execute_all(ToolExecutor([work], config, middleware=[trace]), calls("work", "work"), run).results
+    assert (result.error_type, result.retries) == ("cancelled", 1)
+    assert result.duration is not None
+    assert result.duration >= 0.05
+    assert seen == ["cancelled", "cancelled"]
 
 
 def test_a_batch_runs_its_calls_once() -> None:

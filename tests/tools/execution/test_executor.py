@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.conversation import (
@@ -160,6 +161,33 @@ def test_results_keep_the_order_of_the_calls(execute_all: Runner) -> None:
 @both_colours
 def test_no_calls_no_results(execute_all: Runner) -> None:
     assert execute_all(ToolExecutor([echo]), []) == Executed(())
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: None,
+        lambda: "text",
+        lambda: {"a": 1},
+        lambda: aecho("later"),
+        lambda: ToolResult("", "", (Text("its own"),), is_error=True),
+        lambda: [object()],
+        lambda: _raise(ValueError("no luck")),
+        lambda: _raise(ToolExecutionError("Only on weekdays.")),
+        lambda: _raise(SystemExit(3)),
+        lambda: _raise(StopIteration()),
+    ],
+)
+def test_the_quick_way_gives_what_the_machinery_gives(function: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with ToolExecutor([tool(function, name="f")]) as executor, caplog.at_level(logging.INFO, "dragoman.tools"):
+        quick, slow = executor.execute(call("f", "{}")), executor.execute(call("f", "{}"), ToolRun())
+    assert quick.duration is not None
+    assert msgspec.structs.replace(quick, duration=None) == msgspec.structs.replace(slow, duration=None)
+    assert len(caplog.records) == 2
 
 
 # --- what a tool may return ------------------------------------------------------------------------------------------
@@ -387,6 +415,20 @@ def test_the_runs_own_deadline_holds_over_several_batches(execute_all: Runner) -
     assert run.deadline == 105.0
     now = 106.0
     assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).error_type == "timeout"
+
+
+@both_colours
+def test_the_runs_own_deadline_cuts_what_is_running(execute_all: Runner) -> None:
+    release = threading.Event()
+
+    @tool(timeout=30)
+    def hang() -> None:
+        release.wait(30)
+
+    executor = ToolExecutor([hang], ToolConfig(run_timeout=0.05, max_parallel_tools=1))
+    executed = execute_all(executor, [call("hang"), call("hang", id="2")])
+    release.set()
+    assert [result.error_type for result in executed.results] == ["timeout", "timeout"]
 
 
 @both_colours

@@ -99,6 +99,21 @@ def test_a_check_that_says_neither_yes_nor_no_has_not_allowed_anything(execute_a
 
 
 @both_colours
+def test_a_check_that_nobody_waits_for_is_closed(execute_all: Runner) -> None:
+    run = ToolRun()
+
+    async def asked(*_: object) -> Any:
+        raise AssertionError("never begun")
+
+    def check(*_: object) -> Any:
+        run.cancel()
+        return asked()  # Python complains, and so fails this test, if nobody ever awaits or closes it
+
+    result = one(execute_all(ToolExecutor([work], permission=check), [CALL], run))
+    assert result.error_type == "cancelled"
+
+
+@both_colours
 def test_a_tool_that_cannot_say_whether_it_needs_approval_is_not_run(execute_all: Runner) -> None:
     careful = tool(work.function, name="work", requires_approval=lambda call: bool(call.parsed["path"]))
     result = one(execute_all(ToolExecutor([careful]), [CALL]))

@@ -5,7 +5,7 @@
     root.py       the root as one object
     plain.py      nearly all of JSON Schema
     node.py       a schema in a simple form: read.py and meet.py make it, with the tables of rules.py
-    closed.py     strict schemas of OpenAI and Anthropic
+    closed.py     strict schemas of OpenAI and Anthropic, sizes.py how large they may be
     gemini.py     Gemini's own schemas
     styles.py     the four styles
     restore.py    the way back: values for the given schema
@@ -15,6 +15,6 @@ Nothing here changes its input; the same input gives the same output, byte for b
 
 from .notes import NOT_STRICT, Note
 from .restore import restored
-from .styles import Conversion, conversion, convert
+from .styles import Conversion, conversion, convert, together
 
-__all__ = ["NOT_STRICT", "Conversion", "Note", "conversion", "convert", "restored"]
+__all__ = ["NOT_STRICT", "Conversion", "Note", "conversion", "convert", "restored", "together"]

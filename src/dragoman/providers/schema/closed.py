@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from .document import free_name
 from .node import Node
 from .notes import Notes, described, joined
 from .positions import without_positions
 from .read import Reader
 from .rules import Rules
-from .words import Schema, distinct, escaped, is_array, is_object, kind_of, ordered
+from .sizes import excesses
+from .words import Schema, distinct, escaped, is_array, ordered
 
 __all__ = ["Closed"]
 
@@ -48,7 +47,7 @@ class Closed:
             schema["$defs"] = dict(self._definitions)
         if not self._rules.recursive and (loop := _loop(self._referring)) is not None:
             self.reasons.setdefault(loop, "the schema is recursive")
-        for text in _excesses(schema, self._rules):
+        for text in excesses([schema], self._rules):
             self.reasons.setdefault("", text)
         return schema
 
@@ -203,62 +202,3 @@ def _loop(referring: dict[str, set[str]]) -> str | None:
         return loop
 
     return next((loop for start in sorted(referring) if (loop := search(start, ())) is not None), None)
-
-
-class _Sizes(Struct):
-    """What a provider counts in a schema."""
-
-    properties: int = 0
-    values: int = 0
-    characters: int = 0
-    depth: int = 0
-    optional: int = 0
-    unions: int = 0
-    longest: int = 0
-
-    def count(self, schema: object, depth: int) -> None:
-        """Add one schema and what it contains."""
-        if not is_object(schema):
-            return
-        if "properties" in schema or "items" in schema:
-            self.depth = max(self.depth, depth)
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
-        if is_array(values):
-            length = sum(len(value) for value in values if isinstance(value, str))
-            self.values += len(values)
-            self.characters += length
-            if len(values) > 250 and all(kind_of(value) == "string" for value in values):
-                self.longest = max(self.longest, length)
-        if is_array(schema.get("type")) or "anyOf" in schema:
-            self.unions += 1
-        if is_object(properties := schema.get("properties")):
-            self.properties += len(properties)
-            required = schema.get("required")
-            self.optional += len(properties) - (len(required) if is_array(required) else 0)
-            self.characters += sum(map(len, properties))
-            for sub in properties.values():
-                self.count(sub, depth + 1)
-        self.count(schema.get("items"), depth + 1)
-        if is_array(branches := schema.get("anyOf")):
-            for branch in branches:
-                self.count(branch, depth)
-        if is_object(definitions := schema.get("$defs")):
-            self.characters += sum(map(len, definitions))
-            for definition in definitions.values():
-                self.count(definition, 1)
-
-
-def _excesses(schema: Schema, rules: Rules) -> list[str]:
-    """The limits of size that a schema is beyond."""
-    sizes = _Sizes()
-    sizes.count(schema, 1)
-    counted = (
-        ("properties", sizes.properties, rules.most_properties),
-        ("levels of nesting", sizes.depth, rules.deepest),
-        ("listed values", sizes.values, rules.most_values),
-        ("characters in one list of values", sizes.longest, rules.longest_values),
-        ("characters in names and values", sizes.characters, rules.most_characters),
-        ("optional properties", sizes.optional, rules.most_optional),
-        ("properties of more than one type", sizes.unions, rules.most_unions),
-    )
-    return [f"{number} {what}, at most {most} are allowed" for what, number, most in counted if most and number > most]

@@ -46,6 +46,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     """Characters of one list of more than 250 values."""
     most_characters: int | None = None
     """Of all names and values together."""
+    # --- sizes of all strict schemas of a request together ---
+    most_schemas: int | None = None
     most_optional: int | None = None
     most_unions: int | None = None
 
@@ -102,6 +104,7 @@ ANTHROPIC: Final = Rules(
     formats={"string": _COMMON_FORMATS | {"uri"}},
     unknown_in_patterns=_LOOK_AROUND + r"|\\[bB1-9k]|\(\?P?[<P]|\{\d{3,}|\{\d*,\d{3,}",
     highest_min_items=1,
+    most_schemas=20,
     most_optional=24,
     most_unions=16,
 )

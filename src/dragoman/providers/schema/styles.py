@@ -6,7 +6,7 @@ Must not know: which provider takes which style (profiles).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -23,9 +23,10 @@ from .plain import plain
 from .read import Reader
 from .root import object_root
 from .rules import ANTHROPIC, GEMINI, OPENAI, Rules
+from .sizes import excesses
 from .words import Schema
 
-__all__ = ["Conversion", "conversion", "convert"]
+__all__ = ["Conversion", "conversion", "convert", "together"]
 
 
 class Conversion(Struct, frozen=True, kw_only=True):
@@ -65,6 +66,12 @@ def conversion(schema: dict[str, object], style: SchemaStyle, *, strict: bool = 
     except RecursionError:
         message = "The schema is nested too deeply to be read."
         raise ToolDefinitionError(message, hint="Give it fewer levels.") from None
+
+
+def together(schemas: Sequence[Schema], style: SchemaStyle) -> tuple[str, ...]:
+    """Why a provider would refuse strict schemas in one request that it takes one by one; empty if it would not."""
+    rules = _STRICT_RULES.get(style)
+    return tuple(excesses(schemas, rules)) if rules is not None else ()
 
 
 def _as_it_is(schema: Schema, _strict: bool) -> Conversion:
@@ -108,6 +115,7 @@ def _object_node(reader: Reader, root: Schema) -> Node:
     return node
 
 
+_STRICT_RULES: Final[dict[SchemaStyle, Rules]] = {"openai_strict": OPENAI, "anthropic_strict": ANTHROPIC}
 _STYLES: Final[dict[SchemaStyle, Callable[[Schema, bool], Conversion]]] = {
     "json_schema": _as_it_is,
     "openai_strict": _strictly(OPENAI),

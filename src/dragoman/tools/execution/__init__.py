@@ -3,6 +3,7 @@
 executor.py        what callers see; the quick way for simple tools
 one_tool.py        run one tool by its name, the shortest way
 procedure.py       what happens to one call, step by step, without I/O
+effects.py         what a procedure asks for: call this function, wait so long
 batch.py           many calls at once: the scheduler
 plain_backend.py   where functions run in a plain program (caller's thread, workers, one loop thread)
 async_backend.py   where functions run on an event loop

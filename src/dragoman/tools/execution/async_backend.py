@@ -16,8 +16,8 @@ from typing import Any, cast
 from dragoman.conversation import ToolFinished, ToolStarted
 
 from .batch import Batch, Running, Wait
+from .effects import Invoke
 from .plain_backend import awaited
-from .procedure import Invoke
 from .threads import WorkerThreads
 
 __all__ = ["AsyncBackend", "events"]

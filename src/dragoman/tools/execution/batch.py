@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
-from dragoman.errors import ToolError
+from dragoman.errors import ToolCancelledError, ToolError
 from dragoman.tools.config import ToolErrorHandling
 from dragoman.tools.permission import PendingApproval
 from dragoman.tools.registry import ToolSet
 
-from .procedure import Invoke, Outcome, Procedure, Settings, cancelled, procedure
+from .effects import Invoke
+from .procedure import Outcome, Procedure, Settings, cancelled, procedure
 from .results import failure
 from .run import ToolRun
 
@@ -216,16 +217,31 @@ class Batch:
                 yield from self._advance(each, backend, alone=False)
             if each.running is not None:
                 _give_up(each, backend)
-            each.procedure.close()
+            if self._outcomes[each.index] is None:
+                yield from self._finish(each.index, self._interrupted(each))
         for index, call in enumerate(self.calls):
             if self._outcomes[index] is None:
                 yield from self._finish(index, self._cancelled(call))
 
+    def _interrupted(self, each: _Active) -> Outcome | PendingApproval:
+        """The end of a call that is under way: it knows how long it took and how often it was tried."""
+        call = self.calls[each.index]
+        try:
+            each.procedure.throw(self._cancellation(call))
+        except StopIteration as stop:
+            return cast("Outcome | PendingApproval", stop.value)
+        except ToolCancelledError:  # the same one comes back if the procedure has already ended, by Ctrl-C
+            pass
+        return self._cancelled(call)
+
     def _cancelled(self, call: ToolCall) -> Outcome:
+        error = self._cancellation(call)
+        return Outcome(failure(call, error, 0.0), error)
+
+    def _cancellation(self, call: ToolCall) -> ToolCancelledError:
         failed = self.aborted_by
         why = "the run was cancelled" if failed is None else f"tool {failed.tool_name!r} failed and the run was aborted"
-        error = cancelled(call, why)
-        return Outcome(failure(call, error, 0.0), error)
+        return cancelled(call, why)
 
 
 def _give_up(each: _Active, backend: Backend) -> None:

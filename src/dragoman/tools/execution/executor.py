@@ -25,9 +25,10 @@ from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
 
 from .batch import Batch
+from .effects import Invoke, discard
 from .log import PACKAGE, ROOT, TOOLS, log_call
 from .plain_backend import PlainBackend, awaited_elsewhere, events
-from .procedure import Invoke, Middleware, Outcome, Settings, discard
+from .procedure import Middleware, Outcome, Settings
 from .results import NOTHING, execution_error, failure, success
 from .run import ToolRun
 from .threads import LoopThread, WorkerThreads

@@ -16,7 +16,7 @@ from typing import Any, cast
 from dragoman.conversation import ToolFinished, ToolStarted
 
 from .batch import Batch, Running, Wait
-from .procedure import Invoke
+from .effects import Invoke
 from .threads import LoopThread, WorkerThreads
 
 __all__ = ["PlainBackend", "awaited", "awaited_elsewhere", "events"]

@@ -7,11 +7,10 @@ so that plain and async runs, one call and many, share this one description.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -32,67 +31,16 @@ from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Ask, Decision, Deny, PendingApproval, PermissionCheck
 from dragoman.tools.registry import ToolSet, not_found
 
+from .effects import Effect, Flag, Invoke, Sleep, discard
 from .results import execution_error, failure, success
 from .run import ToolRun
 
-__all__ = [
-    "Effect",
-    "Flag",
-    "Invoke",
-    "Middleware",
-    "Outcome",
-    "Procedure",
-    "Settings",
-    "Sleep",
-    "cancelled",
-    "decode",
-    "discard",
-    "procedure",
-]
+__all__ = ["Middleware", "Outcome", "Procedure", "Settings", "cancelled", "decode", "procedure"]
 
 Middleware: TypeAlias = Callable[[ToolCall, ToolRun], Generator[ToolCall | None, ToolResult, ToolResult | None]]
 """Around a call: yield (the call to make instead, or None for the same), receive its result, return the result to give
 instead, or None for the same. Returning before the yield answers the call without running it. A generator has no
 colour: the same middleware serves plain and async runs."""
-
-
-class Flag:
-    """Something that is not so at first, and then is. Apart from the effect, so that a context holds nothing more."""
-
-    __slots__ = ("is_set",)
-
-    def __init__(self) -> None:
-        self.is_set: bool = False
-
-    def set(self) -> None:
-        self.is_set = True
-
-
-class Invoke:
-    """Effect: call this function, wait for it no longer than `timeout`, and note how it went."""
-
-    __slots__ = ("error", "function", "given_up", "is_async", "timed_out", "timeout", "value")
-
-    def __init__(
-        self, function: Callable[[], Any], *, is_async: bool, timeout: float | None, given_up: Flag | None = None
-    ) -> None:
-        self.function: Callable[[], Any] = function
-        self.is_async: bool = is_async
-        self.timeout: float | None = timeout
-        self.given_up: Flag = given_up or Flag()
-        """Set when nobody waits for the function any more, though it may still run."""
-        self.value: object = None
-        self.error: BaseException | None = None
-        self.timed_out: bool = False
-
-
-class Sleep(msgspec.Struct, frozen=True):
-    """Effect: do nothing for a while."""
-
-    seconds: float
-
-
-Effect: TypeAlias = Invoke | Sleep
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -118,7 +66,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def procedure(tools: ToolSet, call: ToolCall, run: ToolRun, settings: Settings) -> Procedure:
-    """Carry out one call. Never raises for what the tool, the model, the policy or the middleware did wrong."""
+    """Carry out one call. Never raises for what the tool, the model, the policy or the middleware did wrong.
+
+    A ToolCancelledError that is thrown in ends it as if the tool had raised it.
+    """
     started = settings.clock()
     entered: list[_Layer] = []
     outcome: Outcome | PendingApproval | None = None
@@ -291,9 +242,11 @@ def _decision(tool: AnyTool, call: ToolCall, run: ToolRun, settings: Settings) -
     if isinstance(said, Awaitable):
         check = cast("Awaitable[object]", said)
         waiting = Invoke(lambda: check, is_async=True, timeout=_remaining(run, settings))
-        yield waiting
-        if waiting.error is not None or waiting.timed_out:
+        try:
+            yield waiting
+        finally:
             discard(check)
+        if waiting.error is not None or waiting.timed_out:
             raise _check_failed(call, waiting.error)
         said = waiting.value
     if not isinstance(said, Allow | Deny | Ask):
@@ -348,16 +301,12 @@ def _attempt(call: ToolCall, effect: Invoke, clock: Callable[[], float]) -> Gene
     if hasattr(type(value), "__await__"):  # a plain function that returned a coroutine after all
         rest = None if effect.timeout is None else max(0.0, effect.timeout - (clock() - began))
         effect = Invoke(lambda: value, is_async=True, timeout=rest)
-        yield effect
-        discard(value)
+        try:
+            yield effect
+        finally:
+            discard(value)
         value = _value_of(effect, call)
     return value
-
-
-def discard(awaitable: object) -> None:
-    """Close a coroutine that was never begun, so that Python does not complain that nobody awaited it."""
-    if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
-        awaitable.close()
 
 
 def _effect(

@@ -1,0 +1,118 @@
+"""Legal names for tools, and back."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import ConfigurationError
+from dragoman.providers.names import ToolNames
+from dragoman.providers.profile import ToolLimits
+
+OPENAI = ToolLimits()
+ANTHROPIC = ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,128}", max_name_length=128)
+GEMINI = ToolLimits(name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", max_name_length=64)
+LETTERS = ToolLimits(name_pattern=r"[a-z]+", max_name_length=20)
+LIMITS = st.sampled_from([OPENAI, ANTHROPIC, GEMINI, LETTERS])
+
+names = st.text(min_size=1, max_size=12) | st.text("ab._-é 1", min_size=1, max_size=90)
+
+
+def legal(name: str, limits: ToolLimits) -> bool:
+    return re.fullmatch(limits.name_pattern, name) is not None and len(name) <= limits.max_name_length
+
+
+WRITTEN: list[tuple[ToolLimits, str, str]] = [
+    (OPENAI, "get_weather", "get_weather"),
+    (OPENAI, "files.read", "files_read"),
+    (OPENAI, "get weather", "get_weather"),
+    (OPENAI, "mcp__server/tool", "mcp__server_tool"),
+    (OPENAI, "Größe", "Gro_e"),
+    (OPENAI, "café", "cafe"),
+    (OPENAI, "2nd", "2nd"),
+    (GEMINI, "2nd", "_2nd"),
+    (GEMINI, "files.read", "files.read"),
+]
+
+
+@pytest.mark.parametrize(("limits", "own", "wire"), WRITTEN)
+def test_names_stay_readable(limits: ToolLimits, own: str, wire: str) -> None:
+    found = ToolNames([own], limits)
+    assert found.to_wire == {own: wire}
+    assert found.to_own == ({} if own == wire else {wire: own})
+
+
+def test_long_names_are_cut_and_marked() -> None:
+    found = ToolNames(["x" * 70 + "1", "x" * 70 + "2"], OPENAI)
+    first, second = found.to_wire.values()
+    assert first != second
+    assert len(first) == len(second) == 64
+    assert first.startswith("x" * 55 + "_")
+
+
+def test_names_without_any_likeness_are_marks() -> None:
+    (wire,) = ToolNames(["天気"], OPENAI).to_wire.values()
+    assert re.fullmatch("_+[0-9a-f]{8}", wire)
+
+
+def test_two_that_would_become_the_same_are_both_marked() -> None:
+    found = ToolNames(["a.b", "a b", "a-b"], OPENAI).to_wire
+    assert found["a-b"] == "a-b"
+    assert found["a.b"].startswith("a_b_")
+    assert found["a b"].startswith("a_b_")
+    assert len(set(found.values())) == 3
+
+
+def test_a_legal_name_is_never_given_to_another_tool() -> None:
+    found = ToolNames(["a_b", "a.b"], OPENAI).to_wire
+    assert found["a_b"] == "a_b"
+    assert found["a.b"].startswith("a_b_")
+
+
+def test_a_tool_whose_name_is_the_mark_of_another() -> None:
+    mark = ToolNames(["a.b", "a b"], OPENAI).to_wire["a.b"]
+    found = ToolNames(["a.b", "a b", mark], OPENAI)
+    assert found.to_wire[mark] == mark
+    assert len(set(found.to_wire.values())) == 3
+
+
+@given(own=st.lists(names, max_size=8, unique=True), limits=LIMITS, seed=st.integers(0, 99))
+def test_names_are_legal_unique_and_independent_of_the_order(own: list[str], limits: ToolLimits, seed: int) -> None:
+    try:
+        found = ToolNames(own, limits)
+    except ConfigurationError:
+        assert limits is LETTERS  # a mark has digits
+        return
+    assert list(found.to_wire) == own
+    assert all(legal(wire, limits) for wire in found.to_wire.values())
+    assert len(set(found.to_wire.values())) == len(own)
+    assert all(found.to_wire[name] == name for name in own if legal(name, limits))
+    assert found.to_own == {wire: name for name, wire in found.to_wire.items() if wire != name}
+    shuffled = Random(seed).sample(own, len(own))
+    assert ToolNames(shuffled, limits).to_wire == found.to_wire
+
+
+@given(own=st.lists(names, min_size=1, max_size=6, unique=True), gone=names)
+def test_a_tool_that_is_gone_still_has_a_legal_name_of_its_own(own: list[str], gone: str) -> None:
+    found = ToolNames(own, OPENAI)
+    wire = found.wire(gone)
+    assert legal(wire, OPENAI)
+    if gone in own:
+        assert wire == found.to_wire[gone]
+    else:
+        assert wire not in found.to_wire.values()
+
+
+def test_a_tool_that_is_gone_keeps_the_name_that_it_had() -> None:
+    assert ToolNames(["other"], OPENAI).wire("files.read") == ToolNames(["files.read"], OPENAI).to_wire["files.read"]
+    assert ToolNames(["other"], OPENAI).wire("legal") == "legal"
+
+
+def test_a_pattern_that_nothing_can_be_made_to_fit() -> None:
+    with pytest.raises(ConfigurationError, match="No legal name"):
+        ToolNames(["a b"], ToolLimits(name_pattern="only_this"))
+    assert ToolNames(["only_this"], ToolLimits(name_pattern="only_this")).to_own == {}

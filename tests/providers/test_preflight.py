@@ -1,0 +1,149 @@
+"""What a provider would say to some tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dragoman.conversation import ToolSpec
+from dragoman.errors import ConfigurationError
+from dragoman.providers.catalogue import PROVIDERS, profile_of
+from dragoman.providers.preflight import Finding, check
+from dragoman.providers.profile import Profile, ToolLimits
+from dragoman.tools import Tool
+
+PROFILE = Profile(
+    provider="test",
+    dialect="test",
+    tool_schema="openai_strict",
+    strict_tools=True,
+    tool_limits=ToolLimits(max_tools=3, max_description_length=20),
+)
+
+
+def spec(name: str = "tool", schema: Any = None, **fields: Any) -> ToolSpec:
+    fields["parameters"] = Raw(json.dumps(schema or {"type": "object", "properties": {}}).encode())
+    return ToolSpec(name, **fields)
+
+
+def only(*specs: ToolSpec, profile: Profile = PROFILE) -> tuple[Finding, ...]:
+    """The findings of the first tool."""
+    return check(specs, profile).tools[0].findings
+
+
+def test_nothing_to_say() -> None:
+    report = check([spec("a"), spec("b", strict=True)], PROFILE)
+    assert report.ok
+    assert report.severity == "ok"
+    assert [tool.strict for tool in report.tools] == [False, True]
+    assert str(report) == "test: 2 tools: 2 as they are"
+    assert str(check([], PROFILE)) == "test: 0 tools"
+
+
+def test_names_are_offered() -> None:
+    report = check([spec("files.read")], PROFILE)
+    assert report.tools[0].wire_name == "files_read"
+    assert report.tools[0].findings == (Finding("rewrite", "name", "sent as 'files_read'"),)
+    assert report.ok
+
+
+def test_what_is_refused() -> None:
+    assert only(spec("a"), spec("a")) == (Finding("error", "name", "another tool has the same one"),)
+    assert only(spec("a", description="x" * 21)) == (
+        Finding("error", "description", "21 characters, at most 20 are allowed"),
+    )
+    (finding,) = only(spec("a", {"type": "object", "properties": {"x": {"$ref": "https://host/x"}}}))
+    assert finding.severity == "error"
+    assert finding.about == "schema"
+    assert "refers to another document" in finding.text
+
+
+def test_what_is_refused_of_all_together() -> None:
+    report = check([spec(f"t{i}") for i in range(4)], PROFILE)
+    assert report.findings == (Finding("error", "tools", "there are 4, at most 3 are allowed"),)
+    assert not report.ok
+    assert check([spec()], PROFILE.with_changes(tools=False)).findings == (
+        Finding("error", "tools", "this model takes no tools"),
+    )
+    assert check([], PROFILE.with_changes(tools=False)).ok
+
+
+def test_a_pattern_that_no_name_fits() -> None:
+    report = check([spec("a b")], PROFILE.with_changes(tool_limits=ToolLimits(name_pattern="never")))
+    assert not report.ok
+    assert report.findings[0].about == "name"
+
+
+def test_rewritten_schemas_are_told() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "string", "minLength": 1}}, "required": ["x"]}
+    assert only(spec("a", schema)) == ()
+    assert only(spec("a", schema, strict=True)) == (
+        Finding("rewrite", "schema", "/properties/x/minLength: 1 is only in the description"),
+    )
+    free = {"type": "object", "properties": {"x": {}}}
+    report = check([spec("a", free, strict=True)], PROFILE)
+    assert report.tools[0].findings == (
+        Finding("rewrite", "strict", "left out because of /properties/x: any value is allowed"),
+    )
+    assert report.tools[0].strict is False
+    assert report.tools[0].schema == free
+    assert only(spec("a", strict=True), profile=PROFILE.with_changes(strict_tools=False)) == (
+        Finding("rewrite", "strict", "left out, this model does not support it"),
+    )
+
+
+def test_strict_tools_are_counted_together() -> None:
+    claude = PROFILE.with_changes(tool_schema="anthropic_strict", tool_limits=ToolLimits())
+    some = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(2)}}
+    strict = [spec(f"t{i}", some, strict=True) for i in range(21)]
+    assert [finding.text for finding in check(strict, claude).findings] == [
+        "21 strict schemas, at most 20 are allowed in one request",
+        "42 optional properties, at most 24 are allowed in one request",
+    ]
+    assert check([spec(f"t{i}", some) for i in range(21)], claude).ok
+
+
+def test_the_report_reads_well() -> None:
+    tools = [spec("fine"), spec("files.read", {"properties": {}}), spec("long", description="x" * 30), spec("more")]
+    assert str(check(tools, PROFILE)) == "\n".join(
+        [
+            "test: 4 tools: 1 refused, 1 rewritten, 2 as they are",
+            "  tools: there are 4, at most 3 are allowed",
+            "  files.read: rewritten",
+            "    name: sent as 'files_read'",
+            '    schema: /type: added "object"',
+            "  long: refused",
+            "    description: 30 characters, at most 20 are allowed",
+        ]
+    )
+
+
+def test_tools_and_whatever_has_a_spec() -> None:
+    def add(a: int, b: int = 0) -> int:
+        """Add two numbers."""
+        return a + b
+
+    report = check([Tool.from_function(add), spec("other")], "gemini:gemini-2.5-flash")
+    assert [tool.tool for tool in report.tools] == ["add", "other"]
+    assert report.model == "gemini:gemini-2.5-flash"
+    assert report.ok
+
+
+def test_models_by_name() -> None:
+    assert check([], "claude:x").model == "anthropic:x"
+    assert check([], "gpt-4o").model == "openai:gpt-4o"
+    with pytest.raises(ConfigurationError, match="no provider"):
+        check([], "nobody:x")
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
+def test_every_provider_can_be_asked(provider: str) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer", "enum": [1, 5]}}, "required": ["x"]}
+    report = check([spec("a b", schema, strict=True)], f"{provider}:some-model")
+    assert report.ok
+    assert report.tools[0].schema is not None
+    limits = profile_of(provider, "some-model").tool_limits
+    assert len(report.tools[0].wire_name) <= limits.max_name_length

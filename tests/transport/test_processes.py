@@ -1,0 +1,241 @@
+"""What only shows in a process of its own: Ctrl-C, forks, the end of the interpreter, what an import loads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.transport.asyncio_transport import AsyncioTransport
+from dragoman.transport.protocol import HttpRequest
+from tests.transport.colours import Kind
+from tests.transport.server import WAIT, Exchange, Server
+
+IMPORTS = """
+import asyncio, os, sys
+from dragoman.transport.protocol import HttpRequest
+from dragoman.transport.{module} import {name} as Transport
+url = sys.argv[1]
+"""
+
+
+async def echo(exchange: Exchange) -> None:
+    await exchange.reply(exchange.body or b"ok")
+
+
+async def silent(exchange: Exchange) -> None:
+    await exchange.forever()
+
+
+async def half(exchange: Exchange) -> None:
+    await exchange.start()
+    await exchange.chunk(b"hello")
+    await exchange.forever()
+
+
+def start(module: str, name: str, code: str, url: str) -> subprocess.Popen[str]:
+    source = IMPORTS.format(module=module, name=name) + code
+    return subprocess.Popen(
+        [sys.executable, "-c", source, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=3 * WAIT)
+    finally:
+        process.kill()
+    return process.returncode, out.strip(), err
+
+
+PLAIN = [("socket_transport", "SocketTransport"), ("httpx2_transport", "Httpx2Transport")]
+
+
+class TestCtrlC:
+    """A plain call ends when the user presses Ctrl-C, however long the server would have kept silent."""
+
+    CODE = """
+with Transport() as transport:
+    try:
+        with transport.open(HttpRequest(url=url, stream=True)) as response:
+            for piece in response:
+                print("piece", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+    @pytest.mark.parametrize(("module", "name"), PLAIN)
+    def test_before_the_head(self, module: str, name: str) -> None:
+        with Server({"*": silent}) as server:
+            process = start(module, name, self.CODE, server.url)
+            server.wait_for_requests(1)
+            process.send_signal(signal.SIGINT)
+            assert end(process) == (0, "interrupted", "")
+            server.wait_for_open(0)
+
+    @pytest.mark.parametrize(("module", "name"), PLAIN)
+    def test_in_the_middle_of_a_stream(self, module: str, name: str) -> None:
+        with Server({"*": half}) as server:
+            process = start(module, name, self.CODE, server.url)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "piece\n"
+            process.send_signal(signal.SIGINT)
+            assert end(process) == (0, "interrupted", "")
+            server.wait_for_open(0)
+
+    def test_on_an_event_loop(self) -> None:
+        code = """
+async def main():
+    async with Transport() as transport:
+        async with await transport.open(HttpRequest(url=url, stream=True)) as response:
+            async for piece in response:
+                print("piece", flush=True)
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+        with Server({"*": half}) as server:
+            process = start("asyncio_transport", "AsyncioTransport", code, server.url)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "piece\n"
+            process.send_signal(signal.SIGINT)
+            assert end(process) == (0, "interrupted", "")
+            server.wait_for_open(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+class TestForks:
+    CODE = """
+import warnings
+warnings.simplefilter("ignore")
+transport = Transport()
+read = lambda: transport.open(HttpRequest(url=url)).read().decode()
+print(read(), flush=True)
+child = os.fork()
+if not child:
+    try:
+        print("child", read(), flush=True)
+    except Exception as error:
+        print("child", type(error).__name__, error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(read())
+"""
+
+    def test_a_child_gets_connections_of_its_own(self) -> None:
+        with Server({"*": echo}) as server:
+            code, out, err = end(start("socket_transport", "SocketTransport", self.CODE, server.url))
+            assert (code, out.split("\n"), err) == (0, ["ok", "child ok", "ok"], "")
+            assert server.connections == 2
+
+    def test_where_that_cannot_be_it_is_said(self) -> None:
+        with Server({"*": echo}) as server:
+            code, out, err = end(start("pyreqwest_transport", "PyreqwestTransport", self.CODE, server.url))
+            assert (code, err) == (0, "")
+            first, child, last = out.split("\n")
+            assert (first, last) == ("ok", "ok")
+            assert child.startswith("child ConfigurationError The HTTP client was used before this process was forked")
+
+
+def test_a_program_that_ends_with_its_last_reply_ends_well() -> None:
+    code = """
+async def main():
+    transport = Transport()
+    async def one():
+        async with await transport.open(HttpRequest(url=url, stream=True)) as response:
+            async for piece in response:
+                pass
+    await asyncio.gather(*[one() for _ in range(20)])
+asyncio.run(main())
+"""
+    with Server({"*": echo}) as server:
+        processes = [start("pyreqwest_transport", "AsyncPyreqwestTransport", code, server.url) for _ in range(4)]
+        assert [end(process) for process in processes] == [(0, "", "")] * 4
+
+
+def test_a_transport_outlives_its_event_loop() -> None:
+    """As in notebooks and tests, where every call may have a loop of its own."""
+    transport = AsyncioTransport()
+
+    async def use(url: str) -> bytes:
+        async with await transport.open(HttpRequest(url=url)) as response:
+            return await response.read()
+
+    async def leave(url: str) -> bytes:
+        body = await use(url)
+        await transport.aclose()
+        return body
+
+    async def last(exchange: Exchange) -> None:
+        await exchange.reply(b"ok", headers={"connection": "close"})
+        exchange.hang_up()
+
+    with Server({"*": last}) as server:
+        assert asyncio.run(use(server.url)) == b"ok"
+        assert asyncio.run(use(server.url)) == b"ok"
+        assert asyncio.run(leave(server.url)) == b"ok"
+
+
+def test_a_server_that_leaves_without_a_word_between_requests(noticing_kind: Kind) -> None:
+    """The next request finds out, and takes a new connection."""
+
+    async def quiet(exchange: Exchange) -> None:
+        await exchange.reply(b"ok")  # which does not say that it is the last on this connection
+        exchange.hang_up()
+
+    with Server({"*": quiet}) as server, noticing_kind.client() as client:
+        for _ in range(3):
+            assert client.open(server.url).read() == b"ok"
+            server.wait_for_open(0)
+        assert server.connections == 3
+
+
+class TestImports:
+    @staticmethod
+    def loaded(statement: str) -> set[str]:
+        code = f"import sys\n{statement}\nprint(*sys.modules, sep='\\n')"
+        done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+        return set(done.stdout.split())
+
+    @pytest.mark.parametrize(
+        ("module", "without"),
+        [
+            ("protocol", {"asyncio", "pyreqwest", "httpx2", "ssl", "socket"}),
+            ("retry", {"asyncio", "pyreqwest", "httpx2", "ssl", "socket", "email", "urllib.request"}),
+            ("base_url", {"asyncio", "pyreqwest", "httpx2", "ssl", "socket"}),
+            ("socket_transport", {"asyncio", "pyreqwest", "httpx2", "http.client", "email"}),
+            ("asyncio_transport", {"pyreqwest", "httpx2", "http.client", "email"}),
+            ("pyreqwest_transport", {"asyncio", "httpx2", "ssl", "socket"}),
+            ("tape", {"asyncio", "pyreqwest", "httpx2", "ssl", "socket", "pytest"}),
+        ],
+    )
+    def test_a_module_loads_only_what_it_needs(self, module: str, without: set[str]) -> None:
+        assert not self.loaded(f"import dragoman.transport.{module}") & without
+
+    def test_the_pytest_plugin_costs_nothing_until_it_is_used(self) -> None:
+        new = self.loaded("import pytest, dragoman.transport.pytest_plugin") - self.loaded("import pytest")
+        assert {name for name in new if not name.startswith("dragoman")} == set()
+        assert {name for name in new if "tape" in name or "protocol" in name} == set()
+
+
+def test_texts_of_values_show_no_keys() -> None:
+    request = HttpRequest(url="https://h/x?key=sesame", headers={"x-api-key": "sesame"}, body=b"sesame")
+    assert repr(request) == "HttpRequest(POST h, 1 headers, 6 bytes)"
+    assert "sesame" not in str(request)
+
+
+def test_every_module_of_the_room_is_named_in_its_table() -> None:
+    import dragoman.transport as room
+
+    folder = Path(str(room.__file__)).parent
+    modules = {path.name if path.suffix else f"{path.name}/" for path in folder.iterdir()} - {
+        "__init__.py",
+        "__pycache__/",
+    }
+    assert [name for name in sorted(modules) if name not in str(room.__doc__)] == []

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman import errors
+from dragoman.errors import ConnectionFailedError, DragomanError, ProviderError, RequestTimeoutError
+from dragoman.transport.protocol import HttpRequest
+from dragoman.transport.retry import (
+    Attempt,
+    AttemptRecord,
+    Decision,
+    GiveUp,
+    Retry,
+    RetryPolicy,
+    decide,
+    request_id_of,
+    retry_after_of,
+)
+from dragoman.transport.troubles import trouble
+
+NOW = 1_750_000_000.0  # Sun, 15 Jun 2025 15:06:40 GMT
+POLICY = RetryPolicy()
+
+
+def decided(attempts: int = 1, policy: RetryPolicy = POLICY, random: float = 0.0, **attempt: object) -> Decision:
+    return decide(Attempt(**attempt), policy, attempts, random=random, now=NOW)  # type: ignore[arg-type]
+
+
+class TestWorthwhile:
+    @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 520, 529, 599])
+    def test_statuses_that_pass(self, status: int) -> None:
+        assert decided(status=status) == Retry(0.5, f"status {status}")
+
+    @pytest.mark.parametrize("status", [300, 302, 400, 401, 402, 403, 404, 405, 413, 422, 600])
+    def test_statuses_that_stay(self, status: int) -> None:
+        assert decided(status=status) == GiveUp(f"status {status}; another attempt would not help")
+
+    @pytest.mark.parametrize("code", ["refused", "unknown_host", "reset", "closed_early", "cut_off", "proxy", "tls"])
+    def test_connections_that_failed(self, code: str) -> None:
+        error = trouble(code, HttpRequest(url="https://h/"))  # type: ignore[arg-type]
+        assert decided(error=error) == Retry(0.5, code)
+
+    @pytest.mark.parametrize("code", ["connect_timeout", "read_timeout"])
+    def test_time_that_ran_out(self, code: str) -> None:
+        assert isinstance(decided(error=RequestTimeoutError("…", code=code)), Retry)
+
+    @pytest.mark.parametrize("code", ["certificate", "proxy_auth", "pool_timeout", "redirect", "bad_url", "malformed"])
+    def test_trouble_that_stays(self, code: str) -> None:
+        error = trouble(code, HttpRequest(url="https://h/")) if code != "redirect" else errors.ProtocolError("…")  # type: ignore[arg-type]
+        assert isinstance(decided(error=error), GiveUp)
+
+    @pytest.mark.parametrize(
+        ("error", "again"),
+        [
+            (errors.OverloadedError("…"), True),
+            (errors.RateLimitError("…"), True),
+            (errors.RateLimitError("…", status=429), True),
+            (errors.RateLimitError("…", status=429, code="insufficient_quota"), False),
+            (errors.ProviderError("…", status=500), True),
+            (errors.ProviderError("…"), False),
+            (errors.AuthenticationError("…", status=401), False),
+            (errors.InvalidRequestError("…", status=400), False),
+            (errors.ContextTooLongError("…"), False),
+            (errors.ProtocolError("…", fault="provider"), False),
+            (errors.ConfigurationError("…"), False),
+        ],
+    )
+    def test_errors_of_a_codec(self, error: DragomanError, again: bool) -> None:
+        assert isinstance(decided(error=error), Retry) is again
+
+    @pytest.mark.parametrize(
+        ("said", "status", "again"), [("true", 400, True), ("false", 503, False), ("?", 503, True)]
+    )
+    def test_the_server_has_the_last_word(self, said: str, status: int, again: bool) -> None:
+        assert isinstance(decided(status=status, headers={"x-should-retry": said}), Retry) is again
+
+    def test_nothing_after_the_first_event(self) -> None:
+        for attempt in ({"status": 503}, {"error": ConnectionFailedError("…", code="reset")}):
+            decision = decided(delivered=True, **attempt)
+            assert isinstance(decision, GiveUp)
+            assert "already delivered" in decision.why
+        assert isinstance(decided(delivered=True, status=503, headers={"x-should-retry": "true"}), GiveUp)
+
+    def test_nothing_known_at_all(self) -> None:
+        assert isinstance(decided(), GiveUp)
+
+
+class TestWaiting:
+    def test_waits_double_up_to_a_limit(self) -> None:
+        policy = RetryPolicy(max_attempts=100)
+        waits = [decided(attempts, policy, status=500) for attempts in range(1, 8)]
+        assert [each.after for each in waits if isinstance(each, Retry)] == [0.5, 1, 2, 4, 8, 8, 8]
+        assert decided(10_000, RetryPolicy(max_attempts=20_000), status=500) == Retry(8.0, "status 500")
+
+    def test_chance_shortens_them(self) -> None:
+        assert decided(status=500, random=1.0) == Retry(0.375, "status 500")
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"retry-after": "7"},
+            {"retry-after": " 7.0 "},
+            {"retry-after-ms": "7000"},
+            {"retry-after-ms": "7000", "retry-after": "20"},
+            {"retry-after-ms": "soon", "retry-after": "7"},
+            {"retry-after": "Sun, 15 Jun 2025 15:06:47 GMT"},
+            {"retry-after": "Sunday, 15-Jun-25 15:06:47 GMT"},
+            {"retry-after": "Sun Jun 15 15:06:47 2025"},
+            {"retry-after": "2025-06-15T15:06:47Z"},
+        ],
+    )
+    def test_the_server_says_how_long(self, headers: dict[str, str]) -> None:
+        assert retry_after_of(headers, NOW) == 7.0
+        assert decided(status=429, headers=headers, random=0.9) == Retry(7.0, "status 429")
+
+    @pytest.mark.parametrize(
+        "text", ["", "soon", "-1", "nan", "inf", "1e400", "Sun, 99 Jun 2025 15:06:47 GMT", "é", "0x7"]
+    )
+    def test_what_cannot_be_read_is_passed_over(self, text: str) -> None:
+        assert retry_after_of({"retry-after": text}, NOW) is None
+        assert decided(status=503, headers={"retry-after": text}) == Retry(0.5, "status 503")
+
+    def test_a_moment_that_has_passed_means_now(self) -> None:
+        assert retry_after_of({"retry-after": "Sun, 15 Jun 2025 15:00:00 GMT"}, NOW) == 0.0
+
+    def test_an_error_carries_the_advice_too(self) -> None:
+        error = errors.RateLimitError("…", status=429, retry_after=34.0)
+        assert decided(error=error, headers={"retry-after": "1"}) == Retry(34.0, "status 429")
+
+    def test_limits_that_are_used_up_say_when_they_are_whole_again(self) -> None:
+        headers = {
+            "x-ratelimit-remaining-requests": "10",
+            "x-ratelimit-reset-requests": "50s",
+            "x-ratelimit-remaining-tokens": "0",
+            "x-ratelimit-reset-tokens": "6s",
+        }
+        assert decided(status=429, headers=headers) == Retry(6.0, "status 429")
+        assert decided(status=503, headers=headers) == Retry(0.5, "status 503")
+        assert decided(status=429, headers=headers | {"retry-after": "2"}) == Retry(2.0, "status 429")
+
+    def test_too_long_a_wait_is_left_to_the_caller(self) -> None:
+        decision = decided(status=429, headers={"retry-after": "3600"})
+        assert decision == GiveUp("status 429; the server asks to wait 3600 s, more than 60 s")
+
+
+class TestBudget:
+    def test_attempts(self) -> None:
+        assert isinstance(decided(2, status=500), Retry)
+        assert decided(3, status=500) == GiveUp("status 500; 3 of 3 attempts made")
+        assert isinstance(decided(1, RetryPolicy(max_attempts=1), status=500), GiveUp)
+
+    def test_seconds(self) -> None:
+        policy = RetryPolicy(total_seconds=10)
+        assert isinstance(decided(1, policy, status=500, elapsed=9.5), Retry)
+        assert isinstance(decided(1, policy, status=500, elapsed=9.6), GiveUp)
+        assert isinstance(decided(1, policy, status=429, elapsed=1, headers={"retry-after": "10"}), GiveUp)
+
+
+headers = st.dictionaries(
+    st.sampled_from(
+        ["retry-after", "retry-after-ms", "x-should-retry", "x-ratelimit-reset-tokens", "x-ratelimit-remaining-tokens"]
+    ),
+    st.text(max_size=30)
+    | st.sampled_from(["0", "1", "59", "61", "true", "false", "1m", "Sun, 15 Jun 2025 15:06:47 GMT"]),
+)
+attempts = st.builds(
+    Attempt,
+    status=st.none() | st.integers(100, 999),
+    headers=headers,
+    error=st.none()
+    | st.builds(ConnectionFailedError, st.just("…"), code=st.none() | st.sampled_from(["reset", "certificate"])),
+    elapsed=st.floats(0, 1000),
+    delivered=st.booleans(),
+)
+policies = st.builds(
+    RetryPolicy,
+    max_attempts=st.integers(1, 10),
+    total_seconds=st.none() | st.floats(0, 1000),
+    first_wait=st.floats(0, 10),
+    longest_wait=st.floats(0, 100),
+    longest_advice=st.floats(0, 100),
+    jitter=st.floats(0, 1),
+)
+
+
+@given(attempts, policies, st.integers(1, 12), st.floats(0, 1, exclude_max=True))
+def test_whatever_happens_the_budget_is_kept(attempt: Attempt, policy: RetryPolicy, made: int, random: float) -> None:
+    decision = decide(attempt, policy, made, random=random, now=NOW)
+    assert decision == decide(attempt, policy, made, random=random, now=NOW)
+    assert decision.why
+    if isinstance(decision, Retry):
+        assert not attempt.delivered
+        assert made < policy.max_attempts
+        assert 0 <= decision.after <= max(policy.longest_wait, policy.longest_advice)
+        assert policy.total_seconds is None or attempt.elapsed + decision.after <= policy.total_seconds
+
+
+@given(st.integers(1, 50), st.floats(0, 1, exclude_max=True))
+def test_chance_only_ever_shortens(made: int, random: float) -> None:
+    policy = RetryPolicy(max_attempts=100)
+    whole, less = decided(made, policy, status=500), decided(made, policy, random, status=500)
+    assert isinstance(whole, Retry)
+    assert isinstance(less, Retry)
+    assert whole.after * (1 - policy.jitter) <= less.after <= whole.after
+
+
+@given(st.text(max_size=40))
+def test_any_advice_is_a_time_or_nothing(text: str) -> None:
+    wait = retry_after_of({"retry-after": text}, NOW)
+    assert wait is None or 0 <= wait < 1e16
+
+
+def test_the_id_of_a_request() -> None:
+    assert request_id_of({"request-id": "a", "cf-ray": "b"}) == "a"
+    assert request_id_of({"x-request-id": "c"}) == "c"
+    assert request_id_of({"content-type": "x"}) is None
+
+
+def test_a_record_of_an_attempt() -> None:
+    record = AttemptRecord(number=2, outcome="status 503", waited=0.5, duration=1.2, status=503, request_id="r")
+    assert (record.number, record.status, record.model) == (2, 503, None)
+    assert issubclass(ConnectionFailedError, ProviderError)

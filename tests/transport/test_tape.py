@@ -1,0 +1,402 @@
+"""Recording and replaying, in both colours, and what never gets onto a tape."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import ConfigurationError, ConnectionFailedError, RequestTimeoutError
+from dragoman.transport.asyncio_transport import AsyncioTransport
+from dragoman.transport.protocol import Timeouts
+from dragoman.transport.socket_transport import SocketTransport
+from dragoman.transport.tape import NotOnTapeError, SecretFoundError, Tape
+from dragoman.transport.tape.scan import refuse_secrets, secret_forms
+from tests.transport.colours import Client
+from tests.transport.server import Exchange, Server, closed_port
+
+KEY = "sk-proj-" + "aB3dE5fG7hJ9kL1m" * 3
+
+
+@pytest.fixture(params=["plain", "async"])
+def play(request: pytest.FixtureRequest) -> Callable[[Tape], Client]:
+    """A client on a tape, in either colour."""
+
+    def client(tape: Tape) -> Client:
+        if request.param == "plain":
+            return Client(tape.transport(SocketTransport))
+        return Client(tape.async_transport(AsyncioTransport))
+
+    return client
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tapes" / "test.jsonl"
+
+
+Play = Callable[[Tape], Client]
+
+
+async def answer(exchange: Exchange) -> None:
+    await exchange.start(headers={"content-type": "text/event-stream", "request-id": "r1", "set-cookie": "secret=1"})
+    for piece in (b"data: 1\n\n", b"data: \xc3", b"\xa9\n\n", b"\xff\xfe"):
+        await exchange.chunk(piece)
+        await exchange.wait_for("on")
+    await exchange.end()
+
+
+async def count(exchange: Exchange) -> None:
+    await exchange.reply(str(len(exchange.server.requests)).encode())
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    first, *rest = path.read_text(encoding="utf-8").splitlines()
+    assert json.loads(first) == {"dragoman_tape": 1}
+    return [json.loads(line) for line in rest]
+
+
+class TestRoundTrip:
+    def test_what_was_recorded_is_replayed_piece_by_piece(self, play: Play, path: Path) -> None:
+        headers = {"x-api-key": KEY, "content-type": "application/json"}
+        with Server({"*": answer}) as server:
+            server.open_gate("on")
+            with (
+                play(Tape(path)) as client,
+                client.open(f"{server.url}/v1/m?alt=sse&key={KEY}", headers=headers) as reply,
+            ):
+                pieces = reply.pieces()
+        assert b"".join(pieces) == b"data: 1\n\ndata: \xc3\xa9\n\n\xff\xfe"
+        tape = Tape(path)
+        assert not tape.recording
+        [exchange] = tape.exchanges
+        assert tape.unplayed == (exchange,)
+        # Another host and other headers: they do not matter, and nobody listens there.
+        with play(tape) as client, client.open(f"http://127.0.0.1:{closed_port()}/v1/m?alt=sse&key=other") as reply:
+            assert reply.status == 200
+            assert dict(reply.headers) == {"content-type": "text/event-stream", "request-id": "r1"}
+            assert reply.pieces() == pieces
+            assert reply.piece() is None
+        assert tape.unplayed == ()
+
+    def test_the_file_is_for_people(self, play: Play, path: Path) -> None:
+        with Server({"*": count}) as server, play(Tape(path)) as client:
+            client.open(f"{server.url}/v1/m?a=b", body=b'{"model": "m"}', headers={"Accept": "a", "x-mine": "1"}).read()
+        [line] = lines(path)
+        assert line == {
+            "request": {
+                "method": "POST",
+                "host": "127.0.0.1",
+                "path": "/v1/m?a=b",
+                "headers": {"accept": "a"},
+                "body": '{"model": "m"}',
+            },
+            "reply": {"status": 200, "pieces": ["1"]},
+        }
+
+    def test_pieces_that_are_no_text(self, play: Play, path: Path) -> None:
+        with Server({"*": answer}) as server, play(Tape(path)) as client, client.open(server.url) as reply:
+            assert reply.piece() == b"data: 1\n\n"
+            server.open_gate("on")
+            reply.read()
+        pieces = lines(path)[0]["reply"]["pieces"]
+        assert pieces[0] == "data: 1\n\n"
+        assert b"".join(p.encode() if isinstance(p, str) else base64.b64decode(p["base64"]) for p in pieces[1:]) == (
+            b"data: \xc3\xa9\n\n\xff\xfe"
+        )
+
+    def test_equal_requests_are_answered_in_their_order(self, play: Play, path: Path) -> None:
+        with Server({"*": count}) as server, play(Tape(path)) as client:
+            for number in (b"1", b"2", b"3"):
+                assert client.open(f"{server.url}/x").read() == number
+        with play(Tape(path)) as client:
+            for number in (b"1", b"2", b"3"):
+                assert client.open("http://h/x").read() == number
+            with pytest.raises(
+                NotOnTapeError, match=r"POST /x is on the tape test.jsonl 3 times, and was asked for once more"
+            ):
+                client.open("http://h/x")
+
+    def test_a_reply_that_was_closed_early(self, play: Play, path: Path) -> None:
+        with Server({"*": answer}) as server:
+            with play(Tape(path)) as client, client.open(server.url) as reply:
+                assert reply.piece() == b"data: 1\n\n"
+            server.wait_for_open(0)
+        for read_on in (False, True):
+            with play(Tape(path)) as client, client.open("http://h/") as reply:
+                assert reply.piece() == b"data: 1\n\n"
+                if read_on:
+                    with pytest.raises(ConnectionFailedError, match="the recording was stopped here"):
+                        reply.piece()
+
+    def test_errors_are_recorded_too(self, play: Play, path: Path) -> None:
+        async def cut(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello")
+            exchange.hang_up()
+
+        async def silent(exchange: Exchange) -> None:
+            await exchange.forever()
+
+        def use(client: Client, url: str) -> None:
+            reply = client.open(f"{url}/cut")
+            assert reply.piece() == b"hello"
+            with pytest.raises(ConnectionFailedError) as caught:
+                reply.piece()
+            assert caught.value.code == "cut_off"
+            with pytest.raises(RequestTimeoutError) as timeout:
+                client.open(f"{url}/silent", timeout=Timeouts(read=0.1))
+            assert timeout.value.code == "read_timeout"
+            assert timeout.value.hint
+
+        with Server({"/cut": cut, "/silent": silent}) as server, play(Tape(path)) as client:
+            use(client, server.url)
+        with play(Tape(path)) as client:
+            use(client, "http://127.0.0.1:9")
+
+
+class TestModes:
+    def test_auto_records_once(self, play: Play, path: Path) -> None:
+        with Server({"*": count}) as server:
+            for _ in range(2):
+                with play(Tape(path)) as client:
+                    assert client.open(server.url).read() == b"1"
+            assert len(server.requests) == 1
+
+    def test_record_starts_anew(self, play: Play, path: Path) -> None:
+        with Server({"*": count}) as server:
+            for number in (b"1", b"2"):
+                with play(Tape(path, mode="record")) as client:
+                    assert client.open(server.url).read() == number
+            assert len(lines(path)) == 1
+
+    def test_replay_needs_a_tape(self, path: Path) -> None:
+        with pytest.raises(NotOnTapeError, match="no tape test.jsonl"):
+            Tape(path, mode="replay")
+
+    @pytest.mark.parametrize("content", [b"", b"{}\n", b'{"dragoman_tape":2}\n', b'{"dragoman_tape":1}\n{"request"'])
+    def test_other_files_are_not_tapes(self, tmp_path: Path, content: bytes) -> None:
+        file = tmp_path / "file"
+        file.write_bytes(content)
+        with pytest.raises(ConfigurationError):
+            Tape(file)
+
+    def test_no_transport_is_made_to_replay(self, play: Play, path: Path) -> None:
+        with Server({"*": count}) as server, play(Tape(path)) as client:
+            client.open(server.url).read()
+
+        def make() -> Any:
+            raise AssertionError
+
+        assert Tape(path).transport(make).open
+        assert Tape(path).async_transport(make).open
+
+
+class TestSameness:
+    def record(self, play: Play, path: Path, body: bytes, **options: Any) -> None:
+        with Server({"*": count}) as server, play(Tape(path, mode="record", **options)) as client:
+            client.open(f"{server.url}/v1/chat", body=body).read()
+
+    def test_json_is_compared_by_value(self, play: Play, path: Path) -> None:
+        self.record(play, path, b'{"a": 1, "b": [1, 2]}')
+        with play(Tape(path)) as client:
+            assert client.open("http://h/v1/chat", body=b'{"b":[1,2],"a":1}').read() == b"1"
+
+    def test_members_can_be_ignored(self, play: Play, path: Path) -> None:
+        self.record(play, path, b'{"id": 1, "list": [{"id": 2, "x": 1}]}')
+        with play(Tape(path, ignore=["id"])) as client:
+            assert client.open("http://h/v1/chat", body=b'{"list":[{"x":1,"id":"other"}]}').read() == b"1"
+
+    def test_texts_can_be_replaced(self, play: Play, path: Path) -> None:
+        replace = {"Alice": "NAME"}
+        self.record(play, path, b'{"user": "Alice"}', replace=replace)
+        assert "Alice" not in path.read_text(encoding="utf-8")
+        with play(Tape(path, replace=replace)) as client:
+            assert client.open("http://h/v1/chat", body=b'{"user": "Alice"}').read() == b"1"
+
+    def test_bodies_that_are_not_json(self, play: Play, path: Path) -> None:
+        self.record(play, path, b"\xff plain")
+        with play(Tape(path)) as client:
+            with pytest.raises(NotOnTapeError):
+                client.open("http://h/v1/chat", body=b"\xfe plain")
+            assert client.open("http://h/v1/chat", body=b"\xff plain").read() == b"1"
+
+    def test_a_miss_shows_the_nearest(self, play: Play, path: Path) -> None:
+        body = {"model": "m", "messages": [{"role": "user", "content": "What is the weather in Paris?"}]}
+        with Server({"*": count}) as server, play(Tape(path)) as client:
+            client.open(f"{server.url}/v1/chat", body=json.dumps(body).encode()).read()
+            client.open(f"{server.url}/v1/chat", body=b'{"model": "other"}').read()
+        body["messages"] = [{"role": "user", "content": "What is the weather in Rome?"}]
+        with play(Tape(path)) as client:
+            with pytest.raises(NotOnTapeError) as caught:
+                client.open("http://h/v1/chat", body=json.dumps(body).encode())
+            text = str(caught.value)
+            assert "POST /v1/chat is not on the tape test.jsonl" in text
+            assert '-   "content": "What is the weather in Paris?"' in text
+            assert '+   "content": "What is the weather in Rome?"' in text
+            assert "mode='record'" in text
+            with pytest.raises(NotOnTapeError, match="The nearest on the tape is POST /v1/chat"):
+                client.open("http://h/v1/models", method="GET")
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        ("place", "target", "fields"),
+        [
+            ("body of a request", "/", {"body": json.dumps({"text": f"my key is {KEY}"}).encode()}),
+            ("header 'x-mine' of a request", "/", {"headers": {"x-mine": KEY}}),
+            ("address of a request", f"/v1/{KEY}", {}),
+            ("address of a request", f"/v1?a={KEY}", {}),
+        ],
+    )
+    def test_a_request_with_a_key_is_refused_before_it_is_sent(
+        self, play: Play, path: Path, place: str, target: str, fields: dict[str, Any]
+    ) -> None:
+        with Server({"*": count}) as server, play(Tape(path, headers=["X-Mine"])) as client:
+            with pytest.raises(SecretFoundError, match=place) as caught:
+                client.open(server.url + target, **fields)
+            assert KEY not in str(caught.value)
+            assert server.requests == []
+            assert not path.exists()
+
+    def test_a_reply_with_a_key_is_not_written(self, play: Play, path: Path) -> None:
+        async def leak(exchange: Exchange) -> None:
+            await exchange.start()
+            await exchange.chunk(b"your key: " + KEY[:10].encode())  # in two parts
+            await exchange.wait_for("on")
+            await exchange.chunk(KEY[10:].encode())
+            await exchange.end()
+
+        with Server({"*": leak}) as server, play(Tape(path)) as client:
+            reply = client.open(server.url)
+            reply.piece()
+            server.open_gate("on")
+            with pytest.raises(SecretFoundError, match="body of a reply"):
+                reply.read()
+            assert not path.exists()
+
+    def test_given_secrets_in_any_form(self, play: Play, path: Path) -> None:
+        secret = 'hunter"2 é&/päss'
+        forms = {
+            "as it is": secret,
+            "in json": json.dumps({"a": secret}),
+            "in a url": "?a=hunter%222%20%C3%A9%26%2Fp%C3%A4ss",
+            "in a login": base64.b64encode(f"someone:{secret}".encode()).decode(),
+            "in a login of another length": base64.b64encode(f"someone1:{secret}".encode()).decode(),
+            "in another login": base64.b64encode(f"someone22:{secret}".encode()).decode(),
+        }
+        with Server({"*": count}) as server, play(Tape(path, secrets=[secret])) as client:
+            for form in forms.values():
+                with pytest.raises(SecretFoundError, match="one of the given secrets"):
+                    client.open(server.url, body=form.encode())
+            client.open(server.url, body=b"harmless").read()
+
+    def test_headers_are_left_out_unless_known_to_be_harmless(self, play: Play, path: Path) -> None:
+        with Server({"*": answer}) as server:
+            server.open_gate("on")
+            with play(Tape(path)) as client:
+                headers = {"Authorization": f"Bearer {KEY}", "x-api-key": KEY, "cookie": "a=b", "user-agent": "me"}
+                client.open(server.url, headers=headers).read()
+        text = path.read_text(encoding="utf-8")
+        for word in ("authorization", "api-key", "cookie", "user-agent", KEY):
+            assert word not in text.lower()
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            KEY,
+            "sk-ant-api03-" + "x" * 20,
+            "AIza" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z",
+            "Authorization: Bearer abcdefghijklmnop",
+            "bearer  ABCDEFGHIJKLMNOPQRSTUVWX",
+            "Basic dXNlcjpwYXNzd29yZA==",
+            "gsk_" + "a1" * 15,
+            "xai-" + "a1" * 15,
+            "hf_" + "a1" * 15,
+            "ghp_" + "a1" * 18,
+            "AKIAIOSFODNN7EXAMPLE",
+            "ya29.a0AfH6SMBx-abcdefghijk",
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+            '{"api_key": "f3Kq9Zx81LmPw0RtYv5B"}',
+            '{\\"apiKey\\": \\"f3Kq9Zx81LmPw0RtYv5B\\"}',
+            "token=f3Kq9Zx81LmPw0RtYv5B",
+            "password: f3Kq9Zx81LmPw0RtYv5B",
+            "postgres://user:hunter2@db.internal/x",
+        ],
+    )
+    def test_signs_of_a_key(self, text: str) -> None:
+        with pytest.raises(SecretFoundError):
+            refuse_secrets([("here", text)], ())
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "The quick brown fox.",
+            '{"max_tokens": 4096, "token": "hello"}',
+            '{"total_tokens": 12345678901234567890123}',
+            '{"secret": "the_quick_brown_fox_jumps"}',
+            "sk-short",
+            "task-force-is-a-harmless-word-with-hyphens",
+            "a bearer of bad news",
+            "Basic instructions follow",
+            "basic authentication",
+            '{"id": "chatcmpl-9x8Fh2kLmPqRsTuVwXyZ", "call_id": "call_abcDEF123456789ghiJKL"}',
+            '{"signature": "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds"}',
+            '{"encrypted_content": "gAAAAABo1234567890abcdefghijklmnopqrstuvwxyz"}',
+            "https://example.test/a:b@c",
+            "mailto:someone@example.test",
+        ],
+    )
+    def test_harmless_texts(self, text: str) -> None:
+        refuse_secrets([("here", text)], secret_forms(["another secret"]))
+
+    @given(st.text(min_size=8, max_size=40), st.text(max_size=20), st.text(max_size=20))
+    def test_no_given_secret_passes(self, secret: str, before: str, after: str) -> None:
+        for text in (f"{before}{secret}{after}", json.dumps({"a": f"{before}{secret}{after}"})):
+            with pytest.raises(SecretFoundError):
+                refuse_secrets([("here", text)], secret_forms([secret]))
+
+
+class TestFixture:
+    TEST = """
+        from dragoman.transport.protocol import HttpRequest
+        from dragoman.transport.socket_transport import SocketTransport
+
+        def test_it(dragoman_tape):
+            with dragoman_tape.transport(SocketTransport) as transport:
+                with transport.open(HttpRequest(url="{url}")) as response:
+                    assert response.read() == b"1"
+
+        def test_secrets_of_the_environment(dragoman_tape):
+            import pytest
+            from dragoman.transport.tape import SecretFoundError
+            with dragoman_tape.transport(SocketTransport) as transport, pytest.raises(SecretFoundError):
+                transport.open(HttpRequest(url="{url}", body=b"correct horse"))
+    """
+
+    def test_first_it_records_then_it_replays(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+        monkeypatch.delenv("CI", raising=False)
+        monkeypatch.setenv("SOME_API_KEY", "correct horse")
+        options = ("-p", "dragoman.transport.pytest_plugin", "-p", "no:cacheprovider")
+        with Server({"*": count}) as server:
+            pytester.makepyfile(self.TEST.format(url=server.url))
+            pytester.runpytest_subprocess(*options).assert_outcomes(passed=2)
+            assert len(server.requests) == 1
+        [tape] = pytester.path.glob("tapes/*/*.jsonl")
+        assert tape.stem == "test_it"
+        # The server is gone.
+        only = ("-k", "test_it")
+        pytester.runpytest_subprocess(*options, *only).assert_outcomes(passed=1)
+        monkeypatch.setenv("CI", "1")
+        pytester.runpytest_subprocess(*options, *only).assert_outcomes(passed=1)
+        pytester.runpytest_subprocess(*options, *only, "--dragoman-tape=record").assert_outcomes(failed=1)
+        tape.unlink()
+        pytester.runpytest_subprocess(*options, *only).assert_outcomes(errors=1)

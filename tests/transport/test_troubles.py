@@ -1,0 +1,205 @@
+"""Each way in which a library reports trouble leads to the right text; for what cannot be made to happen here."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from typing import get_args
+
+import httpx2
+import pytest
+from pyreqwest import exceptions
+
+from dragoman.errors import ConfigurationError, DragomanError, ProviderError
+from dragoman.transport import httpx2_transport, pyreqwest_transport
+from dragoman.transport.protocol import HttpRequest, Timeouts
+from dragoman.transport.routes import failure
+from dragoman.transport.troubles import Code, redirected, trouble
+
+URL = "https://api.test/v1/secret?key=sesame"
+REQUEST = HttpRequest(url=URL, headers={"x-api-key": "sesame"})
+
+
+def code_of(error: DragomanError) -> str | None:
+    return error.code if isinstance(error, ProviderError) else None
+
+
+@pytest.mark.parametrize("code", [code for code in get_args(Code) if code != "redirect"])
+def test_every_trouble_says_what_happened_and_what_to_do(code: Code) -> None:
+    error = trouble(code, REQUEST)
+    assert error.message.endswith(".")
+    assert error.hint.endswith((".", "port."))
+    assert "sesame" not in str(error)
+    assert "/v1" not in str(error)
+    if isinstance(error, ProviderError):
+        assert error.code == code
+        assert "api.test" in error.message or code == "pool_timeout"
+    else:
+        assert isinstance(error, ConfigurationError)
+    assert str(trouble(code, REQUEST, detail="so it was")).count("so it was") == 1
+
+
+def test_redirects() -> None:
+    error = redirected("api.test", 301, "other.test")
+    assert (error.code, error.status) == ("redirect", 301)
+    assert "api.test redirects to the host other.test (301)" in str(error)
+
+
+def test_time_limits_are_named() -> None:
+    request = HttpRequest(url=URL, timeout=Timeouts(connect=1.5, read=None, total=60))
+    assert "(connect 1.5 s, total 60 s)" in str(trouble("read_timeout", request))
+    assert "(no limit was set)" in str(
+        trouble("read_timeout", HttpRequest(url=URL, timeout=Timeouts(connect=None, read=None)))
+    )
+
+
+# --- sockets ---------------------------------------------------------------------------------------------------------
+
+
+def certificate_error(words: str) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_message = words
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "connecting", "code"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, f"no such name {URL}"), True, "unknown_host"),
+        (UnicodeError("label too long"), True, "unknown_host"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), True, "refused"),
+        (OSError(errno.ENETUNREACH, "unreachable"), True, "unreachable"),
+        (OSError(errno.EHOSTUNREACH, "unreachable"), True, "unreachable"),
+        (OSError(errno.EMFILE, "too many open files"), True, "connection"),
+        (TimeoutError(), True, "connect_timeout"),
+        (TimeoutError(), False, "read_timeout"),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), False, "reset"),
+        (BrokenPipeError(errno.EPIPE, "pipe"), False, "reset"),
+        (OSError("?"), False, "reset"),
+        (EOFError(), False, "cut_off"),
+        (ssl.SSLEOFError(), False, "cut_off"),
+        (ssl.SSLEOFError(), True, "tls"),
+        (ssl.SSLError(), True, "tls"),
+        (ssl.SSLError(), False, "reset"),
+        (certificate_error("unable to get local issuer certificate"), True, "certificate"),
+        (ValueError("damaged"), False, "bad_encoding"),
+    ],
+)
+def test_sockets(error: Exception, connecting: bool, code: str) -> None:
+    ours = failure(error, REQUEST, connecting=connecting)
+    assert code_of(ours) == code
+    assert "sesame" not in str(ours)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("certificate has expired", "it has expired"),
+        ("certificate is not yet valid", "it is not valid yet"),
+        ("IP address mismatch, certificate is not valid for '127.0.0.1'.", "made out for another host name"),
+        ("self-signed certificate in certificate chain", "nobody that this machine trusts"),
+        ("something new", "The certificate of api.test is not trusted."),
+    ],
+)
+def test_certificates(words: str, shown: str) -> None:
+    assert shown in str(failure(certificate_error(words), REQUEST, connecting=True))
+
+
+def test_what_goes_wrong_at_the_proxy_is_said_of_the_proxy() -> None:
+    for error in (ConnectionRefusedError(errno.ECONNREFUSED, ""), socket.gaierror(), TimeoutError()):
+        assert code_of(failure(error, REQUEST, connecting=True, proxied=True)) == "proxy"
+    assert code_of(failure(ssl.SSLError(), REQUEST, connecting=True, proxied=True)) == "tls"
+
+
+# --- pyreqwest -------------------------------------------------------------------------------------------------------
+
+
+def caused(kind: type[exceptions.DetailedPyreqwestError], *causes: str) -> exceptions.DetailedPyreqwestError:
+    first = {"message": f"error sending request for url ({URL})"}
+    return kind("?", {"causes": [first, *({"message": cause} for cause in causes)]})  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    ("error", "proxied", "code"),
+    [
+        (
+            caused(exceptions.ConnectError, "client error (Connect)", "dns error", "failed to lookup"),
+            False,
+            "unknown_host",
+        ),
+        (
+            caused(exceptions.ConnectError, "client error (Connect)", "Network is unreachable (os error 101)"),
+            False,
+            "unreachable",
+        ),
+        (
+            caused(exceptions.ConnectError, "client error (Connect)", "Network is unreachable (os error 101)"),
+            True,
+            "proxy",
+        ),
+        (
+            caused(exceptions.ConnectError, "client error (Connect)", "received fatal alert: HandshakeFailure"),
+            False,
+            "tls",
+        ),
+        (caused(exceptions.ConnectError, "client error (Connect)", "something new"), False, "connection"),
+        (caused(exceptions.ConnectError, "client error (Connect)", "error resolving for socks proxy"), True, "proxy"),
+        (caused(exceptions.WriteError, "broken pipe"), False, "reset"),
+        (caused(exceptions.ClientClosedError), False, None),
+        (caused(exceptions.PoolTimeoutError), False, "pool_timeout"),
+        (
+            caused(exceptions.ConnectTimeoutError, "client error (Connect)", "deadline has elapsed"),
+            False,
+            "connect_timeout",
+        ),
+        (caused(exceptions.ConnectTimeoutError, "operation timed out"), False, "read_timeout"),
+        (caused(exceptions.RequestPanicError), False, "connection"),
+        (exceptions.RequestError("?", {"causes": None}), False, "connection"),
+    ],
+)
+def test_pyreqwest(error: Exception, proxied: bool, code: str | None) -> None:
+    ours = pyreqwest_transport._failure(error, REQUEST, proxied=proxied)
+    assert code_of(ours) == code
+    assert "sesame" not in str(ours)
+
+
+def test_a_machine_without_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
+    monkeypatch.setenv("SSL_CERT_DIR", "/nonexistent")
+    transport = pyreqwest_transport.PyreqwestTransport(trust_env=False, proxy="http://127.0.0.1:9")
+    with transport, pytest.raises(DragomanError) as caught:
+        transport.open(REQUEST)
+    if isinstance(caught.value, ConfigurationError):  # elsewhere than on Linux these variables are not looked at
+        assert "no certificate authorities were found on this machine" in str(caught.value)
+        assert "ca-certificates" in caught.value.hint
+
+
+# --- httpx2 ----------------------------------------------------------------------------------------------------------
+
+
+def chained(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reading", "code"),
+    [
+        (chained(httpx2.ConnectError("?"), socket.gaierror(socket.EAI_NONAME, "?")), False, "unknown_host"),
+        (chained(httpx2.ConnectError("?"), OSError(errno.ENETUNREACH, "?")), False, "unreachable"),
+        (httpx2.ConnectError("[Errno 111] Connection refused"), False, "refused"),
+        (httpx2.ConnectError("All connection attempts failed"), False, "connection"),
+        (httpx2.ReadError(""), True, "reset"),
+        (chained(httpx2.ReadError(""), ssl.SSLEOFError()), True, "cut_off"),
+        (httpx2.WriteTimeout(""), False, "read_timeout"),
+        (httpx2.RemoteProtocolError("Server disconnected without sending a response."), False, "closed_early"),
+        (httpx2.RemoteProtocolError("illegal status line"), False, "malformed"),
+        (httpx2.DecodingError("?"), True, "bad_encoding"),
+        (httpx2.StreamClosed(), True, None),
+        (httpx2.ProxyError("403 Forbidden"), False, "proxy"),
+        (httpx2.ProxyError("407 Proxy Authentication Required"), False, "proxy_auth"),
+    ],
+)
+def test_httpx2(error: Exception, reading: bool, code: str | None) -> None:
+    assert code_of(httpx2_transport._failure(error, REQUEST, proxied=False, reading=reading)) == code
