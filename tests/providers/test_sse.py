@@ -1,7 +1,11 @@
+"""Server-sent events: any pieces give the same events as a reading of the whole by the letter of the standard."""
+
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.errors import ProtocolError
@@ -9,99 +13,149 @@ from dragoman.providers import sse
 from dragoman.providers.sse import EventStream
 from tests.providers.feeding import cut_at, one_by_one
 
-
-def events_of(pieces: list[bytes]) -> list[tuple[bytes, bytes]]:
-    stream = EventStream()
-    return [event for piece in pieces for event in stream.feed(piece)] + stream.finish()
+Event = tuple[bytes, bytes]
 
 
-def by_the_book(data: bytes) -> list[tuple[bytes, bytes]]:
-    """The specification, line by line, without any cleverness."""
-    text = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    events: list[tuple[bytes, bytes]] = []
-    name, lines = b"", []
-    for line in [*text.split(b"\n"), b""]:
+def by_the_letter(stream: bytes) -> list[Event]:
+    """Events as the HTML standard reads them, line by line; and the last one even if its blank line is missing."""
+    events: list[Event] = []
+    name, data = b"", list[bytes]()
+    for line in [*re.split(rb"\r\n|\n|\r", stream.removeprefix(b"\xef\xbb\xbf")), b""]:
         if not line:
-            if lines:
-                events.append((name, b"\n".join(lines)))
-            name, lines = b"", []
+            if data:
+                events.append((name, b"\n".join(data)))
+            name, data = b"", []
             continue
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
-            lines.append(value)
+            data.append(value)
         elif field == b"event":
             name = value
     return events
 
 
-@pytest.mark.parametrize(
-    ("data", "events"),
-    [
-        (b"data: a\n\n", [(b"", b"a")]),
-        (b"data:a\n\ndata: b\n\n", [(b"", b"a"), (b"", b"b")]),
-        (b"event: ping\ndata: {}\n\n", [(b"ping", b"{}")]),
-        (b"data: {}\nevent: late\n\n", [(b"late", b"{}")]),
-        (b"data: a\r\n\r\ndata: b\r\n\r\n", [(b"", b"a"), (b"", b"b")]),
-        (b"data: a\r\rdata: b\r\r", [(b"", b"a"), (b"", b"b")]),
-        (b"\xef\xbb\xbfdata: a\n\n", [(b"", b"a")]),
-        (b": keep-alive\n\ndata: a\n\n: more\n\n", [(b"", b"a")]),
-        (b"data: a\ndata: b\n\n", [(b"", b"a\nb")]),
-        (b"event: x\ndata: a\ndata: b\n\n", [(b"x", b"a\nb")]),
-        (b"id: 1\nretry: 5\ndata\n\n", [(b"", b"")]),
-        (b"event: nothing\n\n", []),
-        (b"data: a\n\n\n\ndata: b", [(b"", b"a"), (b"", b"b")]),
-        (b"", []),
-        (b"\n\n\n", []),
-    ],
-)
-def test_framing(data: bytes, events: list[tuple[bytes, bytes]]) -> None:
-    assert events_of([data]) == events_of(one_by_one(data)) == by_the_book(data) == events
+def read(pieces: list[bytes]) -> list[Event]:
+    stream = EventStream()
+    return [*(event for piece in pieces for event in stream.feed(piece)), *stream.finish()]
 
 
-lines = st.sampled_from(
+CASES: list[tuple[bytes, list[Event]]] = [
+    (b"data: a\n\n", [(b"", b"a")]),
+    (b"data:a\n\ndata:  b\n\n", [(b"", b"a"), (b"", b" b")]),
+    (b"event: ping\ndata: {}\n\n", [(b"ping", b"{}")]),
+    (b"data: {}\nevent: late\n\n", [(b"late", b"{}")]),
+    (b"event:ping\nid: 7\nretry: 10\ndata:{}\n\n", [(b"ping", b"{}")]),
+    (b"data: a\ndata: b\n\n", [(b"", b"a\nb")]),
+    (b"data\ndata:\n\n", [(b"", b"\n")]),
+    (b"data: a\r\n\r\ndata: b\r\n\r\n", [(b"", b"a"), (b"", b"b")]),
+    (b"data: a\r\rdata: b\r\r", [(b"", b"a"), (b"", b"b")]),
+    (b"data: a\r\n\ndata: b\n\r\n", [(b"", b"a"), (b"", b"b")]),
+    (b": keep-alive\n\n:\n\ndata: a\n\n", [(b"", b"a")]),
+    (b": processing\ndata: a\n: again\n\n", [(b"", b"a")]),
+    (b"event: nothing\n\ndata: a\n\n", [(b"", b"a")]),
+    (b"\n\n\n\ndata: a\n\n\n\n\ndata: b\n\n", [(b"", b"a"), (b"", b"b")]),
+    (b"\xef\xbb\xbfdata: a\n\n", [(b"", b"a")]),
+    (b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n", []),
+    (b"\xef\xbbdata: a\n\n", []),
+    (b"data: a", [(b"", b"a")]),
+    (b"data: a\n", [(b"", b"a")]),
+    (b"event: x\ndata: [DONE]\r", [(b"x", b"[DONE]")]),
+    (b"", []),
+    (b"\xef", []),
+    (b"Data: a\n\n data: b\n\n", []),
+    ("data: grüße\n\n".encode(), [(b"", "grüße".encode())]),
+]
+
+
+@pytest.mark.parametrize(("stream", "events"), CASES)
+def test_streams(stream: bytes, events: list[Event]) -> None:
+    assert by_the_letter(stream) == events
+    assert read([stream]) == events
+    assert read(one_by_one(stream)) == events
+    for place in range(len(stream)):
+        assert read([stream[:place], b"", stream[place:]]) == events
+
+
+words = st.sampled_from(
     [
-        b"data: a",
-        b"data:b",
-        b'data: {"x": 1}',
-        b"event: ping",
-        b": comment",
-        b"id: 1",
-        b"",
-        b"",
         b"data",
-        b"data: \xc3\xa9",
+        b"event",
+        b"id",
+        b":",
+        b": ",
+        b" ",
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b"\n\n",
+        b"\r\n\r\n",
+        b"x",
+        b'{"a":1}',
+        b"\xef\xbb\xbf",
     ]
 )
-ends = st.sampled_from([b"\n", b"\r\n", b"\r"])
-streams = st.builds(
-    lambda bom, parts: bom + b"".join(line + end for line, end in parts),
-    st.sampled_from([b"", b"\xef\xbb\xbf", b"\xef"]),
-    st.lists(st.tuples(lines, ends), max_size=12),
+streams = st.lists(words | st.binary(max_size=3), max_size=25).map(b"".join)
+
+
+@given(stream=streams, places=st.lists(st.integers(0, 120), max_size=8))
+@example(stream=b"data: a\r\n\r\n", places=[8, 9])
+@example(stream=b"\xef\xbb\xbfdata: a\n\n", places=[1, 2])
+@example(stream=b"data: a\r", places=[])
+def test_any_pieces_give_the_same_events(stream: bytes, places: list[int]) -> None:
+    wanted = by_the_letter(stream)
+    assert read([stream]) == wanted
+    assert read(cut_at(stream, places)) == wanted
+    assert read(one_by_one(stream)) == wanted
+
+
+@given(
+    names=st.lists(st.sampled_from([b"", b"message", b"x"]), max_size=5),
+    ending=st.sampled_from([b"\n", b"\r", b"\r\n"]),
 )
+def test_what_is_written_is_read(names: list[bytes], ending: bytes) -> None:
+    events = [(name, b'{"n":%d}' % index) for index, name in enumerate(names)]
+    lines = [(b"event: %s%s" % (name, ending) if name else b"") + b"data: " + data + ending for name, data in events]
+    assert read([ending.join([*lines, b""])]) == events
 
 
-@given(streams, st.lists(st.integers(0, 200), max_size=8))
-def test_any_split_gives_what_the_specification_says(data: bytes, places: list[int]) -> None:
-    expected = by_the_book(data)
-    assert events_of([data]) == expected
-    assert events_of(one_by_one(data)) == expected
-    assert events_of(cut_at(data, places)) == expected
-
-
-@given(st.lists(st.binary(max_size=10), max_size=10))
-def test_no_bytes_are_too_strange(pieces: list[bytes]) -> None:
-    assert events_of(pieces) == events_of([b"".join(pieces)])
-
-
-def test_an_event_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "_MAX_EVENT_BYTES", 100)
-    with pytest.raises(ProtocolError, match="longer than"):
-        events_of([b"data: aaaa"] * 20)
-
-
-def test_an_event_in_very_many_pieces_costs_a_time_that_grows_with_its_length() -> None:
+def test_events_come_as_soon_as_they_are_complete() -> None:
     stream = EventStream()
-    pieces = [b"data: ", *[b"x"] * 300_000, b"\n", b"\n"]
+    assert stream.feed(b"data: a\n") == []
+    assert stream.feed(b"\ndata: b") == [(b"", b"a")]
+    assert stream.feed(b"\r") == []
+    assert stream.feed(b"\r") == [(b"", b"b")]
+    assert stream.feed(b"\n") == []
+    assert stream.finish() == []
+
+
+def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "_MAX_EVENT_BYTES", 100)
+    stream = EventStream()
+    assert stream.feed(b"data: " + b"x" * 60) == []
+    with pytest.raises(ProtocolError, match="longer than 100 bytes"):
+        stream.feed(b"x" * 60)
+
+
+def test_long_streams_of_short_events_are_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "_MAX_EVENT_BYTES", 100)
+    assert len(read([b"data: 12", b"345\n\n"] * 100)) == 100
+
+
+def test_the_cost_grows_with_the_length_and_not_with_its_square() -> None:
+    """Counted rather than timed: the pieces of a long event are looked at once and joined once."""
+    looked_at = 0
+
+    class Counted(bytes):
+        __slots__ = ()
+
+        def __contains__(self, part: object) -> bool:
+            nonlocal looked_at
+            looked_at += len(self)
+            return bytes.__contains__(self, part)  # type: ignore[arg-type]
+
+    stream = EventStream()
+    pieces = [Counted(b"data: "), *[Counted(b"x" * 100)] * 1_000, Counted(b"\n\n")]
     events = [event for piece in pieces for event in stream.feed(piece)]
-    assert events == [(b"", b"x" * 300_000)]
+    assert events == [(b"", b"x" * 100_000)]
+    assert looked_at <= 3 * sum(map(len, pieces))

@@ -40,6 +40,7 @@ from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
 from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.profile import Profile
+from dragoman.providers.schema import convert
 from dragoman.providers.structured import AnswerReader, answer_text, prepare
 
 SCHEMA = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
@@ -117,7 +118,7 @@ def test_native_calls_and_calls_without_a_format_are_left_alone() -> None:
 def test_the_answer_is_a_tool_that_must_be_called() -> None:
     given_call = call_of("tool", system="Be brief.")
     call, reader = prepare(given_call)
-    assert reader == AnswerReader(way="tool", tool="answer")
+    assert reader == AnswerReader(tool="answer")
     (spec,) = call.tools
     assert spec.name == "answer"
     assert spec.description.startswith("A city.")
@@ -228,6 +229,94 @@ def test_an_error_leaves_what_came_before_it() -> None:
     assert message.interrupted
 
 
+# --- answers that are no objects --------------------------------------------------------------------------------------
+
+LIST: dict[str, Any] = {
+    "type": "array",
+    "items": {"anyOf": [{"$ref": "#/$defs/Item"}, {"$ref": "#"}, {"$ref": "#/items/anyOf/0"}]},
+    "$defs": {"Item": {"type": "object", "properties": {"more": {"$ref": "#"}}}},
+}
+
+
+def of_list(way: str) -> tuple[Call, AnswerReader]:
+    wanted = ResponseFormat(schema=Raw(json.dumps(LIST).encode()))
+    call, reader = prepare(call_of(way, response_format=wanted))
+    assert reader is not None
+    return call, reader
+
+
+@pytest.mark.parametrize("way", ["tool", "native"])
+def test_an_answer_that_is_no_object_is_put_into_one(way: str) -> None:
+    call, reader = of_list(way)
+    assert reader.wrapped
+    wanted = call.options.response_format
+    schema = call.tools[0].schema if wanted is None else json.loads(bytes(wanted.schema))
+    inside = "#/properties/answer"
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "answer": {
+                "type": "array",
+                "items": {"anyOf": [{"$ref": "#/$defs/Item"}, {"$ref": inside}, {"$ref": f"{inside}/items/anyOf/0"}]},
+            }
+        },
+        "required": ["answer"],
+        "additionalProperties": False,
+        "$defs": {"Item": {"type": "object", "properties": {"more": {"$ref": inside}}}},
+    }
+    assert convert(schema, "json_schema") == (schema, ())
+
+
+TAKEN_OUT = [
+    ('{"answer": [1,  2]}', "[1,  2]"),
+    ('{"answer": null}', "null"),
+    ("[1]", "[1]"),
+    ("I cannot do that.", "I cannot do that."),
+    ('{"ans', '{"ans'),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("said", "answer"), TAKEN_OUT)
+def test_it_is_taken_out_again(said: str, answer: str) -> None:
+    _, by_tool = of_list("tool")
+    assert read(by_tool, [*START, *call_events(0, "answer", *said), *CALLED]).text == answer
+    _, natively = of_list("native")
+    assert read(natively, [*START, *text_events(0, *said), *ENDED]).text == answer
+
+
+def test_one_that_breaks_off_is_not_lost() -> None:
+    for way, begun in (("tool", call_events(0, "answer", '{"ans')[:2]), ("native", text_events(0, '{"ans')[:2])):
+        decoder = of_list(way)[1].wrap(Replayed([[*START, *begun]], complete=False))
+        events: list[ReplyEvent] = []
+        decoder.feed(b"x", events)
+        with pytest.raises(ProtocolError):
+            decoder.finish(events)
+        assert fold(events).text == '{"ans'
+
+
+OBJECTS: list[tuple[Any, bool]] = [
+    ({"type": "object"}, True),
+    ({"properties": {}}, True),
+    ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object"}}}, True),
+    ({"allOf": [{"required": ["a"]}, {"type": "object"}]}, True),
+    ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "array"}}}, False),
+    ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, False),
+    ({"anyOf": [{"type": "object"}, {"type": "object"}]}, False),
+    ({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, False),
+    ({"enum": ["a"]}, False),
+    ({}, False),
+    (True, False),
+    (False, False),
+]
+
+
+@pytest.mark.parametrize(("schema", "is_object"), OBJECTS)
+def test_which_answers_are_objects(schema: Any, is_object: bool) -> None:
+    call = call_of("native", response_format=ResponseFormat(schema=Raw(json.dumps(schema).encode())))
+    assert (prepare(call) == (call, None)) is is_object
+
+
 # --- by asking --------------------------------------------------------------------------------------------------------
 
 
@@ -235,7 +324,7 @@ def test_an_error_leaves_what_came_before_it() -> None:
 @pytest.mark.parametrize("system", [None, "Be brief."])
 def test_the_schema_is_told(changes: Any, system: str | None) -> None:
     call, reader = prepare(call_of("prompt", WEATHER, system=system, changes=changes))
-    assert reader == AnswerReader(way="prompt")
+    assert reader == AnswerReader(fenced=True)
     assert call.options.response_format is None
     assert call.tools == (WEATHER,)
     told = str(call.conversation.system)
@@ -262,7 +351,7 @@ FENCED = [
 
 @pytest.mark.parametrize(("text", "bare"), FENCED)
 def test_a_fence_around_the_text_goes(text: str, bare: str) -> None:
-    reader = AnswerReader(way="prompt")
+    reader = AnswerReader(fenced=True)
     for pieces in ([text], list(text), [text[:3], text[3:]]):
         assert read(reader, [*START, *text_events(0, *pieces), *ENDED]).text == bare
 
@@ -272,7 +361,7 @@ def test_a_fence_around_the_text_goes(text: str, bare: str) -> None:
     cuts=st.lists(st.integers(0, 30), max_size=6),
 )
 def test_pieces_make_no_difference_and_only_a_fence_goes(text: str, cuts: list[int]) -> None:
-    reader = AnswerReader(way="prompt")
+    reader = AnswerReader(fenced=True)
     at = sorted({cut for cut in cuts if cut <= len(text)})
     pieces = [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
     whole = read(reader, [*START, *text_events(0, text), *ENDED]).text
@@ -282,7 +371,7 @@ def test_pieces_make_no_difference_and_only_a_fence_goes(text: str, cuts: list[i
 
 
 def test_what_was_held_back_comes_out_when_the_text_breaks_off() -> None:
-    reader = AnswerReader(way="prompt")
+    reader = AnswerReader(fenced=True)
     begun = [*START, *text_events(0, '```json\n{"a": 1}\n``')[:-1]]
     events: list[ReplyEvent] = []
     decoder = reader.wrap(Replayed([begun], complete=False))
@@ -294,7 +383,7 @@ def test_what_was_held_back_comes_out_when_the_text_breaks_off() -> None:
 
 
 def test_texts_are_taken_one_by_one() -> None:
-    reader = AnswerReader(way="prompt")
+    reader = AnswerReader(fenced=True)
     message = read(reader, [*START, *text_events(0, "First."), *text_events(1, "```\n{}\n```"), *ENDED])
     assert message.blocks == (Text("First."), Text("{}"))
     assert answer_text(message) == "{}"

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from dragoman.transport.asyncio_transport import AsyncioTransport
+from dragoman.transport.decoding import accepted_encodings
 from dragoman.transport.httpx2_transport import AsyncHttpx2Transport, Httpx2Transport
 from dragoman.transport.protocol import AsyncResponse, AsyncTransport, HttpRequest, Response, Timeouts, Transport
 from dragoman.transport.pyreqwest_transport import AsyncPyreqwestTransport, PyreqwestTransport
@@ -138,11 +139,14 @@ class Kind:
         return Client(self._make(**options))
 
 
+STANDARD = accepted_encodings().replace(",", "")
+"""gzip and deflate, and what else the libraries that are installed can unpack."""
+
 KINDS = [
-    Kind(SocketTransport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
-    Kind(AsyncioTransport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
+    Kind(SocketTransport, encodings=STANDARD, cancels_open=True, notices_leaving=True),
+    Kind(AsyncioTransport, encodings=STANDARD, cancels_open=True, notices_leaving=True),
     Kind(PyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False, notices_leaving=False),
     Kind(AsyncPyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False, notices_leaving=False),
-    Kind(Httpx2Transport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
-    Kind(AsyncHttpx2Transport, encodings="gzip deflate", cancels_open=True, notices_leaving=True),
+    Kind(Httpx2Transport, encodings=STANDARD, cancels_open=True, notices_leaving=True),
+    Kind(AsyncHttpx2Transport, encodings=STANDARD, cancels_open=True, notices_leaving=True),
 ]

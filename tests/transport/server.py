@@ -84,8 +84,11 @@ class Exchange:
 class Server:
     """Use as a context manager: `with Server({"/": script}) as server`."""
 
-    def __init__(self, scripts: dict[str, Script] | None = None, *, tls: ssl.SSLContext | None = None) -> None:
-        self.scripts: dict[str, Script] = scripts or {}
+    def __init__(
+        self, scripts: dict[str, Script], *, tls: ssl.SSLContext | None = None, reads_bodies: bool = True
+    ) -> None:
+        self.scripts = scripts
+        self._reads_bodies = reads_bodies
         self.requests: list[Exchange] = []
         self.connections = 0
         """How many connections were ever made."""
@@ -214,7 +217,8 @@ class Server:
         first, *lines = head.rstrip("\r\n").split("\r\n")
         exchange.method, exchange.target, _ = first.split(" ")
         exchange.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        exchange.body = await reader.readexactly(int(exchange.headers.get("content-length", "0")))
+        if self._reads_bodies:
+            exchange.body = await reader.readexactly(int(exchange.headers.get("content-length", "0")))
         return exchange
 
 

@@ -381,6 +381,7 @@ class TestFixture:
                 transport.open(HttpRequest(url="{url}", body=b"correct horse"))
     """
 
+    @pytest.mark.slow
     def test_first_it_records_then_it_replays(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
         monkeypatch.delenv("CI", raising=False)
@@ -394,7 +395,6 @@ class TestFixture:
         assert tape.stem == "test_it"
         # The server is gone.
         only = ("-k", "test_it")
-        pytester.runpytest_subprocess(*options, *only).assert_outcomes(passed=1)
         monkeypatch.setenv("CI", "1")
         pytester.runpytest_subprocess(*options, *only).assert_outcomes(passed=1)
         pytester.runpytest_subprocess(*options, *only, "--dragoman-tape=record").assert_outcomes(failed=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import ConfigurationError, ProtocolError, RequestTimeoutError
+from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError, RequestTimeoutError
 from dragoman.transport.bases import USER_AGENT
 from dragoman.transport.protocol import HttpRequest, Limits, Timeouts
 from tests.transport.colours import QUICK, Client, Kind
@@ -251,6 +251,44 @@ class TestConnections:
             server.wait_for_open(1)
             assert client.open(server.url, body=b"now").read() == b"now"
             two.close()
+
+
+class TestPressure:
+    SIZE = 40 * 1024 * 1024
+
+    def test_a_slow_reader_gets_everything_and_the_memory_stays_small(self, client: Client) -> None:
+        """The server is made to wait: it has sent far less than all when the client has not begun to read."""
+        sent = 0
+
+        async def flood(exchange: Exchange) -> None:
+            nonlocal sent
+            await exchange.start()
+            for _ in range(self.SIZE // 262144):
+                await exchange.chunk(b"x" * 262144)
+                sent += 262144
+            await exchange.end()
+
+        with Server({"*": flood}) as server, client.open(server.url) as reply:
+            first = reply.piece()
+            assert first is not None
+            assert sent < self.SIZE
+            assert len(first) + len(reply.read()) == self.SIZE
+            assert sent == self.SIZE
+
+    def test_a_large_request_that_is_refused_early(self, noticing_kind: Kind) -> None:
+        """The server does not read the body, answers and leaves; the answer is not lost."""
+
+        async def refuse(exchange: Exchange) -> None:
+            await exchange.reply(b"too large", 413, headers={"connection": "close"})
+            exchange.hang_up()
+
+        with Server({"*": refuse}, reads_bodies=False) as server, noticing_kind.client() as client:
+            try:
+                with client.open(server.url, body=b"x" * 500_000) as reply:
+                    assert (reply.status, reply.read()) == (413, b"too large")
+            except ConnectionFailedError as error:  # if the reset overtakes the answer
+                assert error.code == "reset"  # noqa: PT017 - one of two good outcomes
+            server.wait_for_open(0)
 
 
 class TestManyAtOnce:

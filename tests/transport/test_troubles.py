@@ -115,6 +115,9 @@ def test_what_goes_wrong_at_the_proxy_is_said_of_the_proxy() -> None:
 # --- pyreqwest -------------------------------------------------------------------------------------------------------
 
 
+CONNECT = "client error (Connect)"
+
+
 def caused(kind: type[exceptions.DetailedPyreqwestError], *causes: str) -> exceptions.DetailedPyreqwestError:
     first = {"message": f"error sending request for url ({URL})"}
     return kind("?", {"causes": [first, *({"message": cause} for cause in causes)]})  # type: ignore[typeddict-item]
@@ -124,32 +127,32 @@ def caused(kind: type[exceptions.DetailedPyreqwestError], *causes: str) -> excep
     ("error", "proxied", "code"),
     [
         (
-            caused(exceptions.ConnectError, "client error (Connect)", "dns error", "failed to lookup"),
+            caused(exceptions.ConnectError, CONNECT, "dns error", "failed to lookup"),
             False,
             "unknown_host",
         ),
         (
-            caused(exceptions.ConnectError, "client error (Connect)", "Network is unreachable (os error 101)"),
+            caused(exceptions.ConnectError, CONNECT, "Network is unreachable"),
             False,
             "unreachable",
         ),
         (
-            caused(exceptions.ConnectError, "client error (Connect)", "Network is unreachable (os error 101)"),
+            caused(exceptions.ConnectError, CONNECT, "Network is unreachable"),
             True,
             "proxy",
         ),
         (
-            caused(exceptions.ConnectError, "client error (Connect)", "received fatal alert: HandshakeFailure"),
+            caused(exceptions.ConnectError, CONNECT, "received fatal alert: HandshakeFailure"),
             False,
             "tls",
         ),
-        (caused(exceptions.ConnectError, "client error (Connect)", "something new"), False, "connection"),
-        (caused(exceptions.ConnectError, "client error (Connect)", "error resolving for socks proxy"), True, "proxy"),
+        (caused(exceptions.ConnectError, CONNECT, "something new"), False, "connection"),
+        (caused(exceptions.ConnectError, CONNECT, "error resolving for socks proxy"), True, "proxy"),
         (caused(exceptions.WriteError, "broken pipe"), False, "reset"),
         (caused(exceptions.ClientClosedError), False, None),
         (caused(exceptions.PoolTimeoutError), False, "pool_timeout"),
         (
-            caused(exceptions.ConnectTimeoutError, "client error (Connect)", "deadline has elapsed"),
+            caused(exceptions.ConnectTimeoutError, CONNECT, "deadline has elapsed"),
             False,
             "connect_timeout",
         ),

@@ -14,6 +14,7 @@ __all__ = ["host_of", "is_loopback", "origin_of", "port_of"]
 
 # A backslash ends the authority too: browsers and the HTTP libraries read it as a slash.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\\]*)").match
+_ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]*").match
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 
 
@@ -41,8 +42,8 @@ def port_of(url: str) -> int | None:
 
 def origin_of(url: str) -> str:
     """Scheme and authority as they are written, for use as a key only: it may hold a password."""
-    end = url.find("/", url.find("://") + 3)
-    return url if end < 0 else url[:end]
+    found = _ORIGIN(url)
+    return url if found is None else found[0]
 
 
 def is_loopback(host: str) -> bool:

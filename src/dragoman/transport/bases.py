@@ -67,10 +67,12 @@ def check_head(request: HttpRequest, status: int, headers: Mapping[str, str]) ->
 
 def lower_case(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Headers by their names in lower case; those of one name joined with a comma, as HTTP allows."""
-    result: dict[str, str] = {}
-    for name, value in headers:
-        key = name.lower()
-        result[key] = f"{result[key]}, {value}" if key in result else value
+    pairs = [(name.lower(), value) for name, value in headers]
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        result = {}
+        for name, value in pairs:
+            result[name] = f"{result[name]}, {value}" if name in result else value
     return result
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from .bases import USER_AGENT, lower_case
+from .bases import lower_case
 from .protocol import HttpRequest
 
 __all__ = ["MalformedReplyError", "ReplyReader", "request_head"]
@@ -22,12 +22,16 @@ _MAX_HEAD: Final = 512 * 1024
 _MAX_LINE: Final = 4 * 1024
 """Of a line between chunks."""
 
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: [^\r\n]*)?").fullmatch
-_NAME: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_STATUS_LINE: Final = re.compile(r"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: [^\r\n]*)?\r?").fullmatch
+_HEADER: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+:[^\r\n\0]*\r?"
+_HEADERS: Final = re.compile(rf"(?:{_HEADER}\n)*{_HEADER}").fullmatch
+_ONE_HEADER: Final = re.compile(_HEADER).fullmatch
 _LENGTH: Final = re.compile(r"[0-9]{1,18}").fullmatch
 _CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n").match
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n").search
 _PROTOCOL: Final = b"HTTP/1."
+_FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding"})
+_USUALLY_EMPTY: Final = frozenset({"DELETE", "GET", "HEAD"})
 _WITHOUT_BODY: Final = frozenset({204, 304})
 
 
@@ -35,20 +39,32 @@ class MalformedReplyError(Exception):
     """The bytes are not a reply. The text is ours and says what is wrong."""
 
 
-def request_head(request: HttpRequest, *, target: str, host: str, encodings: str, further: dict[str, str]) -> bytes:
-    """The head of a request. `further` headers are the transport's own; the caller's win over the usual ones."""
-    headers = {"host": host, "user-agent": USER_AGENT, "accept": "*/*", "accept-encoding": encodings}
-    headers.update(further)
+def request_head(request: HttpRequest, *, target: str, usual: dict[str, str]) -> bytes:
+    """The head of a request. The `usual` headers give way to the caller's."""
+    headers = usual.copy()
     for name, value in request.headers.items():
-        headers[name.lower()] = value
-    # Framing is not the caller's business: two opinions about a length are how requests are smuggled.
-    headers.pop("transfer-encoding", None)
-    headers.pop("connection", None)
-    headers.pop("content-length", None)
-    if request.body or request.method not in ("GET", "HEAD", "DELETE"):
+        key = name.lower()
+        # Framing is not the caller's business: two opinions about a length are how requests are smuggled.
+        if key not in _FRAMING:
+            headers[key] = value
+    if request.body or request.method not in _USUALLY_EMPTY:
         headers["content-length"] = str(len(request.body))
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    return f"{request.method} {target} HTTP/1.1\r\n{lines}\r\n".encode("ascii")
+    lines = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
+    return f"{request.method} {target} HTTP/1.1\r\n{lines}\r\n\r\n".encode("ascii")
+
+
+def _unfolded(lines: list[str]) -> list[str]:
+    """Headers of one line each. A line that begins with a blank goes on with the one before, as was once allowed."""
+    headers: list[str] = []
+    for line in lines:
+        if _ONE_HEADER(line):
+            headers.append(line)
+        elif line[:1] in (" ", "\t") and headers and "\0" not in line:
+            headers[-1] = f"{headers[-1].strip()} {line.strip()}"
+        else:
+            message = "one of its headers is not well-formed"
+            raise MalformedReplyError(message)
+    return headers
 
 
 class ReplyReader:
@@ -140,23 +156,16 @@ class ReplyReader:
             raise MalformedReplyError(message)
 
     def _parse(self, head: bytes) -> int:
-        first, *lines = head.replace(b"\r\n", b"\n").split(b"\n")
+        first, _, block = head.decode("latin-1").partition("\n")
         found = _STATUS_LINE(first)
         if found is None:
             message = "its first line is not that of one"
             raise MalformedReplyError(message)
         self.status = int(found[2])
-        headers: list[tuple[str, str]] = []
-        for line in lines:
-            name, colon, value = line.partition(b":")
-            if line[:1] in (b" ", b"\t") and headers:  # a folded line, long out of use
-                headers[-1] = (headers[-1][0], f"{headers[-1][1]} {line.strip().decode('latin-1')}")
-            elif colon and _NAME(name) and b"\x00" not in value and b"\r" not in value:
-                headers.append((name.decode("ascii"), value.strip(b" \t").decode("latin-1")))
-            else:
-                message = "one of its headers is not well-formed"
-                raise MalformedReplyError(message)
-        self.headers = lower_case(headers)
+        lines = block.split("\n") if block else []
+        if lines and _HEADERS(block) is None:
+            lines = _unfolded(lines)
+        self.headers = lower_case([(name, value.strip()) for name, _, value in [line.partition(":") for line in lines]])
         return int(found[1])
 
     def _frame(self, version: int) -> None:
@@ -240,7 +249,12 @@ class ReplyReader:
                     break
                 position = line.end()
                 length = int(line[1], 16)
-                left = length + 2 if length else -1
+                end = position + length
+                if length and data[end : end + 2] == b"\r\n":  # all of it is here, as nearly always
+                    pieces.append(data[position:end])
+                    position = end + 2
+                else:
+                    left = length + 2 if length else -1
         self._left = left
         self._buffer = data[position:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

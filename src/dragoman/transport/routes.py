@@ -20,24 +20,25 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigurationError, DragomanError
 
-from .addresses import host_of, port_of
+from .addresses import host_of, origin_of, port_of
+from .bases import USER_AGENT
 from .decoding import accepted_encodings
 from .environment import Surroundings, authorities
 from .http1 import MalformedReplyError, request_head
 from .protocol import HttpRequest
 from .troubles import Code, trouble
 
+_MAX_ORIGINS: Final = 256
+
 __all__ = ["Route", "Routes", "failure", "is_readable"]
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
     """The way to an origin. Connections of one route are interchangeable."""
 
     scheme: str
     host: str
     port: int
-    authority: str
-    """Host and port as the server wants to read them."""
     proxy: tuple[str, int] | None = None
     proxy_authorization: str | None = None
 
@@ -78,40 +79,40 @@ class Routes:
             proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ
         )
         self._encodings: str = accepted_encodings()
+        self._known: dict[str, tuple[Route, str, dict[str, str]]] = {}
         self._context: ssl.SSLContext | None = None
 
     def find(self, request: HttpRequest) -> tuple[Route, bytes]:
-        """The route of the request, and the head to send along it."""
-        try:
-            parts = urlsplit(request.url)
-            host, port = host_of(request.url), port_of(request.url)
-        except ValueError:
-            parts, host, port = None, "", None
-        if parts is None or parts.scheme not in ("http", "https") or not host.isascii() or not host or not port:
-            raise trouble("bad_url", request)
-        proxy, authorization = self._proxy(self._surroundings.proxy_for(request.url))
-        authority = parts.netloc.rpartition("@")[2]
+        """The route of the request, and the head to send along it. The request has been checked."""
+        origin = origin_of(request.url)
+        known = self._known.get(origin)
+        if known is None:
+            if len(self._known) >= _MAX_ORIGINS:
+                self._known.clear()
+            known = self._known[origin] = self._route(origin)
+        route, prefix, further = known
+        target = request.url[len(origin) :].partition("#")[0]
+        if not target.startswith("/"):
+            target = f"/{target}"
+        return route, request_head(request, target=prefix + target, usual=further)
+
+    def _route(self, origin: str) -> tuple[Route, str, dict[str, str]]:
+        """The route to an origin, what stands before the path in a request, and the headers that all requests have."""
+        scheme, _, authority = origin.partition("://")
+        proxy, authorization = self._proxy(self._surroundings.proxy_for(origin))
         route = Route(
-            scheme=parts.scheme,
-            host=host,
-            port=port,
-            authority=authority,
+            scheme=scheme,
+            host=host_of(origin),
+            port=port_of(origin) or 0,
             proxy=proxy,
             proxy_authorization=authorization,
         )
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        further: dict[str, str] = {}
-        if proxy is not None and not route.encrypted:
-            target = f"http://{authority}{target}"
-            if authorization:
-                further["proxy-authorization"] = authorization
-        try:
-            head = request_head(request, target=target, host=authority, encodings=self._encodings, further=further)
-        except UnicodeEncodeError:
-            head = None
-        if head is None or b" " in target.encode():
-            raise trouble("bad_url", request)
-        return route, head
+        usual = {"host": authority, "user-agent": USER_AGENT, "accept": "*/*", "accept-encoding": self._encodings}
+        if proxy is None or route.encrypted:
+            return route, "", usual
+        if authorization:
+            usual["proxy-authorization"] = authorization
+        return route, origin, usual
 
     @staticmethod
     def _proxy(address: str | None) -> tuple[tuple[str, int] | None, str | None]:

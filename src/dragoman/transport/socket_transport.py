@@ -94,19 +94,21 @@ class _Pool:
 
     def _begin(self) -> None:
         self._process: int = os.getpid()
-        self._turns: threading.Semaphore = threading.Semaphore(self._limits.connections)
         self._lock: threading.Lock = threading.Lock()
+        self._turn: threading.Condition = threading.Condition(self._lock)
+        self._busy: int = 0
         self._idle: dict[Route, list[_Connection]] = {}
 
     def take(self, route: Route, request: HttpRequest) -> _Connection | None:
         """Wait for a turn; then an idle connection, or None where a new one must be made."""
         if self._process != os.getpid():  # a fork: what is open belongs to the parent
             self._begin()
-        if not self._turns.acquire(timeout=_shorter(self._limits.wait, request.timeout.total)):
-            raise trouble("pool_timeout", request)
-        if self.closed:
-            self._turns.release()
-            raise trouble("client_closed", request)
+        with self._lock:
+            if self._busy >= self._limits.connections:
+                self._wait(request)
+            if self.closed:
+                raise trouble("client_closed", request)
+            self._busy += 1
         oldest = time.monotonic() - self._limits.idle_seconds
         while True:
             with self._lock:
@@ -118,18 +120,24 @@ class _Pool:
                 return connection
             connection.close()
 
+    def _wait(self, request: HttpRequest) -> None:
+        limit = _shorter(self._limits.wait, request.timeout.total)
+        if not self._turn.wait_for(lambda: self._busy < self._limits.connections, limit):
+            raise trouble("pool_timeout", request)
+
     def give_back(self, connection: _Connection | None, *, reusable: bool) -> None:
         """End a turn. A connection that is not reusable is closed."""
-        if connection is not None:
-            connection.idle_since = time.monotonic()
-            with self._lock:
+        with self._lock:
+            self._busy -= 1
+            self._turn.notify()
+            if connection is not None and reusable and not self.closed:
                 connections = self._idle.setdefault(connection.route, [])
-                keep = reusable and not self.closed and len(connections) < self._limits.idle
-                if keep:
+                if len(connections) < self._limits.idle:
+                    connection.idle_since = time.monotonic()
                     connections.append(connection)
-            if not keep:
-                connection.close()
-        self._turns.release()
+                    return
+        if connection is not None:
+            connection.close()
 
     def close(self) -> None:
         with self._lock:

@@ -17,9 +17,9 @@ from dragoman.providers.profile import SchemaStyle, ToolLimits
 from dragoman.providers.schema import Conversion, conversion
 from dragoman.tools import AnyTool, Tool
 from tests.providers.schema.checkers import CHECKERS, as_json_schema
+from tests.providers.schema.styles import STYLES
 
 FUNCTIONS = 3_526
-STYLES: tuple[SchemaStyle, ...] = ("json_schema", "openai_strict", "anthropic_strict", "gemini")
 
 
 @cache

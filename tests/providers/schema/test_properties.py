@@ -18,8 +18,8 @@ from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, conversion, restored
 from tests.providers.schema.checkers import CHECKERS, as_json_schema
 from tests.providers.schema.generated import instances, schemas, seeded
+from tests.providers.schema.styles import STYLES
 
-STYLES: tuple[SchemaStyle, ...] = ("json_schema", "openai_strict", "anthropic_strict", "gemini")
 every_style = pytest.mark.parametrize("style", STYLES)
 
 

@@ -21,27 +21,36 @@ def calls(*names: str) -> list[ToolCall]:
     return [ToolCall(str(number), name) for number, name in enumerate(names, 1)]
 
 
+def wait_until_idle(executor: ToolExecutor, threads: int) -> None:
+    """Until so many workers have done their work, and told of it."""
+    deadline = time.monotonic() + 10
+    while len(executor._workers._idle) < threads and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.05)
+
+
 @both_colours
 def test_a_call_that_was_done_when_another_aborted_keeps_its_result(execute_all: Runner) -> None:
-    paid = threading.Event()
+    together = threading.Barrier(2, timeout=10)  # or the second call would take the thread of the first
 
     def pay() -> str:
-        paid.set()
+        together.wait()
         return "paid"
 
     def boom() -> None:
+        together.wait()
         raise ValueError("no luck")
 
     def third() -> None: ...
 
     def busy(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         if call.name == "third":  # it keeps the scheduler from looking until both others are done
-            assert paid.wait(10)
-            time.sleep(0.1)
+            wait_until_idle(executor, 2)
         yield
 
+    executor = ToolExecutor([pay, boom, third], ABORT, middleware=[busy])
     with pytest.raises(ToolAbortedError) as caught:
-        execute_all(ToolExecutor([pay, boom, third], ABORT, middleware=[busy]), calls("boom", "pay", "third"))
+        execute_all(executor, calls("boom", "pay", "third"))
     failed, done, _ = caught.value.results
     assert (failed.error_type, done.text) == ("execution", "paid")
 
@@ -59,7 +68,7 @@ def test_leaving_the_events_keeps_what_is_done() -> None:
         events = executor.events(batch)
         while not isinstance(next(events), ToolFinished):
             pass
-        time.sleep(0.1)  # the other one is done as well now, but nobody has looked
+        wait_until_idle(executor, 2)  # the other one is done as well now, but nobody has looked
         events.close()
     assert [result.text for result in batch.results] == ["done", "done"]
 
@@ -96,6 +105,19 @@ def test_a_tool_hears_that_nobody_waits_for_it_any_more(execute_all: Runner, how
 
         asyncio.run(main())
     assert heard.wait(5)
+
+
+@both_colours
+def test_a_run_that_is_cancelled_was_not_aborted_by_a_tool(execute_all: Runner) -> None:
+    run = ToolRun()
+
+    def stop() -> None:
+        run.cancel()
+        time.sleep(0.1)
+
+    executed = execute_all(ToolExecutor([stop], ABORT), calls("stop", "stop"), run)
+    assert [result.error_type for result in executed.results] == ["cancelled", "cancelled"]
+    assert all("the run was cancelled" in result.text for result in executed.results)
 
 
 @both_colours

@@ -201,7 +201,7 @@ class Batch:
             return
         call = self.calls[index]
         handling = self._settings.config.tool_error_handling
-        if outcome.error is not None and handling is ToolErrorHandling.ABORT and self.aborted_by is None:
+        if outcome.error is not None and handling is ToolErrorHandling.ABORT and not self._stopped:
             self.aborted_by = outcome.error
         self._on_result(call, outcome.result)
         if index not in self._started:  # it ended before it could run; a start and an end always come in pairs

@@ -1,0 +1,167 @@
+"""The root, which is the same for all styles, and JSON Schema as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ToolDefinitionError
+from dragoman.providers.profile import SchemaStyle
+from dragoman.providers.schema import conversion, convert
+from tests.providers.schema.styles import STYLES, one
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("schema", [{"type": "array", "items": {}}, {"type": "string"}, {"anyOf": [{"type": "null"}]}])
+def test_a_root_that_is_no_object_is_refused(style: SchemaStyle, schema: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match="must describe an object"):
+        convert(schema, style)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_schema_that_nothing_fits_is_refused(style: SchemaStyle) -> None:
+    nothing = {"allOf": [{"properties": {"a": False}}, {"required": ["a"]}]}
+    with pytest.raises(ToolDefinitionError):
+        convert(nothing, style, strict=True)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_references_to_other_documents_are_refused(style: SchemaStyle) -> None:
+    for reference in ("https://host/schema.json", "other.json#/$defs/A", "#/$defs/Missing", "#nowhere"):
+        with pytest.raises(ToolDefinitionError, match="refers to"):
+            one(style, {"$ref": reference})
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_schema_nested_without_end_is_refused(style: SchemaStyle) -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(5_000):
+        schema = {"type": "object", "properties": {"a": schema}}
+    with pytest.raises(ToolDefinitionError, match="nested too deeply"):
+        convert(schema, style)
+
+
+def test_no_type_and_several_types_become_object() -> None:
+    assert convert({"properties": {}}, "json_schema") == (
+        {"type": "object", "properties": {}},
+        ('/type: added "object"',),
+    )
+    assert convert({"type": ["object", "null"]}, "json_schema")[0] == {"type": "object"}
+
+
+def test_all_of_at_the_top_is_merged_without_loss() -> None:
+    schema = {
+        "description": "Both.",
+        "allOf": [
+            {"type": "object", "properties": {"a": {"type": "string"}, "b": {"minimum": 1}}, "required": ["a"]},
+            {"$ref": "#/$defs/Rest"},
+        ],
+        "$defs": {"Rest": {"properties": {"b": {"type": "integer"}}, "required": ["b"], "description": "The rest."}},
+    }
+    done = conversion(schema, "json_schema")
+    assert done.schema == {
+        "type": "object",
+        "description": "Both. The rest.",
+        "properties": {"a": {"type": "string"}, "b": {"allOf": [{"minimum": 1}, {"type": "integer"}]}},
+        "required": ["a", "b"],
+        "$defs": schema["$defs"],
+    }
+    assert done.exact
+    assert conversion(schema, "openai_strict", strict=True).schema["properties"] == {
+        "a": {"type": "string"},
+        "b": {"type": "integer", "minimum": 1},
+    }
+
+
+def test_closed_parts_of_an_all_of_forbid_each_others_properties() -> None:
+    closed = {"properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    done = conversion({"allOf": [closed, {"properties": {"b": {"type": "string"}}}]}, "json_schema")
+    assert done.schema["properties"] == {"a": {"type": "string"}}
+    assert done.schema["additionalProperties"] is False
+
+
+def test_alternatives_at_the_top_are_folded_and_told() -> None:
+    shapes = {
+        "oneOf": [
+            {"properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
+            {"properties": {"kind": {"const": "square"}, "w": {"type": "number"}}, "required": ["kind", "w"]},
+            {"type": "null"},
+        ]
+    }
+    schema, lines = convert(shapes, "json_schema")
+    assert schema == {
+        "type": "object",
+        "description": 'Exactly one of these forms must be met: (1) with kind = "circle", r; '
+        '(2) with kind = "square", w.',
+        "properties": {"kind": {"enum": ["circle", "square"]}, "r": {"type": "number"}, "w": {"type": "number"}},
+        "required": ["kind"],
+    }
+    assert lines == (
+        "/oneOf: 1 of 3 forms are no objects",
+        "/oneOf: the alternatives are folded into one object, only the description tells them apart",
+    )
+
+
+def test_at_least_one_of_several_properties_is_told() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "name": {"type": "string"}},
+        "anyOf": [{"required": ["id"]}, {"required": ["name"]}],
+        "not": {"required": ["id", "name"]},
+    }
+    done = conversion(schema, "json_schema")
+    assert done.schema["properties"] == schema["properties"]
+    assert "At least one of these forms must be met: (1) with id; (2) with name." in str(done.schema["description"])
+    assert 'Must also match the JSON Schema {"not":{"required":["id","name"]}}.' in str(done.schema["description"])
+    assert not done.exact
+
+
+def test_references_into_what_was_merged_still_lead_there() -> None:
+    schema = {
+        "allOf": [
+            {"properties": {"q": {"type": "integer"}}},
+            {"properties": {"r": {"$ref": "#/allOf/0/properties/q"}, "s": {"$ref": "#"}}},
+        ]
+    }
+    done, _ = convert(schema, "json_schema")
+    assert done["properties"]["r"] == {"$ref": "#/$defs/q"}  # type: ignore[index]
+    assert done["$defs"] == {"q": {"type": "integer"}}
+    strict, _ = convert(schema, "openai_strict", strict=True)
+    assert strict["$defs"]["q"] == {"type": "integer"}  # type: ignore[index]
+    assert strict["$defs"]["root"]["properties"]["s"]["anyOf"][0] == {"$ref": "#/$defs/root"}  # type: ignore[index]
+
+
+# --- JSON Schema as it is ---------------------------------------------------------------------------------------------
+
+
+def test_nearly_everything_is_kept() -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "a": {"oneOf": [{"type": "string", "minLength": 1}, {"const": 4}], "default": "x", "examples": ["y"]},
+            "b": {"type": "array", "prefixItems": [True], "contains": {"type": "integer"}},
+            "c": {"$ref": "#/definitions/C"},
+            "d": {"$ref": "#tree"},
+        },
+        "definitions": {"C": {"type": "object", "patternProperties": {"^x": {}}, "x-unknown": 1}},
+        "$defs": {"Tree": {"$anchor": "tree", "properties": {"more": {"$dynamicRef": "#tree"}}}},
+        "if": {"required": ["a"]},
+        "then": {"required": ["b"]},
+    }
+    done, lines = convert(schema, "json_schema")
+    assert done == {word: value for word, value in schema.items() if word != "$schema"}
+    assert lines == ()
+
+
+def test_words_beside_a_reference_move_around_it() -> None:
+    schema = {"$ref": "#/$defs/A", "description": "Which."}
+    defs = {"$defs": {"A": {"type": "string"}}}
+    assert one("json_schema", schema, **defs) == (
+        {"description": "Which.", "anyOf": [{"$ref": "#/$defs/A"}]},
+        ("x: $ref put into anyOf, since other keywords stand beside it",),
+    )
+    assert one("json_schema", {**schema, "anyOf": [{}]}, **defs)[0]["allOf"] == [{"$ref": "#/$defs/A"}]
+    every = {**schema, "anyOf": [{}], "allOf": [{}], "oneOf": [{}]}
+    assert one("json_schema", every, **defs)[0]["not"] == {"not": {"$ref": "#/$defs/A"}}
