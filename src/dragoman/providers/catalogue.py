@@ -6,6 +6,7 @@ Must not know: how anything is encoded or sent. Codecs are loaded when they are 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Literal, TypeAlias, cast
 
@@ -41,6 +42,10 @@ def _compatible(name: str, base_url: str, *key_variables: str, needs_key: bool =
     )
 
 
+def _responses(name: str, base_url: str, key_variable: str) -> Provider:
+    return Provider(name=name, dialect="openai_responses", base_url=base_url, key_variables=(key_variable,))
+
+
 PROVIDERS: dict[str, Provider] = {
     provider.name: provider
     for provider in (
@@ -59,12 +64,11 @@ PROVIDERS: dict[str, Provider] = {
             key_header="x-goog-api-key",
         ),
         _compatible("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        Provider(
-            name="openai-responses",
-            dialect="openai_responses",
-            base_url="https://api.openai.com/v1",
-            key_variables=("OPENAI_API_KEY",),
-        ),
+        _responses("openai-responses", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        _responses("azure-responses", "", "AZURE_OPENAI_API_KEY"),
+        _responses("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK"),
+        _responses("deepseek-responses", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+        _responses("openrouter-responses", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
         _compatible("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", needs_key=False),
         _compatible("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
         _compatible("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
@@ -98,6 +102,7 @@ WELL_KNOWN_MODELS: tuple[tuple[str, str], ...] = (
 """Models that need no provider before their name: (pattern, provider)."""
 
 
+@cache
 def codec_of(dialect: Dialect) -> Codec:
     """The codec of a dialect; its package is loaded now if it was not before."""
     return cast("Codec", import_module(f"{__package__}.{dialect}").CODEC)

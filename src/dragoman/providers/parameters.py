@@ -33,7 +33,7 @@ def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions
     """The options without what the profile says the model does not take; each one refused or reported."""
     options, profile = call.options, call.profile
     changes: dict[str, object] = {}
-    for name in profile.unsupported:
+    for name in sorted(profile.unsupported):  # in the same order in every process
         if name in _NOT_PARAMETERS or getattr(options, name) == getattr(_DEFAULTS, name):
             continue
         refuse_or_adapt(call, adaptations, name, "this model does not support it", f"Leave {name} out.")

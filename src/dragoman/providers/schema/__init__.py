@@ -6,6 +6,7 @@
     plain.py      nearly all of JSON Schema
     node.py       a schema in a simple form: read.py and meet.py make it, with the tables of rules.py
     closed.py     strict schemas of OpenAI and Anthropic, sizes.py how large they may be
+    positions.py  arrays whose items differ by position, without that
     gemini.py     Gemini's own schemas
     styles.py     the four styles
     restore.py    the way back: values for the given schema

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random as _random
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +22,7 @@ from msgspec import Struct
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ToolAbortedError, ToolDeniedError
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
+from dragoman.tools.definition import AnyTool
 from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
 
 from .batch import Batch
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from dragoman.tools.permission import PendingApproval, PermissionCheck
 
 __all__ = ["Executed", "OnResult", "ToolExecutor"]
+
+_NOTHING_KNOWN: Mapping[str, AnyTool] = {}
+_Quick: TypeAlias = tuple[Callable[[str], object], Callable[[object], tuple[object, ...]], Callable[..., object]]
 
 OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
 """Called once for every call, when its result is known: the place for metrics."""
@@ -88,6 +92,8 @@ class ToolExecutor:
         self._clock: Callable[[], float] = clock
         self._workers: WorkerThreads = WorkerThreads()
         self._loop: LoopThread = LoopThread()
+        self._learnt: tuple[Mapping[str, AnyTool], dict[str, _Quick]] = (_NOTHING_KNOWN, {})
+        """The tools as they were when last looked at, and what the quick way needs of those that may go it."""
         self._unrestricted: bool = permission is None and not middleware and _is_unrestricted(self.config)
 
     # --- one call ---
@@ -95,20 +101,25 @@ class ToolExecutor:
     def execute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
         """Carry out one call. A call that needs approval and has none is not run, and its result says so."""
         try:
-            tool = self.tools.by_name.get(call.name)
+            by_name = self.tools.by_name
         except Exception:  # noqa: BLE001 -- a view whose tools conflict; the machinery makes a result of that
-            tool = None
-        if tool is not None and tool.simple and self._unrestricted and run is None and not call.partial:
+            by_name = _NOTHING_KNOWN
+        known, quick_ways = self._learnt
+        if by_name is not known:
+            quick_ways = self._learn(by_name)
+        quick = quick_ways.get(call.name)
+        if quick is not None and run is None and not call.partial:
             # A plain function under no restriction needs none of the machinery, which costs more than most functions.
-            clock, arguments = self._clock, tool.arguments
+            decode, positional, function = quick
+            clock = self._clock
             started = clock()
             try:
-                decoded = arguments.decode(call.arguments)
+                decoded = decode(call.arguments)
             except Exception:  # noqa: BLE001, S110 -- the machinery finds out what is wrong
                 pass
             else:
                 try:
-                    value: object = tool.function(*arguments.positional(decoded))
+                    value: object = function(*positional(decoded))
                     if value is None:
                         result = ToolResult(call.id, call.name, NOTHING, False, None, None, clock() - started)
                     else:
@@ -199,6 +210,13 @@ class ToolExecutor:
         self.close()
 
     # --- inside ---
+
+    def _learn(self, by_name: Mapping[str, AnyTool]) -> dict[str, _Quick]:
+        """Find out which of these tools may go the quick way."""
+        simple = [tool for tool in by_name.values() if tool.simple and self._unrestricted]
+        quick_ways = {t.name: (t.arguments.decode, t.arguments.positional, t.function) for t in simple}
+        self._learnt = (by_name, quick_ways)  # as one: no thread combines old tools with new ways
+        return quick_ways
 
     def _awaited(self, value: object) -> object:
         """What a plain function meant when it returned a coroutine after all."""
