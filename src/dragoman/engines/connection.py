@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._version import __version__
-from dragoman.conversation import Conversation, ToolSpec
+from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import AuthenticationError, LossyConversionError, ProviderError
 from dragoman.providers.catalogue import Dialect, Provider, codec_of
 from dragoman.providers.codec import Call, Codec, Decoder, Encoded, Loss
@@ -98,7 +98,8 @@ class Connection(Struct, frozen=True, kw_only=True):
 
     def prepared_tools(self, tools: Sequence[ToolSpec]) -> object:
         """The tools as this provider gets them, parsed from the request; nothing is sent."""
-        body = self._encoded(Conversation(), tools, None, stream=False)[1].request.body
+        asked = Conversation().plus(Message.user("?"))  # no provider takes a request without a message
+        body = self._encoded(asked, tools, None, stream=False)[1].request.body
         return msgspec.json.decode(body, type=dict[str, object]).get("tools")
 
     def _encoded(
