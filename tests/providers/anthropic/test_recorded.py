@@ -16,6 +16,7 @@ from dragoman.providers.anthropic import CODEC
 from dragoman.providers.anthropic.decode import ReplyDecoder
 from tests.providers.anthropic.calls import call_of, sent
 from tests.providers.anthropic.sdk import message_of as sdk_message_of
+from tests.providers.differences import ANTHROPIC_HISTORY
 from tests.providers.feeding import cut_at, message_of, one_by_one
 from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
 
@@ -131,18 +132,6 @@ def test_the_reply_is_what_the_sdk_reads(exchange: Exchange) -> None:
 # What this client never sends back, whatever the reply held. The API takes both, and so do we send them.
 NOT_SENT_BY_THE_CLIENT = ("caller", "citations")
 
-_BRANCH = "the next request goes on from an earlier reply, not from this one"
-_NULLS = "the client filled absent members with null"
-
-DIFFERENCES: dict[str, str] = {
-    "test_anthropic_thinking_agui_0_1_10_drops_prefix-1": _BRANCH,
-    "test_anthropic_thinking_roundtrip_wire_stable[ag_ui-0_1_13]-1": _BRANCH,
-    "test_anthropic_thinking_roundtrip_wire_stable[vercel]-1": _BRANCH,
-    "test_anthropic_mcp_servers-0": _NULLS,
-    "test_anthropic_web_fetch_tool-0": _NULLS,
-}
-"""Replies that the recorded client did not send back unchanged: {exchange id: why}."""
-
 
 def _bare(block: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in block.items() if name not in (*NOT_SENT_BY_THE_CLIENT, "cache_control")}
@@ -168,9 +157,9 @@ def test_a_reply_goes_back_as_the_client_sent_it(before: Exchange, after: Exchan
     again = sent(Message.user("Hello"), decoded(before), Message.user("Go on"), model=model)
     ours = [_bare(one) for one in again[1]["content"]]
     same = ours in _assistant_contents(after)
-    assert same != (before.id in DIFFERENCES), (ours, _assistant_contents(after))
+    assert same != (before.id in ANTHROPIC_HISTORY), (ours, _assistant_contents(after))
 
 
 def test_no_difference_is_listed_for_nothing() -> None:
     if PAIRS:
-        assert DIFFERENCES.keys() <= {str(pair.id) for pair in PAIRS}
+        assert ANTHROPIC_HISTORY.keys() <= {str(pair.id) for pair in PAIRS}

@@ -15,6 +15,7 @@ from dragoman.providers.gemini import CODEC
 from dragoman.providers.gemini.history import Manner, contents_of
 from dragoman.providers.gemini.wire import MADE_UP_ID
 from dragoman.providers.names import ToolNames
+from tests.providers.differences import GEMINI_HISTORY
 from tests.providers.feeding import cut_at, message_of, one_by_one
 from tests.providers.gemini.case import NOTHING_SENT, attempt
 from tests.providers.gemini.replies import Oracle, call_of, normal, oracle
@@ -22,18 +23,6 @@ from tests.providers.recorded import Exchange, conversations, parametrized
 
 REFUSALS: dict[int, type[ProviderError]] = {400: InvalidRequestError, 404: ModelNotFoundError}
 
-HISTORY_DIFFERENCES = {
-    "test_google_model_file_search_grounding_gemini_3[False]-4": (
-        "the client wrote the results, which came as grounding metadata, into the empty toolResponse"
-    ),
-    "test_google_model_file_search_grounding_gemini_3[True]-4": (
-        "the client wrote the results, which came as grounding metadata, into the empty toolResponse"
-    ),
-    "test_google_model_structured_output-1": (
-        "the client put the word for unsigned calls on a call to gemini-2.0, which does not ask for signatures"
-    ),
-}
-"""Requests that did not carry the reply before them as it came, and why. None without a reason."""
 
 STOPS = {
     "STOP": {StopReason.END, StopReason.TOOL_CALLS},
@@ -137,7 +126,7 @@ def test_history_goes_back_as_it_came(before: Exchange, after: Exchange) -> None
     theirs = normal(after.request["contents"])[len(before.request["contents"])]
     ours = normal(json.loads(written.data))
     assert written.losses == ()
-    assert (ours != theirs) == (after.id in HISTORY_DIFFERENCES)
+    assert (ours != theirs) == (after.id in GEMINI_HISTORY)
 
 
 @pytest.mark.recorded
@@ -145,5 +134,5 @@ def test_all_differences_are_of_recorded_requests() -> None:
     pairs = _pairs()
     if not pairs:
         pytest.skip("the recorded exchanges are not here")
-    assert {after.id for _, after in pairs} >= HISTORY_DIFFERENCES.keys()
+    assert {after.id for _, after in pairs} >= GEMINI_HISTORY.keys()
     assert len(pairs) > 150

@@ -11,6 +11,7 @@ import pytest
 from dragoman.conversation import Message, ReplyEvent, StopReason, Thinking, ThinkingDelta, fold
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError, RateLimitError
 from dragoman.providers.openai_chat import CODEC
+from tests.providers.differences import CHAT_REPLIES
 from tests.providers.feeding import cut_at, message_of, one_by_one
 from tests.providers.openai_chat.recorded_calls import call_of, decoder_of
 from tests.providers.openai_chat.sdk import Read, read_stream, read_whole
@@ -38,13 +39,6 @@ ERRORS: dict[str, type[ProviderError]] = {
     "test_openrouter_stream_error-0": InvalidRequestError,  # `error` beside `choices` in a stream
 }
 """Exchanges that end in an error, and which one; all others end in a message."""
-
-DIFFERENCES: dict[str, str] = {
-    "test_groq_model_web_search_tool_stream-0": "usage stands in x_groq, where the SDK does not look",
-    "test_openai_moderation_stream-0": "the SDK lets a chunk that comes after the usage and has none erase it",
-    "test_openrouter_web_search_annotations_stream-0": "the SDK cannot put annotations of two chunks together",
-}
-"""Exchanges that we read otherwise than the SDK, and why."""
 
 
 def error_or_message(exchange: Exchange, pieces: list[bytes]) -> ProviderError | Message:
@@ -107,7 +101,7 @@ def test_the_sdk_reads_the_same(exchange: Exchange) -> None:
     if exchange.id in ERRORS:
         return
     ours, theirs = read_by_us(exchange), read_by_sdk(exchange)
-    assert (ours == theirs) is (exchange.id not in DIFFERENCES), (ours, theirs)
+    assert (ours == theirs) is (exchange.id not in CHAT_REPLIES), (ours, theirs)
 
 
 _EXPECTED_STOPS = {
@@ -182,4 +176,4 @@ def test_what_came_before_an_error_is_there() -> None:
 @pytest.mark.recorded
 @there
 def test_every_listed_exchange_exists() -> None:
-    assert {*ERRORS, *DIFFERENCES} <= set(ROWS)
+    assert {*ERRORS, *CHAT_REPLIES} <= set(ROWS)

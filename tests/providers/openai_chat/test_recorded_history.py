@@ -10,24 +10,11 @@ import pytest
 
 from dragoman.conversation import Conversation, Message, Text, ToolResult
 from dragoman.providers.openai_chat import CODEC
+from tests.providers.differences import CHAT_HISTORY
 from tests.providers.feeding import message_of
 from tests.providers.openai_chat.recorded_calls import call_of, decoder_of
 from tests.providers.openai_chat.test_recorded import ERRORS
 from tests.providers.recorded import Exchange, conversations
-
-_THINK_TAGS = "that client wrote reasoning into the text; here it goes back in its own field, or not at all"
-
-DIFFERENCES: dict[str, str] = {
-    "test_cerebras_zai_reasoning_replayed_as_think_tags-0": _THINK_TAGS,
-    "test_tool_use_failed_error-1": _THINK_TAGS,
-    "test_tool_use_failed_error_streaming-1": _THINK_TAGS,
-    "test_groq_model_thinking_part-0": "that client split reasoning off a text that had it; here text stays as it is",
-    "test_hf_model_thinking_part-0": "the same, and put it together again with another line break",
-    "test_compatible_api_with_tool_calls_without_id-0": (
-        "the call had no id, and each side makes up its own; we also send back the signature that came with it"
-    ),
-}
-"""Replies that we send back otherwise than that client did, and why."""
 
 
 def _pairs() -> list[tuple[Exchange, Exchange]]:
@@ -76,8 +63,8 @@ def test_the_reply_goes_back_as_it_was_sent_back(reply: Exchange, following: Exc
     ours = [simplified(one) for one in json.loads(encoded.request.body)["messages"][1:]]
     assert not encoded.losses
     theirs = [simplified(one) for one in [sent[0], *answered[: len(results)]]]
-    assert (ours == theirs) is (reply.id not in DIFFERENCES), (ours, theirs)
+    assert (ours == theirs) is (reply.id not in CHAT_HISTORY), (ours, theirs)
 
 
 def test_every_listed_exchange_exists() -> None:
-    assert set(DIFFERENCES) <= {reply.id for reply, _ in PAIRS}
+    assert set(CHAT_HISTORY) <= {reply.id for reply, _ in PAIRS}

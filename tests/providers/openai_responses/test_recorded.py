@@ -13,6 +13,7 @@ from dragoman.conversation import Conversation, Message, StopReason
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError
 from dragoman.providers.codec import Call
 from dragoman.providers.openai_responses import CODEC
+from tests.providers.differences import RESPONSES_HISTORY, RESPONSES_REPLIES
 from tests.providers.feeding import cut_at, message_of, one_by_one
 from tests.providers.openai_responses.calls import profile_of
 from tests.providers.openai_responses.sdk import read
@@ -40,9 +41,6 @@ REFUSALS: dict[str, type[ProviderError]] = {
 }
 
 STOPS = {"queued": StopReason.OTHER, "in_progress": StopReason.OTHER}
-
-DIFFERENCES: dict[str, str] = {}
-"""Where we read something else than the SDK: {exchange: why}."""
 
 
 def call_of(exchange: Exchange, *messages: Message) -> Call:
@@ -98,7 +96,7 @@ def test_what_the_sdk_reads(exchange: Exchange) -> None:
         and message.raw_stop_reason == (expected.reason or expected.status)
         and counts == expected.usage
     )
-    assert same == (exchange.id not in DIFFERENCES), DIFFERENCES.get(exchange.id, (expected, message))
+    assert same == (exchange.id not in RESPONSES_REPLIES), RESPONSES_REPLIES.get(exchange.id, (expected, message))
 
 
 @parametrized("responses")
@@ -145,29 +143,6 @@ REWRITTEN = {
 }
 """What the recording client changes in items that it sends back: {(type of item, member): why}."""
 
-NOT_SENT_BACK = {
-    "test_openai_responses_prompt_cache_e2e-0": "the same question again, not a second turn",
-    "test_openrouter_responses_prompt_cache_e2e-0": "the same question again, not a second turn",
-    "test_openai_include_raw_annotations_non_streaming-0": "another question, not a second turn",
-    "test_openai_include_raw_annotations_streaming-0": "another question, not a second turn",
-    "test_openai_include_raw_annotations_streaming-1": "another question, not a second turn",
-    "test_openai_responses_compact_messages-2": "a compacted history: the items before are not sent",
-    "test_openai_responses_compact_stateful_mode_stream-0": "the service holds the conversation",
-    "test_openai_responses_compact_stateful_mode_stream-1": "the service holds the conversation",
-    "test_openai_responses_compact_stateful_mode_stream-2": "the service holds the conversation",
-    "test_openai_responses_compact_with_auto_previous_response_id_chain-2": "a compacted history",
-    "test_openai_responses_compact_with_auto_previous_response_id_chain-4": "a compacted history",
-    "test_openai_responses_compact_with_auto_previous_response_id_chain-6": "a compacted history",
-    "test_openai_responses_model_file_search_tool-3": "that client does not send this item back",
-    "test_openai_responses_phase_streamed_on_part_start-0": "the recorder replaced typographic quotes in the request",
-    "test_openai_responses_stream-0": "an old recording: the item's id was sent as the call's",
-    "test_openai_responses_thinking_with_modified_history-0": "a test of changing the history",
-    "test_openai_native_tool_search_gpt_5_6-0": "the id that the service did not give is made up",
-    "test_openai_native_tool_search_round_trip-0": "the id that the service did not give is made up",
-    "test_openai_native_tool_search_streaming-0": "the id that the service did not give is made up",
-}
-"""Replies of which the next request does not carry everything: {exchange: why}."""
-
 
 def followed() -> list[Any]:
     """Exchanges whose next request carries history."""
@@ -187,7 +162,9 @@ def followed() -> list[Any]:
 @pytest.mark.parametrize(("before", "after"), followed())
 def test_replies_come_back_as_history(before: Exchange, after: Exchange) -> None:
     complete, _ = compared(before, after)
-    assert complete == (before.id not in NOT_SENT_BACK), NOT_SENT_BACK.get(before.id, "an item was not sent back")
+    assert complete == (before.id not in RESPONSES_HISTORY), RESPONSES_HISTORY.get(
+        before.id, "an item was not sent back"
+    )
 
 
 def compared(before: Exchange, after: Exchange) -> tuple[bool, set[tuple[str, str]]]:
@@ -212,7 +189,7 @@ def test_no_reason_is_left_over() -> None:
     if not exchanges("responses"):
         pytest.skip("the recorded exchanges are not here")
     known = {row.id for row in exchanges("responses")}
-    assert {*NOT_REPLIES, *DIFFERENCES, *NOT_SENT_BACK} <= known
+    assert {*NOT_REPLIES, *RESPONSES_REPLIES, *RESPONSES_HISTORY} <= known
     used = set[tuple[str, str]]().union(*[compared(*pair.values)[1] for pair in followed()])
     assert used == LEFT_OUT | REWRITTEN.keys()
 
