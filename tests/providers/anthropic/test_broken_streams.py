@@ -148,3 +148,10 @@ def test_events_in_any_order(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(frames), max_size=30))
     message, error = read(b"".join(chosen))
     assert (error is None) == (message.stop_reason is StopReason.TOOL_CALLS)
+
+
+@pytest.mark.parametrize("field", ["stop_reason", "id", "unknown"])
+def test_a_whole_reply_with_bytes_that_are_not_utf8_is_a_protocol_error(field: str) -> None:
+    body = b'{"type":"message","content":[],"stop_reason":"end_turn","%b":"\xab"}' % field.encode()
+    with pytest.raises(ProtocolError):
+        message_of(decoder_of(stream=False), [body])

@@ -123,6 +123,7 @@ class ReplyDecoder:
                 if part is not None and part.grow(event.delta, events):
                     return
         try:
+            payload.decode()  # members that are kept unread must be fit to be stored
             event = members(payload)
             kind = text(event.get("type")) or name.decode()
             self._HANDLERS.get(kind, ReplyDecoder._keep)(self, event, events)
@@ -200,6 +201,7 @@ class ReplyDecoder:
 
     def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         try:
+            body.decode()  # members that are kept unread must be fit to be stored
             message = members(body.removeprefix(b"\xef\xbb\xbf"))
             if text(message.get("type")) == "error":
                 raise error_inside(message, self._call)
@@ -208,9 +210,9 @@ class ReplyDecoder:
             for index, block in enumerate(blocks):
                 self._take_block(index, block, events)
             self._report(message.get("usage"), events)
+            self._complete(events)
         except _MALFORMED as error:
             raise self._broken(f"its body is not a message in JSON ({error})") from None
-        self._complete(events)
 
     def _take_block(self, index: int, block: Raw, events: list[ReplyEvent]) -> None:
         self._seen.add(index)
