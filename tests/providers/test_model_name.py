@@ -36,7 +36,7 @@ def test_a_half_is_missing(name: str) -> None:
 def test_an_unknown_provider_gets_the_nearest_ones() -> None:
     with pytest.raises(ConfigurationError, match=r"no provider 'anthropc' \(in 'anthropc:x'\).*Did you mean anthropic"):
         split_model("anthropc:x")
-    with pytest.raises(ConfigurationError, match="The providers are anthropic, cerebras"):
+    with pytest.raises(ConfigurationError, match="The providers are anthropic, azure-responses"):
         split_model("zzzzzz:x")
     with pytest.raises(ConfigurationError, match="no provider 'opnai'"):
         provider_of("opnai")
