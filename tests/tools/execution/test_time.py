@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from dragoman.conversation import (
+    Conversation,
+    Message,
+)
+from dragoman.tools import (
+    ToolConfig,
+    ToolContext,
+    ToolExecutor,
+    ToolRun,
+    tool,
+)
+from tests.tools.execution.cases import call, echo
+from tests.tools.execution.colours import Runner, both_colours, one
+
+
+@both_colours
+@pytest.mark.parametrize("by_config", [True, False])
+def test_a_plain_tool_that_takes_too_long_is_abandoned_and_counted(execute_all: Runner, by_config: bool) -> None:
+    release = threading.Event()
+
+    def hang() -> None:
+        release.wait(30)
+
+    hanging = tool(hang) if by_config else tool(hang, timeout=0.05)
+    executor = ToolExecutor([hanging, echo], ToolConfig(execution_timeout=0.05 if by_config else None))
+    executed = execute_all(executor, [call("hang"), call("echo", '{"text": "x"}', "2")])
+    assert [result.error_type for result in executed.results] == ["timeout", None]
+    assert "did not finish within 0.05 seconds" in executed.results[0].text
+    assert executor.abandoned == 1
+    release.set()
+    deadline = time.monotonic() + 10
+    while executor.abandoned and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert executor.abandoned == 0
+
+
+@both_colours
+def test_an_async_tool_that_takes_too_long_is_cancelled(execute_all: Runner) -> None:
+    seen: list[str] = []
+
+    @tool(timeout=0.05)
+    async def hang() -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    executor = ToolExecutor([hang])
+    assert one(execute_all(executor, [call("hang")])).error_type == "timeout"
+    assert seen == ["cancelled"]
+    assert executor.abandoned == 0
+
+
+def test_an_async_tool_that_refuses_to_be_cancelled_is_not_waited_for() -> None:
+    release = threading.Event()
+
+    @tool(timeout=0.01)
+    async def stubborn() -> None:
+        while not release.is_set():
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+
+    async def main() -> str | None:
+        async with ToolExecutor([stubborn]) as executor:
+            result = await executor.aexecute(call("stubborn"))
+            release.set()
+            return result.error_type
+
+    assert asyncio.run(main()) == "timeout"
+
+
+@both_colours
+def test_the_runs_own_deadline_holds_over_several_batches(execute_all: Runner) -> None:
+    now = 100.0
+    executor = ToolExecutor([echo], ToolConfig(run_timeout=5), clock=lambda: now)
+    run = ToolRun()
+    assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).text == "x"
+    assert run.deadline == 105.0
+    now = 106.0
+    assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).error_type == "timeout"
+
+
+@both_colours
+def test_the_runs_own_deadline_cuts_what_is_running(execute_all: Runner) -> None:
+    release = threading.Event()
+
+    @tool(timeout=30)
+    def hang() -> None:
+        release.wait(30)
+
+    executor = ToolExecutor([hang], ToolConfig(run_timeout=0.05, max_parallel_tools=1))
+    executed = execute_all(executor, [call("hang"), call("hang", id="2")])
+    release.set()
+    assert [result.error_type for result in executed.results] == ["timeout", "timeout"]
+
+
+@both_colours
+def test_a_tool_sees_its_context(execute_all: Runner) -> None:
+    conversation = Conversation().plus(Message.user("hi"))
+
+    @tool(timeout=60)
+    def look(context: ToolContext[list[str]]) -> dict[str, object]:
+        context.deps.append("seen")
+        context.logger.info("hello")
+        context.raise_if_cancelled()
+        return {
+            "same": context.conversation is conversation,
+            "left": context.remaining is not None and 0 < context.remaining <= 60,
+            "attempt": context.attempt,
+            "logger": context.logger.name,
+            "cancelled": context.cancelled,
+        }
+
+    deps: list[str] = []
+    result = one(execute_all(ToolExecutor([look]), [call("look")], ToolRun(conversation=conversation, deps=deps)))
+    assert result.value == {
+        "same": True,
+        "left": True,
+        "attempt": 1,
+        "logger": "dragoman.tools.look",
+        "cancelled": False,
+    }
+    assert deps == ["seen"]
+
+
+def test_a_context_without_a_deadline() -> None:
+    @tool
+    def look(context: ToolContext[None]) -> bool:
+        return context.remaining is None and not context.cancelled
+
+    with ToolExecutor([look]) as executor:
+        assert executor.execute(call("look")).value is True
