@@ -14,8 +14,8 @@ from typing import Any, TypedDict, Unpack, cast
 import msgspec
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import PROVIDERS, Provider, profile_of
-from dragoman.providers.model_name import split_model
+from dragoman.providers.catalogue import ALIASES, PROVIDERS, Provider, profile_of
+from dragoman.providers.model_name import divided, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.transport.base_url import validate_base_url
@@ -160,18 +160,14 @@ def _key(provider: Provider, given: str | Secret | None, base_url: str) -> Secre
 
 
 def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
-    name, delimiter, bare = _split_once(model)
-    if not delimiter:
+    """The third party's factory for this name, and the model; None for a name that the catalogue knows."""
+    parts = divided(model)
+    if parts is None:
         return None, model
+    name, bare = parts
     if name in _registered:
         return _registered[name], bare
-    return (None if name in PROVIDERS else _from_entry_point(name)), bare
-
-
-def _split_once(model: str) -> tuple[str, str, str]:
-    """At the first `:` or `/`, whichever comes first."""
-    at = min((place for place in (model.find(":"), model.find("/")) if place >= 0), default=-1)
-    return (model, "", "") if at < 0 else (model[:at], model[at], model[at + 1 :])
+    return (None if name in PROVIDERS or name in ALIASES else _from_entry_point(name)), bare
 
 
 def _from_entry_point(name: str) -> ProviderFactory | None:

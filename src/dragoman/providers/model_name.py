@@ -14,20 +14,28 @@ from dragoman.errors import ConfigurationError
 
 from .catalogue import ALIASES, PROVIDERS, WELL_KNOWN_MODELS
 
-__all__ = ["provider_of", "split_model"]
+__all__ = ["divided", "provider_of", "split_model"]
 
 _DELIMITER = re.compile(r"[:/]")
 
 
+def divided(name: str) -> tuple[str, str] | None:
+    """What stands before and behind the first `:` or `/`; later ones are the model's. None if there is neither."""
+    delimiter = _DELIMITER.search(name)
+    if delimiter is None:
+        return None
+    before, after = name[: delimiter.start()], name[delimiter.end() :]
+    if not before or not after:
+        side = "behind" if before else "before"
+        message = f"{name!r} does not name a model: nothing stands {side} the {delimiter[0]!r}."
+        raise ConfigurationError(message, hint="Write provider:model, e.g. anthropic:claude-sonnet-4-5.")
+    return before, after
+
+
 def split_model(name: str) -> tuple[str, str]:
-    """The provider and the model that a name means. The first `:` or `/` divides them; later ones are the model's."""
-    before, after = name, ""
-    if (delimiter := _DELIMITER.search(name)) is not None:
-        before, after = name[: delimiter.start()], name[delimiter.end() :]
-        if not before or not after:
-            side = "behind" if before else "before"
-            message = f"{name!r} does not name a model: nothing stands {side} the {delimiter[0]!r}."
-            raise ConfigurationError(message, hint="Write provider:model, e.g. anthropic:claude-sonnet-4-5.")
+    """The provider and the model that a name means."""
+    if (parts := divided(name)) is not None:
+        before, after = parts
         return provider_of(before, name), after
     for pattern, provider in WELL_KNOWN_MODELS:
         if name and fnmatchcase(name, pattern):
