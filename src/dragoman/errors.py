@@ -36,7 +36,11 @@ Must not know: anything else in the package.
     │   ├── ToolBudgetError          called more often than allowed
     │   ├── ToolCancelledError       the run was cancelled before the tool finished
     │   └── ToolAbortedError         a tool failed and the policy says stop; carries the results
+    ├── McpError                     an MCP server cannot be used (server)
+    │   ├── McpConnectionError       it does not start, does not answer in time, or has died
+    │   └── McpProtocolError         it breaks the protocol, its own schemas, or a limit on what it may send
     ├── StoreError                   a store cannot read or write
+    │   ├── InvalidCursorError       the cursor or the limit of a page cannot be used
     │   ├── StoreConflictError       somebody else saved first
     │   └── StoreUnavailableError    disk full, read-only, database gone
     └── SnapshotError                one stored snapshot cannot be used
@@ -67,11 +71,15 @@ __all__ = [
     "DragomanError",
     "InvalidBaseURLError",
     "InvalidConversationError",
+    "InvalidCursorError",
     "InvalidRequestError",
     "InvalidSnapshotIDError",
     "LimitReachedError",
     "LossyConversionError",
     "MalformedDataError",
+    "McpConnectionError",
+    "McpError",
+    "McpProtocolError",
     "ModelNotFoundError",
     "OverloadedError",
     "PermissionDeniedError",
@@ -181,6 +189,8 @@ class ProviderError(DragomanError):
         """Seconds the provider asks us to wait, where it said so."""
         self.partial: Message | None = None
         """What had been received of the reply when it failed."""
+        self.conversation: Conversation | None = None
+        """The conversation as far as it had got, valid to go on with, where a loop made the call."""
 
 
 class AuthenticationError(ProviderError):
@@ -430,6 +440,33 @@ class ToolAbortedError(ToolError):
     ) -> None:
         super().__init__(message, tool_name=tool_name, call_id=call_id, hint=hint)
         self.results: tuple[ToolResult, ...] = results
+        self.conversation: Conversation | None = None
+        """The conversation with these results, valid to go on with, where a loop ran the tools."""
+
+
+# --- an MCP server cannot be used -------------------------------------------------------------------------------------
+
+
+class McpError(DragomanError):
+    """An MCP server cannot be used; `server` is its name."""
+
+    next_step = "Look at the server's own log, and at its entry under mcpServers."
+
+    def __init__(self, message: str, *, server: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.server: str = server
+
+
+class McpConnectionError(McpError):
+    """The server does not start, does not answer in time, or has died."""
+
+    next_step = "Check the command or the address of the server, and start it by hand to see what it says."
+
+
+class McpProtocolError(McpError):
+    """The server breaks the protocol, its own schemas, or a limit on what it may send."""
+
+    next_step = "Report it to those who make the server; the rest of the program is not affected."
 
 
 # --- stores and snapshots --------------------------------------------------------------------------------------------
@@ -439,6 +476,12 @@ class StoreError(DragomanError):
     """A store cannot read or write."""
 
     next_step = "Check the store's path or address and its permissions."
+
+
+class InvalidCursorError(StoreError):
+    """The cursor or the limit of a page cannot be used."""
+
+    next_step = "Begin again without a cursor, or use the one of the page before, with the same filters."
 
 
 class StoreConflictError(StoreError):

@@ -62,6 +62,11 @@ class _Described(Protocol):
         """What the model can do."""
         ...
 
+    @property
+    def options(self) -> ModelOptions:
+        """What is asked of the model where a call does not say."""
+        ...
+
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """What this model would not get of the conversation, or would get in another form; nothing is sent."""
         ...
@@ -134,6 +139,11 @@ class OverHttp:
     def profile(self) -> Profile:
         """What the model can do."""
         return self.connection.profile
+
+    @property
+    def options(self) -> ModelOptions:
+        """What is asked of the model where a call does not say."""
+        return self.connection.options
 
     @property
     def features(self) -> ToolFeatures:

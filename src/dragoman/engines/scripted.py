@@ -45,6 +45,7 @@ class _Script:
         self.name: str = name
         provider, _, self._model = name.partition(":")
         self.profile: Profile = Profile(provider=provider, dialect="scripted")
+        self.options: ModelOptions = ModelOptions()
         self._replies: Iterator[ScriptedReply] = iter(replies)
         self._piece: int | None = piece
 

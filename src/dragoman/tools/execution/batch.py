@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from msgspec import Struct
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
-from dragoman.errors import ToolCancelledError, ToolError
+from dragoman.errors import ToolAbortedError, ToolCancelledError, ToolError
 from dragoman.tools.config import ToolErrorHandling
 from dragoman.tools.permission import PendingApproval
 from dragoman.tools.registry import ToolSet
@@ -113,6 +113,19 @@ class Batch:
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for a person."""
         return tuple([end for end in self.outcomes if isinstance(end, PendingApproval)])
+
+    @property
+    def abortion(self) -> ToolAbortedError | None:
+        """What is raised to the caller when the batch was stopped, with the results of all calls."""
+        failed = self.aborted_by
+        if failed is None:
+            return None
+        message = f"The run was aborted because a tool failed: {failed.message}"
+        error = ToolAbortedError(
+            message, results=self.results, tool_name=failed.tool_name, call_id=failed.call_id
+        )
+        error.__cause__ = failed
+        return error
 
     def steps(self, backend: Backend) -> Generator[_Step, None, None]:
         """Carry out the calls that have no outcome yet. Closing this iterator gives up on what is still under way."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
-from dragoman.errors import ToolAbortedError, ToolDeniedError
+from dragoman.errors import ToolDeniedError
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
@@ -263,10 +263,7 @@ def _only_outcome(batch: Batch) -> Outcome:
 
 
 def _executed(batch: Batch) -> Executed:
-    failed = batch.aborted_by
-    if failed is None:
-        return Executed(batch.results, batch.pending)
-    message = f"The run was aborted because a tool failed: {failed.message}"
-    raise ToolAbortedError(
-        message, results=batch.results, tool_name=failed.tool_name, call_id=failed.call_id
-    ) from failed
+    aborted = batch.abortion
+    if aborted is not None:
+        raise aborted
+    return Executed(batch.results, batch.pending)

@@ -1,0 +1,50 @@
+"""From the model's calls to their results in the conversation.
+
+Owns: taking the calls out and putting the results in, the first and the last of the helpers that a hand-written loop
+is made of.
+Must not know: how calls are carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
+from dragoman.errors import InvalidConversationError
+
+__all__ = ["append_tool_results", "extract_tool_calls"]
+
+
+def extract_tool_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
+    """The calls of the model's latest message that have no result yet, in order."""
+    return conversation.pending_tool_calls
+
+
+def append_tool_results(conversation: Conversation, results: Iterable[ToolResult]) -> Conversation:
+    """The conversation with these results at its end.
+
+    They may come in any order and a part at a time: all results of one message of the model stand in one message, in
+    the order of the calls. A result that answers none of the calls that wait is an error.
+    """
+    given = {result.call_id: result for result in results}
+    if not given:
+        return conversation
+    wanted = {call.id for call in conversation.pending_tool_calls}
+    for call_id in given:
+        if call_id not in wanted:
+            message = f"The result {call_id!r} answers no call that waits for one."
+            raise InvalidConversationError(message, hint="Take the calls from extract_tool_calls(conversation).")
+    answered = 0
+    for message in reversed(conversation.messages):
+        if message.role == "assistant":
+            break
+        answered += 1
+        for earlier in message.tool_results:
+            given[earlier.call_id] = earlier
+    kept = conversation.messages[: len(conversation.messages) - answered]
+    in_order = [given[call.id] for call in kept[-1].tool_calls if call.id in given]
+    if not answered:
+        return conversation.plus(Message.tool(in_order))
+    return msgspec.structs.replace(conversation, messages=(*kept, Message.tool(in_order)))

@@ -1,0 +1,165 @@
+"""A model, tools and settings, bound once and run often.
+
+Owns: Orchestrator and AsyncOrchestrator, thin objects over the one loop.
+Must not know: how the loop goes. They hold no conversation: whoever runs one gets it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Iterable
+from typing import Self, TypedDict, Unpack
+
+from dragoman.conversation import Conversation, Event
+from dragoman.engines.engine import AsyncEngine, Engine
+from dragoman.engines.factory import async_engine, engine
+from dragoman.errors import ConfigurationError
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.permission import Approval
+from dragoman.tools.registry import AnyTools
+
+from .context import ContextPolicy
+from .hooks import LoopHooks
+from .limits import Limits
+from .on_loop import AsyncRunStream, adrive
+from .plain import RunStream, drive
+from .run import LoopResult, LoopRun, LoopSettings, OnLimit
+
+__all__ = ["AsyncOrchestrator", "LoopOptions", "Orchestrator"]
+
+
+class LoopOptions(TypedDict, total=False):
+    """What a loop can be given beside its model and its tools."""
+
+    options: ModelOptions
+    """What is asked of the model in every step; without it, what the engine was made with."""
+    limits: Limits
+    """How far a run may go; without it, as many steps as the tools' config says."""
+    on_limit: OnLimit
+    repeat_tool_choice: bool
+    hooks: Iterable[LoopHooks]
+    context: Iterable[ContextPolicy]
+    deps: object
+
+
+class _Bound:
+    """What both colours share."""
+
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine,
+        tools: AnyTools | ToolExecutor,
+        config: ToolConfig | None,
+        given: LoopOptions,
+        *,
+        owns_engine: bool,
+    ) -> None:
+        self._profile: Profile = engine.profile
+        self._owns_engine: bool = owns_engine
+        self._owns_executor: bool = not isinstance(tools, ToolExecutor)
+        self.executor: ToolExecutor = tools if isinstance(tools, ToolExecutor) else ToolExecutor(tools, config)
+        if isinstance(tools, ToolExecutor) and config is not None:
+            message = "The executor has a config of its own."
+            raise ConfigurationError(message, hint="Give the config to the executor, or give tools instead of it.")
+        limits = given.get("limits")
+        self.settings: LoopSettings = LoopSettings(
+            options=given.get("options", engine.options),
+            limits=Limits(steps=self.executor.config.max_iterations) if limits is None else limits,
+            on_limit=given.get("on_limit", "raise"),
+            repeat_tool_choice=given.get("repeat_tool_choice", False),
+            hooks=tuple(given.get("hooks", ())),
+            context=tuple(given.get("context", ())),
+            deps=given.get("deps"),
+        )
+
+    def start(self, conversation: Conversation, approvals: Iterable[Approval] = ()) -> LoopRun:
+        """A run that is yet to be driven."""
+        return LoopRun(conversation, self.executor, self.settings, self._profile, approvals=approvals)
+
+
+class Orchestrator(_Bound):
+    """The loop for a plain program. Safe to share between threads; close it to end its threads."""
+
+    def __init__(
+        self,
+        model: Engine | str,
+        tools: AnyTools | ToolExecutor = (),
+        config: ToolConfig | None = None,
+        **options: Unpack[LoopOptions],
+    ) -> None:
+        self.engine: Engine = engine(model) if isinstance(model, str) else model
+        super().__init__(self.engine, tools, config, options, owns_engine=isinstance(model, str))
+
+    def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> LoopResult:
+        """Run the conversation to its end, or to where a person is needed."""
+        run = self.start(conversation, approvals)
+        for _ in self.drive(run, stream=False):
+            pass
+        return run.result
+
+    def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunStream:
+        """The same, with everything that happens as it happens; use it in a `with` block."""
+        run = self.start(conversation, approvals)
+        return RunStream(run, self.drive(run, stream=True))
+
+    def drive(self, run: LoopRun, *, stream: bool) -> Generator[Event, None, None]:
+        """Carry out a run that `start` gave."""
+        return drive(run, self.engine, self.executor, stream=stream)
+
+    def close(self) -> None:
+        """End the threads; and close the engine, if it was made here."""
+        if self._owns_executor:
+            self.executor.close()
+        if self._owns_engine:
+            self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+class AsyncOrchestrator(_Bound):
+    """The loop for a program on an event loop. Safe to share between tasks."""
+
+    def __init__(
+        self,
+        model: AsyncEngine | str,
+        tools: AnyTools | ToolExecutor = (),
+        config: ToolConfig | None = None,
+        **options: Unpack[LoopOptions],
+    ) -> None:
+        self.engine: AsyncEngine = async_engine(model) if isinstance(model, str) else model
+        super().__init__(self.engine, tools, config, options, owns_engine=isinstance(model, str))
+
+    async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> LoopResult:
+        """Run the conversation to its end, or to where a person is needed."""
+        run = self.start(conversation, approvals)
+        async for _ in self.drive(run, stream=False):
+            pass
+        return run.result
+
+    def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> AsyncRunStream:
+        """The same, with everything that happens as it happens; use it in an `async with` block."""
+        run = self.start(conversation, approvals)
+        return AsyncRunStream(run, self.drive(run, stream=True))
+
+    def drive(self, run: LoopRun, *, stream: bool) -> AsyncGenerator[Event, None]:
+        """Carry out a run that `start` gave."""
+        return adrive(run, self.engine, self.executor, stream=stream)
+
+    async def aclose(self) -> None:
+        """End the threads; and close the engine, if it was made here."""
+        if self._owns_executor:
+            self.executor.close()
+        if self._owns_engine:
+            await self.engine.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()

@@ -1,0 +1,122 @@
+"""Driving a run in a plain program.
+
+Owns: carrying out the effects with an engine and an executor, and the stream that a caller iterates.
+Must not know: what the effects are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from inspect import isawaitable
+from typing import Self
+
+from dragoman.conversation import Conversation, Event, ToolStarted
+from dragoman.engines.engine import Engine
+from dragoman.engines.reply import Reply
+from dragoman.errors import ConfigurationError, DragomanError
+from dragoman.tools.execution.batch import Batch
+from dragoman.tools.execution.executor import ToolExecutor
+
+from .hooks import Hook
+from .run import CallModel, CallTools, LoopResult, LoopRun, Tell
+
+__all__ = ["RunStream", "drive"]
+
+
+def drive(run: LoopRun, engine: Engine, executor: ToolExecutor, *, stream: bool) -> Generator[Event, None, None]:
+    """Carry a run out, and give its events as they come: those of tools, and those of replies if it is streamed."""
+    effects = run.effects()
+    answer: Reply | None = None
+    failure: DragomanError | None = None
+    try:
+        while True:
+            try:
+                effect = effects.send(answer) if failure is None else effects.throw(failure)
+            except StopIteration:
+                return
+            answer = failure = None
+            try:
+                if isinstance(effect, CallModel):
+                    if stream and effect.streamed:
+                        answer = yield from _streamed(run, engine, effect)
+                    else:
+                        answer = engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
+                elif isinstance(effect, CallTools):
+                    yield from _with_tools(run, executor, effect.batch)
+                else:
+                    _tell(effect)
+            except DragomanError as error:
+                failure = error
+    finally:
+        effects.close()
+        run.settle()
+
+
+def _streamed(run: LoopRun, engine: Engine, asked: CallModel) -> Generator[Event, None, Reply]:
+    with engine.stream(asked.conversation, tools=asked.tools, options=asked.options) as stream:
+        try:
+            for event in stream:
+                yield event
+                if run.cancelled:
+                    break
+        finally:
+            run.partial = stream.message
+        return stream.reply
+
+
+def _with_tools(run: LoopRun, executor: ToolExecutor, batch: Batch) -> Generator[Event, None, None]:
+    hooks = run.hooks
+    with closing(executor.events(batch)) as events:
+        for event in events:
+            for hook in hooks:
+                if isinstance(event, ToolStarted):
+                    _tell(Tell(hook.tool_started(run, event.call)))
+                else:
+                    _tell(Tell(hook.tool_finished(run, event.result)))
+            yield event
+
+
+def _tell(told: Tell) -> None:
+    hook: Hook = told.hook
+    if isawaitable(hook):
+        close = getattr(hook, "close", None)
+        if close is not None:
+            close()
+        message = "A hook of this run is async, but the run is not."
+        raise ConfigurationError(message, hint="Use plain methods in the hooks, or the async client.")
+
+
+class RunStream:
+    """A run while it happens: iterate it inside a `with` block, which stops the run however it is left."""
+
+    def __init__(self, run: LoopRun, events: Generator[Event, None, None]) -> None:
+        self._run: LoopRun = run
+        self._events: Generator[Event, None, None] = events
+
+    @property
+    def conversation(self) -> Conversation:
+        """As far as it has got; complete and valid once the block is left."""
+        return self._run.conversation
+
+    @property
+    def result(self) -> LoopResult:
+        """What came of the run, once it has ended."""
+        return self._run.result
+
+    def cancel(self) -> None:
+        """Stop the run, from any thread; what was done stays in the conversation."""
+        self._run.cancel()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def close(self) -> None:
+        """Stop the run and release its connection."""
+        self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()

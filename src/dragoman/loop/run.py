@@ -1,0 +1,387 @@
+"""One run of the loop, written once: ask, run tools, ask again, as a generator of effects.
+
+Owns: the order of things in a run, what it has spent, steering, cancellation, and that the conversation is complete and
+valid whenever somebody looks at it, however the run ended.
+Must not know: threads, event loops, how a model is called. It asks for effects; a plain and an async driver carry them
+out (plain.py, on_loop.py). What is to be done next is decided in step.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, Usage
+from dragoman.engines.reply import Reply
+from dragoman.errors import (
+    ConfigurationError,
+    DragomanError,
+    LimitReachedError,
+    ProviderError,
+    StepLimitError,
+    ToolAbortedError,
+)
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile
+from dragoman.tools.execution.batch import Batch
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.permission import Approval, PendingApproval
+
+from .calls import append_tool_results
+from .context import ContextPolicy, ContextUse, estimated_tokens
+from .hooks import Hook, LoopHooks
+from .limits import Limits, Spent
+from .step import AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
+
+__all__ = [
+    "CallModel",
+    "CallTools",
+    "Cancelled",
+    "Effect",
+    "Ending",
+    "LoopResult",
+    "LoopRun",
+    "LoopSettings",
+    "OnLimit",
+    "Tell",
+]
+
+OnLimit: TypeAlias = Literal["raise", "return"]
+
+
+class LoopSettings(Struct, frozen=True, kw_only=True):
+    """Everything about a run but its model, its tools and its conversation."""
+
+    options: ModelOptions = ModelOptions()
+    limits: Limits = Limits()
+    on_limit: OnLimit = "raise"
+    repeat_tool_choice: bool = False
+    """Whether a tool choice of `required`, or of one tool, holds for every step. It then ends only at a limit."""
+    hooks: tuple[LoopHooks, ...] = ()
+    context: tuple[ContextPolicy, ...] = ()
+    """Asked one after the other before each call of the model."""
+    deps: object = None
+    """What tools find in their context."""
+    clock: Callable[[], float] = time.monotonic
+
+
+class Cancelled(Struct, frozen=True):
+    """The run was told to stop."""
+
+
+Ending: TypeAlias = Done | AwaitApproval | LimitReached | Cancelled
+"""How a run can end other than by an error."""
+
+
+class LoopResult(Struct, frozen=True):
+    """What came of a run."""
+
+    conversation: Conversation
+    ending: Ending
+    spent: Spent
+    replies: tuple[Reply, ...]
+    """The account of every call of the model, in order."""
+
+    @property
+    def text(self) -> str:
+        """The model's latest answer."""
+        return self.conversation.text
+
+    @property
+    def pending(self) -> tuple[PendingApproval, ...]:
+        """The calls that wait for a person."""
+        return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
+
+
+class CallModel(Struct, frozen=True):
+    """Effect: ask the model; the answer is a Reply, or its error is thrown in."""
+
+    conversation: Conversation
+    tools: tuple[ToolSpec, ...]
+    options: ModelOptions
+    streamed: bool
+    """Whether the caller may see the reply as it arrives; not so a call that is not part of the conversation."""
+
+
+class CallTools(Struct, frozen=True):
+    """Effect: carry out a batch; its results are in the batch, however it is left."""
+
+    batch: Batch
+
+
+class Tell(Struct, frozen=True):
+    """Effect: a hook has given back something to be awaited."""
+
+    hook: Hook
+
+
+Effect: TypeAlias = CallModel | CallTools | Tell
+
+_TOOL_FREE: Final[tuple[ToolSpec, ...]] = ()
+_LIMIT = "This call was not carried out: {}"
+
+
+class LoopRun:
+    """A run under way. `conversation` is right at any time; `add` and `cancel` may be called from any thread."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        executor: ToolExecutor,
+        settings: LoopSettings,
+        profile: Profile,
+        *,
+        approvals: Iterable[Approval] = (),
+    ) -> None:
+        self.conversation: Conversation = conversation
+        self.ending: Ending | None = None
+        self.replies: list[Reply] = []
+        self.pending: tuple[PendingApproval, ...] = ()
+        """The calls that wait for a person."""
+        self.partial: Message | None = None
+        """What the model has said so far in a reply that is still arriving; the driver keeps it."""
+        self._executor: ToolExecutor = executor
+        self._settings: LoopSettings = settings
+        self._profile: Profile = profile
+        self._inbox: deque[Message] = deque()
+        self._batch: Batch | None = None
+        self._steps: int = 0
+        self._tool_calls: int = 0
+        self._tokens: int = 0
+        self._cost: float = 0.0
+        self._began: float = settings.clock()
+        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=approvals)
+        self.hooks: tuple[LoopHooks, ...] = settings.hooks
+        if settings.limits.seconds is not None:
+            self.tools.deadline = self._began + settings.limits.seconds
+
+    # --- from outside ---
+
+    def add(self, message: Message) -> None:
+        """Say something while the run is under way; the model reads it before it speaks next."""
+        self._inbox.append(message)
+
+    def cancel(self) -> None:
+        """Stop at the next opportunity: tools are given up, a stream is closed, a whole reply is waited for."""
+        self.tools.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        return self.tools.cancelled
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has used up so far."""
+        return Spent(
+            steps=self._steps,
+            model_calls=len(self.replies),
+            tool_calls=self._tool_calls,
+            tokens=self._tokens,
+            cost=self._cost,
+            seconds=self._settings.clock() - self._began,
+        )
+
+    @property
+    def result(self) -> LoopResult:
+        """What came of the run, once it has ended."""
+        if self.ending is None:
+            message = "The run has not ended yet."
+            raise ConfigurationError(message, hint="Read the stream to its end first.")
+        return LoopResult(self.conversation, self.ending, self.spent, tuple(self.replies))
+
+    # --- the run ---
+
+    def effects(self) -> Generator[Effect, Any, None]:
+        """Carry the run out. An error that ends it has the conversation so far where it has a place for one."""
+        try:
+            yield from self._to_the_end()
+        except GeneratorExit:  # the driver was told to stop, or interrupted
+            self.ending = Cancelled()
+            raise
+        except (ProviderError, ToolAbortedError) as error:
+            self.settle()
+            error.conversation = self.conversation
+            raise
+        if isinstance(self.ending, LimitReached) and self._settings.on_limit == "raise":
+            raise _limit_error(self.ending, self.conversation)
+
+    def settle(self) -> None:
+        """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
+        partial, self.partial = self.partial, None
+        if partial is not None and partial.blocks:
+            self.conversation = self.conversation.plus(partial)
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            self.conversation = append_tool_results(self.conversation, batch.results)
+        last = self.conversation.last
+        if isinstance(self.ending, AwaitApproval):
+            return  # a pause is just that: calls whose results are still to come
+        if last is not None and (last.interrupted or self.conversation.pending_tool_calls):
+            self.conversation = self.conversation.repaired().conversation
+
+    def _to_the_end(self) -> Generator[Effect, Any, None]:
+        limits = self._settings.limits
+        while True:
+            self._take_in()
+            step = next_step(self.conversation, limits, self.spent, self.pending)
+            if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
+                step = Cancelled()
+            if isinstance(step, AskModel):
+                if not (yield from self._ask(step)):
+                    return
+            elif isinstance(step, RunTools):
+                yield from self._run_tools(step.calls)
+            elif isinstance(step, Done) and self._inbox:
+                continue  # somebody spoke in the very last moment
+            else:
+                self.ending = step
+                if isinstance(step, LimitReached):
+                    self._answer_for(str(step))
+                elif not isinstance(step, AwaitApproval):
+                    self.settle()
+                return
+
+    @staticmethod
+    def _broke_off(step: object) -> bool:
+        return isinstance(step, Done) and step.message.interrupted
+
+    def _take_in(self) -> None:
+        while self._inbox and not self.conversation.pending_tool_calls:
+            self.conversation = self.conversation.plus(self._inbox.popleft())
+
+    # --- the model ---
+
+    def _ask(self, step: AskModel) -> Generator[Effect, Any, bool]:
+        """Ask the model and take its answer in; False if it said nothing at all, which ends the run."""
+        if self._settings.context:
+            yield from self._shorten()
+        for hook in self.hooks:
+            yield from _told(hook.before_model(self))
+        specs = self.offered
+        options = self._settings.options
+        choice = self._choice(step, specs)
+        if choice != options.tool_choice:
+            options = msgspec.structs.replace(options, tool_choice=choice)
+        reply: Reply = yield CallModel(self.conversation, specs, options, True)
+        self.partial = None
+        self._steps += 1
+        self._count(reply)
+        message = _without_cut_calls(reply.message)
+        if message.blocks:
+            self.conversation = self.conversation.plus(message)
+        for hook in self.hooks:
+            yield from _told(hook.after_model(self, reply))
+        if message.blocks or self._inbox:
+            return True
+        # An empty message has no place in a history, and to ask the same again would bring the same.
+        self.ending = Cancelled() if self.cancelled else Done(message)
+        return False
+
+    @property
+    def offered(self) -> tuple[ToolSpec, ...]:
+        """What the model is told of tools."""
+        config = self._executor.config
+        if not config.enabled:
+            return _TOOL_FREE
+        specs = self._executor.tools.specs
+        if config.allowed_tools is None:
+            return specs
+        return tuple([spec for spec in specs if spec.name in config.allowed_tools])
+
+    def _choice(self, step: AskModel, specs: Sequence[ToolSpec]) -> ToolChoice:
+        """The caller's choice; one that forces a call holds for the first step, or the loop would never end."""
+        wanted = self._settings.options.tool_choice
+        chosen = self._executor.config.tool_choice if wanted == "auto" else wanted
+        if chosen in ("auto", "none"):
+            return chosen if specs else "auto"
+        if not specs:
+            message = "The model must call a tool, but there is none."
+            raise ConfigurationError(message, hint="Give it tools, or leave tool_choice at 'auto'.")
+        return chosen if step.first or self._settings.repeat_tool_choice else "auto"
+
+    def _count(self, reply: Reply) -> None:
+        self.replies.append(reply)
+        usage = reply.message.usage or Usage()
+        self._tokens += usage.tokens or 0
+        prices = self._settings.limits.prices
+        if prices is not None:
+            self._cost += prices.cost(usage)
+
+    def _shorten(self) -> Generator[Effect, Any, None]:
+        """Let the context policies have their say."""
+        for policy in self._settings.context:
+            before = self.conversation
+            after = policy(before, ContextUse(estimated_tokens(before), self._profile.context_window))
+            if isinstance(after, Generator):
+                after = yield from self._with_model(after)
+            if after is not before:
+                after.ensure_valid()
+                self.conversation = after
+                for hook in self.hooks:
+                    yield from _told(hook.compacted(self, before))
+
+    def _with_model(self, shortening: Generator[Conversation, Message, Conversation]) -> Generator[Effect, Any, Any]:
+        options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
+        answer: Message | None = None
+        while True:
+            try:
+                asked = next(shortening) if answer is None else shortening.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            reply: Reply = yield CallModel(asked, _TOOL_FREE, options, False)
+            self._count(reply)
+            answer = reply.message
+
+    # --- the tools ---
+
+    def _run_tools(self, calls: tuple[ToolCall, ...]) -> Generator[Effect, Any, None]:
+        for hook in self.hooks:
+            yield from _told(hook.before_tools(self, calls))
+        self.tools.conversation = self.conversation
+        self._batch = batch = self._executor.batch(calls, self.tools)
+        yield CallTools(batch)
+        self._batch = None
+        results = batch.results
+        self._tool_calls += len(results)
+        self.pending = batch.pending
+        self.conversation = append_tool_results(self.conversation, results)
+        for hook in self.hooks:
+            yield from _told(hook.after_tools(self, results))
+        aborted = batch.abortion
+        if aborted is not None:
+            raise aborted
+
+    def _answer_for(self, why: str) -> None:
+        """Answer the calls that will not be run, so that the history can be sent."""
+        results = [
+            ToolResult(call.id, call.name, (Text(_LIMIT.format(why)),), is_error=True, error_type="budget")
+            for call in self.conversation.pending_tool_calls
+        ]
+        self.conversation = append_tool_results(self.conversation, results)
+
+
+def _told(hook: Hook) -> Generator[Effect, Any, None]:
+    if hook is not None:
+        yield Tell(hook)
+
+
+def _without_cut_calls(message: Message) -> Message:
+    """The message without calls that broke off before their arguments were complete, which nobody could answer.
+
+    An interrupted message keeps them for now: none of its calls is run, and all are put right together.
+    """
+    if message.interrupted or not any(call.partial for call in message.tool_calls):
+        return message
+    kept = [block for block in message.blocks if not (isinstance(block, ToolCall) and block.partial)]
+    return msgspec.structs.replace(message, blocks=tuple(kept))
+
+
+def _limit_error(reached: LimitReached, conversation: Conversation) -> DragomanError:
+    kind = StepLimitError if reached.limit == "steps" else LimitReachedError
+    return kind(str(reached), conversation=conversation, limit=reached.limit)
