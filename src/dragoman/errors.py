@@ -5,7 +5,10 @@ Must not know: anything else in the package.
 
     DragomanError
     ├── ConfigurationError           a setting, file or argument is wrong
-    │   └── InvalidBaseURLError      the address of a provider cannot be used; carries the reason
+    │   ├── ConfigFileError          a configuration file is wrong; carries its path and line
+    │   ├── InvalidBaseURLError      the address of a provider cannot be used; carries the reason
+    │   ├── KeychainError            the system's keychain cannot be used; carries the reason
+    │   └── MissingKeyError          there is no key; carries the places that were looked at
     ├── ProviderError                a model call failed (provider, model, status, request_id)
     │   ├── AuthenticationError      the key is missing, wrong or expired
     │   ├── PermissionDeniedError    the key is right but may not do this
@@ -23,6 +26,8 @@ Must not know: anything else in the package.
     │   ├── LossyConversionError     a part of the history would be lost and `strict` forbids it
     │   ├── MalformedDataError       stored bytes are not a conversation
     │   └── UnsupportedVersionError  stored bytes come from a newer version
+    ├── ConcurrentUseError           a client is in the middle of a turn
+    ├── InvalidAnswerError           the model's answer does not fit the type that was asked for; carries its text
     ├── LimitReachedError            a run hit a limit; carries the conversation
     │   └── StepLimitError           … the limit of steps
     ├── ToolError                    a tool or a tool call failed (tool_name, call_id, type)
@@ -63,23 +68,28 @@ if TYPE_CHECKING:  # the errors that hand work back name its type; see the reaso
 
 __all__ = [
     "AuthenticationError",
+    "ConfigFileError",
+    "ConcurrentUseError",
     "ConfigurationError",
     "ConnectionFailedError",
     "ContentFilteredError",
     "ContextTooLongError",
     "ConversationError",
     "DragomanError",
+    "InvalidAnswerError",
     "InvalidBaseURLError",
     "InvalidConversationError",
     "InvalidCursorError",
     "InvalidRequestError",
     "InvalidSnapshotIDError",
+    "KeychainError",
     "LimitReachedError",
     "LossyConversionError",
     "MalformedDataError",
     "McpConnectionError",
     "McpError",
     "McpProtocolError",
+    "MissingKeyError",
     "ModelNotFoundError",
     "OverloadedError",
     "PermissionDeniedError",
@@ -157,6 +167,43 @@ class InvalidBaseURLError(ConfigurationError):
         super().__init__(message, hint=hint)
         self.reason: str = reason
         """Which rule was broken, in one word: see `dragoman.transport.base_url.Reason`."""
+
+
+class ConfigFileError(ConfigurationError):
+    """A configuration file cannot be read, or something in it is wrong."""
+
+    next_step = "Correct the file at the place named here."
+
+    def __init__(self, message: str, *, path: str = "", line: int | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path: str = path
+        self.line: int | None = line
+        """From 1, where it is known."""
+
+
+class MissingKeyError(ConfigurationError):
+    """There is no key for a provider, or none that may be sent to this address."""
+
+    next_step = "Set the provider's environment variable, or give the key as an argument."
+
+    def __init__(
+        self, message: str, *, provider: str = "", places: tuple[str, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.provider: str = provider
+        self.places: tuple[str, ...] = places
+        """Where it was looked for, in order."""
+
+
+class KeychainError(ConfigurationError):
+    """The system's keychain is locked, missing or refuses."""
+
+    next_step = "Unlock the keychain, or keep the key in an environment variable."
+
+    def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason: str = reason
+        """In one word: `not_installed`, `no_backend`, `locked`, `refused` or `failed`."""
 
 
 # --- a model call failed ---------------------------------------------------------------------------------------------
@@ -321,6 +368,23 @@ class UnsupportedVersionError(ConversationError):
         super().__init__(message, hint=hint)
         self.found: int = found
         self.supported: int = supported
+
+
+class ConcurrentUseError(DragomanError):
+    """A client was used a second time while a turn was under way. Nothing was changed."""
+
+    next_step = "Make one client for each conversation, share one made with stateless=True, or wait for the turn."
+
+
+class InvalidAnswerError(DragomanError):
+    """The model's answer is not what was asked for; `text` is what it said, `problems` what is wrong with it."""
+
+    next_step = "See error.text; ask again, loosen the type, or use a model that keeps to schemas."
+
+    def __init__(self, message: str, *, text: str = "", problems: tuple[str, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.text: str = text
+        self.problems: tuple[str, ...] = problems
 
 
 class LimitReachedError(DragomanError):

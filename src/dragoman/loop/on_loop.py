@@ -18,7 +18,7 @@ from dragoman.errors import DragomanError
 from dragoman.tools.execution.executor import ToolExecutor
 
 from .hooks import Hook
-from .run import CallModel, CallTools, LoopResult, LoopRun
+from .run import CallModel, CallTools, RunResult, LoopRun
 
 __all__ = ["AsyncRunStream", "adrive"]
 
@@ -89,7 +89,7 @@ class AsyncRunStream:
         return self._run.conversation
 
     @property
-    def result(self) -> LoopResult:
+    def result(self) -> RunResult:
         """What came of the run, once it has ended."""
         return self._run.result
 

@@ -25,7 +25,7 @@ from .hooks import LoopHooks
 from .limits import Limits
 from .on_loop import AsyncRunStream, adrive
 from .plain import RunStream, drive
-from .run import LoopResult, LoopRun, LoopSettings, OnLimit
+from .run import RunResult, LoopRun, LoopSettings, OnLimit
 
 __all__ = ["AsyncOrchestrator", "LoopOptions", "Orchestrator"]
 
@@ -92,7 +92,7 @@ class Orchestrator(_Bound):
         self.engine: Engine = engine(model) if isinstance(model, str) else model
         super().__init__(self.engine, tools, config, options, owns_engine=isinstance(model, str))
 
-    def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> LoopResult:
+    def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
         run = self.start(conversation, approvals)
         for _ in self.drive(run, stream=False):
@@ -135,7 +135,7 @@ class AsyncOrchestrator(_Bound):
         self.engine: AsyncEngine = async_engine(model) if isinstance(model, str) else model
         super().__init__(self.engine, tools, config, options, owns_engine=isinstance(model, str))
 
-    async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> LoopResult:
+    async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
         run = self.start(conversation, approvals)
         async for _ in self.drive(run, stream=False):

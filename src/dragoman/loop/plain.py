@@ -19,7 +19,7 @@ from dragoman.tools.execution.batch import Batch
 from dragoman.tools.execution.executor import ToolExecutor
 
 from .hooks import Hook
-from .run import CallModel, CallTools, LoopResult, LoopRun, Tell
+from .run import CallModel, CallTools, RunResult, LoopRun, Tell
 
 __all__ = ["RunStream", "drive"]
 
@@ -100,7 +100,7 @@ class RunStream:
         return self._run.conversation
 
     @property
-    def result(self) -> LoopResult:
+    def result(self) -> RunResult:
         """What came of the run, once it has ended."""
         return self._run.result
 

@@ -45,7 +45,7 @@ __all__ = [
     "Cancelled",
     "Effect",
     "Ending",
-    "LoopResult",
+    "RunResult",
     "LoopRun",
     "LoopSettings",
     "OnLimit",
@@ -79,7 +79,7 @@ Ending: TypeAlias = Done | AwaitApproval | LimitReached | Cancelled
 """How a run can end other than by an error."""
 
 
-class LoopResult(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """What came of a run."""
 
     conversation: Conversation
@@ -88,10 +88,21 @@ class LoopResult(Struct, frozen=True):
     replies: tuple[Reply, ...]
     """The account of every call of the model, in order."""
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def text(self) -> str:
         """The model's latest answer."""
         return self.conversation.text
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of this run, added up."""
+        total = Usage(input=0, output=0)
+        for reply in self.replies:
+            total += reply.message.usage or Usage()
+        return total
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -138,11 +149,15 @@ class LoopRun:
         profile: Profile,
         *,
         approvals: Iterable[Approval] = (),
+        waiting: Iterable[PendingApproval] = (),
     ) -> None:
+        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=approvals)
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
-        self.pending: tuple[PendingApproval, ...] = ()
+        self.pending: tuple[PendingApproval, ...] = tuple(
+            [each for each in waiting if self.tools.approval_of(each.call) is None]
+        )
         """The calls that wait for a person."""
         self.partial: Message | None = None
         """What the model has said so far in a reply that is still arriving; the driver keeps it."""
@@ -156,7 +171,6 @@ class LoopRun:
         self._tokens: int = 0
         self._cost: float = 0.0
         self._began: float = settings.clock()
-        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=approvals)
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
         if settings.limits.seconds is not None:
             self.tools.deadline = self._began + settings.limits.seconds
@@ -167,6 +181,11 @@ class LoopRun:
         """Say something while the run is under way; the model reads it before it speaks next."""
         self._inbox.append(message)
 
+    @property
+    def unread(self) -> tuple[Message, ...]:
+        """What was said to `add` and has not been taken in."""
+        return tuple(self._inbox)
+
     def cancel(self) -> None:
         """Stop at the next opportunity: tools are given up, a stream is closed, a whole reply is waited for."""
         self.tools.cancel()
@@ -174,6 +193,11 @@ class LoopRun:
     @property
     def cancelled(self) -> bool:
         return self.tools.cancelled
+
+    @property
+    def was_cut_short(self) -> bool:
+        """Whether the run was cancelled, or ended by an error."""
+        return self.ending is None or isinstance(self.ending, Cancelled)
 
     @property
     def spent(self) -> Spent:
@@ -188,12 +212,12 @@ class LoopRun:
         )
 
     @property
-    def result(self) -> LoopResult:
+    def result(self) -> RunResult:
         """What came of the run, once it has ended."""
         if self.ending is None:
             message = "The run has not ended yet."
             raise ConfigurationError(message, hint="Read the stream to its end first.")
-        return LoopResult(self.conversation, self.ending, self.spent, tuple(self.replies))
+        return RunResult(self.conversation, self.ending, self.spent, tuple(self.replies))
 
     # --- the run ---
 
@@ -349,7 +373,8 @@ class LoopRun:
         self._batch = None
         results = batch.results
         self._tool_calls += len(results)
-        self.pending = batch.pending
+        asked = {call.id for call in calls}
+        self.pending = (*[each for each in self.pending if each.call.id not in asked], *batch.pending)
         self.conversation = append_tool_results(self.conversation, results)
         for hook in self.hooks:
             yield from _told(hook.after_tools(self, results))

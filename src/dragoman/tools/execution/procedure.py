@@ -210,10 +210,16 @@ def _context(
 def _permit(
     tool: AnyTool, call: ToolCall, run: ToolRun, settings: Settings
 ) -> Generator[Effect, None, PendingApproval | None]:
-    """Raise ToolDeniedError, or say what to wait for. Deny beats ask, ask beats allow; approval only answers ask."""
+    """Raise ToolDeniedError, or say what to wait for. Deny beats ask, ask beats allow.
+
+    A person's yes only answers ask: it does not beat a rule that denies. A person's no holds in any case.
+    """
     decision = yield from _decision(tool, call, run, settings)
     if isinstance(decision, Deny):
         raise _denied(call, decision.reason)
+    approval = run.approval_of(call)
+    if approval is not None and not approval.approved:
+        raise _denied(call, approval.reason or "the user refused")
     needed = tool.options.requires_approval
     try:
         asks = needed(call) if callable(needed) else needed
@@ -221,12 +227,9 @@ def _permit(
         raise _check_failed(call, error) from error
     if not isinstance(decision, Ask) and not asks:
         return None
-    approval = run.approval_of(call)
     if approval is None:
         reason = decision.reason if isinstance(decision, Ask) else ""
         return PendingApproval(call=call, reason=reason or f"{call.name} needs approval")
-    if not approval.approved:
-        raise _denied(call, approval.reason or "the user refused")
     return None
 
 

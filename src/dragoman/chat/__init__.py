@@ -1,0 +1,1 @@
+"""The chat client, its configuration and its credentials."""

@@ -1,0 +1,84 @@
+"""One question, one typed answer.
+
+Owns: how a typed answer is asked for, checked, and asked for again with what was wrong.
+Must not know: colours. It is a generator that yields what is to be asked of the model, for both clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+import msgspec
+
+from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
+from dragoman.engines.reply import Reply
+from dragoman.errors import InvalidAnswerError
+from dragoman.loop.run import CallModel
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile
+from dragoman.providers.structured import answer_text
+
+from .answers import AnswerType
+
+__all__ = ["Asked"]
+
+T = TypeVar("T")
+
+_AGAIN: Final = (
+    "That answer cannot be used:\n{problems}\n"
+    "Give the whole answer again, corrected, in the form that was asked for and with nothing else."
+)
+_WHY_NOT: Final = {
+    StopReason.MAX_TOKENS: "The answer was cut at the limit of tokens. Raise max_tokens, or ask for less.",
+    StopReason.CONTEXT_FULL: "The model's window was full before the answer was. Shorten the history.",
+    StopReason.REFUSAL: "The model declined to answer. See error.text, and rephrase the question.",
+    StopReason.CONTENT_FILTER: "The provider withheld the answer. Rephrase the question.",
+}
+"""Endings after which asking the same again would bring the same, and what to do instead."""
+
+
+class Asked:
+    """A question under way: the conversation with what was said so far, which the client takes over."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        options: ModelOptions,
+        profile: Profile,
+        *,
+        known_tools: tuple[ToolSpec, ...],
+        retries: int,
+    ) -> None:
+        self.conversation: Conversation = conversation
+        self.replies: list[Reply] = []
+        self._retries: int = retries
+        # The answer is asked for without tools. A provider that wants to know the tools of the history is told of them,
+        # and that none may be called.
+        talks_of_tools = any(message.role == "tool" for message in conversation.messages)
+        self._tools: tuple[ToolSpec, ...] = known_tools if profile.needs_tools_of_history and talks_of_tools else ()
+        choice = "none" if self._tools else "auto"
+        self._options: ModelOptions = msgspec.structs.replace(options, tool_choice=choice, parallel_tool_calls=None)
+
+    def steps(self, wanted: AnswerType[T]) -> Generator[CallModel, Reply, T]:
+        """Ask until the answer fits: the answer, or InvalidAnswerError with the last text."""
+        # The schema belongs to this question alone.
+        options = msgspec.structs.replace(self._options, response_format=wanted.response_format)
+        left = self._retries
+        while True:
+            reply = yield CallModel(self.conversation, self._tools, options, False)
+            self.replies.append(reply)
+            if reply.message.blocks:
+                self.conversation = self.conversation.plus(reply.message).repaired().conversation
+            try:
+                return wanted.decode(answer_text(reply.message) if wanted.response_format else reply.message.text)
+            except InvalidAnswerError as error:
+                hopeless = _WHY_NOT.get(reply.message.stop_reason or StopReason.END)
+                error.text = error.text or reply.message.text
+                if hopeless is not None:
+                    error.hint = hopeless
+                if left <= 0 or hopeless is not None:
+                    raise
+                problems = "\n".join([f"- {problem}" for problem in error.problems or (error.message,)])
+            left -= 1
+            self.conversation = self.conversation.plus(Message.user(_AGAIN.format(problems=problems)))

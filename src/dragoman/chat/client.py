@@ -1,0 +1,302 @@
+"""The chat client for plain programs.
+
+Owns: ChatClient and its stream: where a turn meets an engine and a store.
+Must not know: how turns begin and end (core.py), how the loop goes, and anything of event loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, Self, TypeVar, Unpack, overload
+
+from dragoman.conversation import Conversation, Event
+from dragoman.engines.engine import Engine
+from dragoman.engines.factory import EngineOptions, engine
+from dragoman.engines.reply import Reply
+from dragoman.errors import ConfigurationError, DragomanError, SnapshotNotFoundError
+from dragoman.loop.plain import drive
+from dragoman.loop.run import LoopRun, RunResult
+from dragoman.providers.codec import Loss
+from dragoman.stores.journal import Journal
+from dragoman.stores.journal import resume as recover
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.snapshot import Snapshot
+from dragoman.tools.permission import Approval
+from dragoman.tools.registry import AnyTools
+from dragoman.transport.protocol import Transport
+
+from .answers import AnswerType
+from .core import ChatCore, ChatOptions, engine_options
+from .journaling import Journaling
+from .prompt import Prompt
+
+__all__ = ["ChatClient", "ChatStream", "OnEvent"]
+
+T = TypeVar("T")
+
+OnEvent = Callable[[Event], object]
+"""Is told of each event. Returning False stops the turn quietly; raising stops it with the error."""
+
+
+class ChatClient(ChatCore[Engine]):
+    """A conversation with a model that may call tools.
+
+    One client holds one conversation and serves one caller at a time; a second call meanwhile is a ConcurrentUseError.
+    With `stateless=True` it keeps no history and may be shared by any number of threads.
+    """
+
+    def __init__(
+        self,
+        model: str | Engine,
+        tools: AnyTools = (),
+        *,
+        store: ConversationStore | None = None,
+        transport: Transport | None = None,
+        **options: Unpack[ChatOptions],
+    ) -> None:
+        given = engine_options(options, made=not isinstance(model, str))
+        made = engine(model, transport=transport, **given) if isinstance(model, str) else model
+        super().__init__(made, tools, options, owned=isinstance(model, str))
+        self._store: Journaling | None = None
+        if store is not None:
+            self._store = Journaling(store, self._ledger)
+            self._journal_with(self._store)
+
+    # --- talking ---
+
+    def chat(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        approvals: Iterable[Approval] = (),
+        conversation: Conversation | None = None,
+    ) -> RunResult:
+        """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
+
+        Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
+        """
+        run: list[LoopRun] = []
+        for _ in self._turn(prompt, approvals, conversation, run, stream=False):
+            pass
+        return run[0].result
+
+    def resume(self, *approvals: Approval) -> RunResult:
+        """Go on from where the conversation stands, with these answers about pending calls."""
+        return self.chat(approvals=approvals)
+
+    @overload
+    def stream_chat(
+        self,
+        prompt: Prompt | None = None,
+        callback: None = None,
+        *,
+        approvals: Iterable[Approval] = (),
+        conversation: Conversation | None = None,
+    ) -> ChatStream: ...
+    @overload
+    def stream_chat(
+        self,
+        prompt: Prompt | None,
+        callback: OnEvent,
+        *,
+        approvals: Iterable[Approval] = (),
+        conversation: Conversation | None = None,
+    ) -> RunResult: ...
+    def stream_chat(
+        self,
+        prompt: Prompt | None = None,
+        callback: OnEvent | None = None,
+        *,
+        approvals: Iterable[Approval] = (),
+        conversation: Conversation | None = None,
+    ) -> ChatStream | RunResult:
+        """`chat`, with everything that happens as it happens: iterate the stream in a `with` block.
+
+        With a callback, that is told of each event and may stop the turn, and the result is returned.
+        """
+        run: list[LoopRun] = []
+        stream = ChatStream(run, self._turn(prompt, approvals, conversation, run, stream=True))
+        if callback is None:
+            return stream
+        with stream:
+            for event in stream:
+                if callback(event) is False:
+                    break
+        return stream.result
+
+    @overload
+    def ask(self, question: Prompt, answer: type[T], *, retries: int = 1) -> T: ...
+    @overload
+    def ask(self, question: Prompt, answer: AnswerType[T], *, retries: int = 1) -> T: ...
+    @overload
+    def ask(self, question: Prompt, answer: Mapping[str, object], *, retries: int = 1) -> Any: ...
+    @overload
+    def ask(self, question: Prompt, *, retries: int = 1) -> Any: ...
+    @overload
+    def ask(self, question: Prompt, answer: object, *, retries: int = 1) -> Any: ...
+    def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> object:
+        """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
+
+        No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
+        fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
+        """
+        wanted = self._wanted(answer)
+        with self._claimed():
+            asked = self._question(question, retries)
+            steps = asked.steps(wanted)
+            reply: Reply | None = None
+            try:
+                while True:
+                    call = next(steps) if reply is None else steps.send(reply)
+                    reply = self.engine.reply(call.conversation, tools=call.tools, options=call.options)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                steps.close()
+                self._take_answer(asked)
+                self._checkpoint()
+
+    # --- keeping ---
+
+    def save(self) -> Snapshot:
+        """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
+        with self._claimed():
+            self._checkpoint()
+            snapshot = self._ledger.snapshot_of(self._conversation)
+            self._ledger.take_up(snapshot)
+            return snapshot
+
+    def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
+        """Go on with a saved conversation; what this client's model will not get of it is returned.
+
+        By an id, the store is asked for the newest state of that conversation, up to the last step before a crash; see
+        `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
+        begins a conversation of its own.
+        """
+        with self._claimed():
+            if isinstance(saved, Snapshot):
+                return self._restore(saved, fork=self._store is not None and not self._is_newest(saved))
+            return self._restore_recovered(recover(self._the_store(), saved))
+
+    def _is_newest(self, snapshot: Snapshot) -> bool:
+        try:
+            return self._the_store().journal(snapshot.id) == Journal(snapshot=snapshot.id)
+        except SnapshotNotFoundError:
+            return False
+
+    def _the_store(self) -> ConversationStore:
+        if self._store is None:
+            message = "This client has no store to look into."
+            raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
+        return self._store.store
+
+    def _checkpoint(self) -> None:
+        if self._store is not None:
+            self._store.write(self._ledger.checkpoint(self._conversation))
+
+    # --- changing ---
+
+    def switch(self, model: str | Engine, **options: Unpack[EngineOptions]) -> tuple[Loss, ...]:
+        """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
+        with self._claimed():
+            made = isinstance(model, str)
+            found = engine(model, **options) if isinstance(model, str) else model
+            try:
+                losses, unused = self._switch_to(found, owned=made, strict=options.get("strict", False))
+            except DragomanError:
+                if made:
+                    found.close()
+                raise
+            if unused is not None:
+                unused.close()
+            return losses
+
+    def fork(self) -> ChatClient:
+        """A client with a conversation of its own that begins like this one; both go their own ways."""
+        with self._claimed():
+            store = None if self._store is None else self._store.store
+            twin = ChatClient(self.engine, self._executor.tools, store=store, **self._own_options())
+            self._forked_into(twin)
+            return twin
+
+    def close(self) -> None:
+        """End the threads of the tools and close the connections, unless a fork still needs them."""
+        if self._closed:
+            return
+        self._closed = True
+        self._executor.close()
+        unused = self._lease.release()
+        if unused is not None:
+            unused.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    # --- inside ---
+
+    def _turn(
+        self,
+        prompt: Prompt | None,
+        approvals: Iterable[Approval],
+        conversation: Conversation | None,
+        out: list[LoopRun],
+        *,
+        stream: bool,
+    ) -> Generator[Event, None, None]:
+        self._claim()
+        try:
+            run = self._begin(prompt, approvals, conversation)
+            out.append(run)
+            began_with = run.conversation
+            try:
+                yield from drive(run, self.engine, self._executor, stream=stream)
+            finally:
+                self._end(run, began_with)
+                self._checkpoint()
+        finally:
+            self._give_back()
+
+
+class ChatStream:
+    """A turn while it happens: iterate it inside a `with` block, which ends the turn however it is left."""
+
+    def __init__(self, run: list[LoopRun], events: Generator[Event, None, None]) -> None:
+        self._run: list[LoopRun] = run
+        self._events: Generator[Event, None, None] = events
+
+    @property
+    def result(self) -> RunResult:
+        """What came of the turn, once it has ended."""
+        return self._begun.result
+
+    @property
+    def conversation(self) -> Conversation:
+        """As far as it has got; complete and valid once the block is left."""
+        return self._begun.conversation
+
+    def cancel(self) -> None:
+        """Stop the turn, from any thread; what was said and done stays in the conversation."""
+        self._begun.cancel()
+
+    @property
+    def _begun(self) -> LoopRun:
+        if not self._run:
+            message = "The turn has not begun."
+            raise ConfigurationError(message, hint="Iterate the stream first.")
+        return self._run[0]
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def close(self) -> None:
+        """End the turn and release its connection."""
+        self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()

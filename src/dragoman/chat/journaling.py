@@ -1,0 +1,98 @@
+"""Writing the steps of a run to a store, each before its effect is visible.
+
+Owns: the hooks of the loop that keep a conversation safe, in both colours.
+Must not know: what is to be written; the ledger says so.
+"""
+
+from __future__ import annotations
+
+from dragoman.conversation import Conversation, ToolCall, ToolResult
+from dragoman.engines.reply import Reply
+from dragoman.loop.hooks import LoopHooks
+from dragoman.loop.run import LoopRun
+from dragoman.stores.entries import ToolCallBegun, ToolCallDone
+from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
+
+from .ledger import Ledger, Save, Writing
+
+__all__ = ["AsyncJournaling", "Journaling"]
+
+
+class Journaling(LoopHooks):
+    """Keeps a conversation in a plain store."""
+
+    def __init__(self, store: ConversationStore, ledger: Ledger) -> None:
+        self.store: ConversationStore = store
+        self._ledger: Ledger = ledger
+
+    def write(self, writing: Writing | None) -> None:
+        """Write this down; when it returns, it is safe."""
+        if writing is None:
+            return
+        if isinstance(writing, Save):
+            self.store.save(writing.snapshot, after=writing.after)
+        else:
+            self.store.record(writing.id, writing.entries, after=writing.after)
+        self._ledger.done(writing)
+
+    def before_model(self, run: LoopRun) -> None:
+        self.write(self._ledger.step(run.conversation))
+
+    def after_model(self, run: LoopRun, reply: Reply) -> None:
+        self.write(self._ledger.step(run.conversation))
+
+    def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
+        self.write(self._ledger.step(run.conversation))
+
+    def tool_started(self, run: LoopRun, call: ToolCall) -> None:
+        self.write(self._ledger.note(ToolCallBegun(call)))
+
+    def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
+        self.write(self._ledger.note(ToolCallDone(result)))
+
+    def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
+        self.write(self._ledger.step(run.conversation))
+
+    def compacted(self, run: LoopRun, before: Conversation) -> None:
+        self.write(self._ledger.checkpoint(before))
+        self.write(self._ledger.checkpoint(run.conversation))
+
+
+class AsyncJournaling(LoopHooks):
+    """Keeps a conversation in an async store."""
+
+    def __init__(self, store: AsyncConversationStore, ledger: Ledger) -> None:
+        self.store: AsyncConversationStore = store
+        self._ledger: Ledger = ledger
+
+    async def write(self, writing: Writing | None) -> None:
+        """Write this down; when it returns, it is safe."""
+        if writing is None:
+            return
+        if isinstance(writing, Save):
+            await self.store.save(writing.snapshot, after=writing.after)
+        else:
+            await self.store.record(writing.id, writing.entries, after=writing.after)
+        self._ledger.done(writing)
+
+    async def before_model(self, run: LoopRun) -> None:
+        await self.write(self._ledger.step(run.conversation))
+
+    async def after_model(self, run: LoopRun, reply: Reply) -> None:
+        await self.write(self._ledger.step(run.conversation))
+
+    async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
+        await self.write(self._ledger.step(run.conversation))
+
+    async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
+        await self.write(self._ledger.note(ToolCallBegun(call)))
+
+    async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
+        await self.write(self._ledger.note(ToolCallDone(result)))
+
+    async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
+        await self.write(self._ledger.step(run.conversation))
+
+    async def compacted(self, run: LoopRun, before: Conversation) -> None:
+        await self.write(self._ledger.checkpoint(before))
+        await self.write(self._ledger.checkpoint(run.conversation))

@@ -1,0 +1,122 @@
+"""What of a conversation is in its store, and what is to be written next.
+
+Owns: the bookkeeping between a conversation that grows and the store that keeps it: which snapshot is the newest, which
+steps the journal holds behind it, and whether a new state can be journaled or needs a snapshot.
+Must not know: how anything is written; two small classes in journaling.py do that, one for each colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct, structs
+
+from dragoman.conversation import Conversation, ToolSpec
+from dragoman.errors import StoreConflictError
+from dragoman.stores.entries import JournalEntry, MessageAdded
+from dragoman.stores.journal import Recovered
+from dragoman.stores.snapshot import Snapshot
+
+__all__ = ["Circumstances", "Ledger", "Record", "Save", "Writing"]
+
+
+class Circumstances(Struct, frozen=True):
+    """What a snapshot keeps beside the conversation."""
+
+    provider: str
+    model: str
+    tools: tuple[ToolSpec, ...]
+
+
+class Save(Struct, frozen=True):
+    """Keep this snapshot, which covers the journal up to `after`."""
+
+    snapshot: Snapshot
+    after: int
+
+
+class Record(Struct, frozen=True):
+    """Append these entries to the journal behind `after`."""
+
+    id: str
+    entries: tuple[JournalEntry, ...]
+    after: int
+
+
+Writing: TypeAlias = Save | Record
+
+
+class Ledger:
+    """Says what is to be written; is told with `done` when it was."""
+
+    def __init__(self, circumstances: Callable[[], Circumstances]) -> None:
+        self._circumstances: Callable[[], Circumstances] = circumstances
+        self.snapshot: Snapshot | None = None
+        """The newest one."""
+        self._known: Conversation = Conversation()
+        """The conversation as it can be put together from the store."""
+        self._position: int = 0
+        self._fork: bool = False
+        """Whether what comes next begins a conversation of its own."""
+
+    def step(self, conversation: Conversation) -> Writing | None:
+        """What makes this state safe: entries for what is new, or a snapshot where it is not just longer."""
+        if self.snapshot is None or self._fork or not self._extends(conversation):
+            return self.checkpoint(conversation)
+        new = conversation.messages[len(self._known.messages) :]
+        return self.note(*map(MessageAdded, new)) if new else None
+
+    def note(self, *entries: JournalEntry) -> Record:
+        """The way to write down what happens between two states."""
+        if self.snapshot is None:
+            message = "Nothing can be journaled before the first snapshot."
+            raise StoreConflictError(message)
+        return Record(self.snapshot.id, entries, self._position)
+
+    def checkpoint(self, conversation: Conversation) -> Save | None:
+        """The snapshot of this state; None if the newest one says the same."""
+        snapshot = self.snapshot_of(conversation)
+        return None if snapshot is self.snapshot else Save(snapshot, self._position)
+
+    def snapshot_of(self, conversation: Conversation) -> Snapshot:
+        """A snapshot of this state: the newest one if it is the same, else the one that follows it."""
+        now = self._circumstances()
+        last = self.snapshot
+        if last is None:
+            return Snapshot.first(conversation, provider=now.provider, model=now.model, tools=now.tools)
+        same = last.conversation == conversation and Circumstances(last.provider, last.model, last.tools) == now
+        if same and not self._position and not self._fork:
+            return last
+        following = last.fork() if self._fork else last.next(conversation)
+        return structs.replace(
+            following, conversation=conversation, provider=now.provider, model=now.model, tools=now.tools
+        )
+
+    def done(self, writing: Writing) -> None:
+        """It was written."""
+        if isinstance(writing, Save):
+            self.take_up(writing.snapshot)
+            return
+        self._position = writing.after + len(writing.entries)
+        added = [entry.message for entry in writing.entries if isinstance(entry, MessageAdded)]
+        if added:
+            self._known = self._known.plus(*added)
+
+    def take_up(self, snapshot: Snapshot, *, fork: bool = False) -> None:
+        """Go on from this snapshot, which somebody keeps; with `fork`, in a conversation of its own."""
+        self.snapshot, self._fork = snapshot, fork
+        self._known, self._position = snapshot.conversation, 0
+
+    def take_up_recovered(self, recovered: Recovered) -> None:
+        """Go on from what a store has kept of a conversation."""
+        self.take_up(recovered.snapshot)
+        self._known, self._position = recovered.conversation, recovered.position
+
+    def _extends(self, conversation: Conversation) -> bool:
+        known = self._known
+        return (
+            conversation.system == known.system
+            and conversation.metadata == known.metadata
+            and conversation.messages[: len(known.messages)] == known.messages
+        )

@@ -1,0 +1,132 @@
+"""Chat clients of both colours, streamed or not, behind one face, so that a scenario is written once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dragoman.chat.async_client import AsyncChatClient
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Conversation, Event, Message, Text, Thinking, ToolCall, ToolResult
+from dragoman.loop.run import RunResult
+from dragoman.simulator import Simulator
+from dragoman.tools.permission import Approval
+from tests.engines.talking import IMPATIENT, ONCE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Callback = Callable[[Event], object]
+
+
+class PlainTalk:
+    """A plain client."""
+
+    def __init__(self, model: Any, tools: Any = (), *, streamed: bool, **options: Any) -> None:
+        self.client = ChatClient(model, tools, **options)
+        self.streamed = streamed
+
+    def chat(self, prompt: Any = None, *approvals: Approval, callback: Callback = lambda _: None) -> RunResult:
+        if self.streamed:
+            return self.client.stream_chat(prompt, callback, approvals=approvals)
+        return self.client.chat(prompt, approvals=approvals)
+
+    def do(self, method: str, *arguments: Any, **named: Any) -> Any:
+        return getattr(self.client, method)(*arguments, **named)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class AsyncTalk:
+    """An async client, driven from plain code on a loop of its own."""
+
+    def __init__(self, model: Any, tools: Any = (), *, streamed: bool, **options: Any) -> None:
+        self.runner = asyncio.Runner()
+        self.streamed = streamed
+
+        async def made() -> AsyncChatClient:
+            return AsyncChatClient(model, tools, **options)
+
+        self.client = self.runner.run(made())
+
+    def chat(self, prompt: Any = None, *approvals: Approval, callback: Callback = lambda _: None) -> RunResult:
+        async def turn() -> RunResult:
+            if self.streamed:
+                return await self.client.stream_chat(prompt, callback, approvals=approvals)
+            return await self.client.chat(prompt, approvals=approvals)
+
+        return self.runner.run(turn())
+
+    def do(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """Call a method that is awaited in this colour and not in the other."""
+
+        async def done() -> Any:
+            return await getattr(self.client, method)(*arguments, **named)
+
+        return self.runner.run(done())
+
+    def close(self) -> None:
+        async def closed() -> None:
+            await self.client.aclose()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, f"tasks left behind: {left}"
+
+        self.runner.run(closed())
+        self.runner.close()
+
+
+Talk = PlainTalk | AsyncTalk
+WAYS: dict[str, tuple[type[Talk], bool]] = {
+    "plain-whole": (PlainTalk, False),
+    "plain-stream": (PlainTalk, True),
+    "async-whole": (AsyncTalk, False),
+    "async-stream": (AsyncTalk, True),
+}
+
+
+class Stage:
+    """A simulator and a way of talking: where a scenario plays."""
+
+    def __init__(self, simulator: Simulator, model: str, way: str) -> None:
+        self.simulator = simulator
+        self.model = model
+        self.way = way
+        self.kind, self.streamed = WAYS[way]
+
+    def base_url(self, model: str) -> str:
+        return self.simulator.base_url(model.partition(":")[0])
+
+    def engine_options(self, model: str) -> dict[str, Any]:
+        """How a model is reached on this stage."""
+        return {"base_url": self.base_url(model), "key": "test-key", "retry": ONCE, "timeouts": IMPATIENT}
+
+    @contextmanager
+    def client(self, tools: Any = (), **options: Any) -> Iterator[Talk]:
+        talk = self.kind(self.model, tools, streamed=self.streamed, **{**self.engine_options(self.model), **options})
+        try:
+            yield talk
+        finally:
+            talk.close()
+
+
+def transcript(conversation: Conversation) -> list[Any]:
+    """A conversation without what differs between providers: ids, usage, times, signatures."""
+    return [(message.role, *[_told(block) for block in message.blocks if not isinstance(block, Thinking)]) for message in conversation.messages]
+
+
+def _told(block: Any) -> Any:
+    match block:
+        case Text():
+            return block.text
+        case ToolCall():
+            return ("call", block.name, block.parsed)
+        case ToolResult():
+            return ("error" if block.is_error else "result", block.name, block.error_type or block.text)
+    return type(block).__name__
+
+
+def said(message: Message) -> Any:
+    return transcript(Conversation().plus(message))[0]
