@@ -387,5 +387,8 @@ def check(scenario: Scenario, stage: Stage) -> None:
     told = transcript(conversation)
     if scenario.play is cancel_and_continue:
         # How much of a reply arrives before the caller stops it depends on when pieces arrive, not on the provider.
-        told = [(role, *[STORY if isinstance(part, str) and part.startswith(STORY[:9]) else part for part in parts]) for role, *parts in told]
+        told = [
+            (role, *[STORY if isinstance(part, str) and part.startswith(STORY[:9]) else part for part in parts])
+            for role, *parts in told
+        ]
     assert told == scenario.ends_as

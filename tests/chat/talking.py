@@ -50,7 +50,11 @@ class AsyncTalk:
         async def made() -> AsyncChatClient:
             return AsyncChatClient(model, tools, **options)
 
-        self.client = self.runner.run(made())
+        try:
+            self.client = self.runner.run(made())
+        except BaseException:
+            self.runner.close()
+            raise
 
     def chat(self, prompt: Any = None, *approvals: Approval, callback: Callback = lambda _: None) -> RunResult:
         async def turn() -> RunResult:
@@ -114,7 +118,10 @@ class Stage:
 
 def transcript(conversation: Conversation) -> list[Any]:
     """A conversation without what differs between providers: ids, usage, times, signatures."""
-    return [(message.role, *[_told(block) for block in message.blocks if not isinstance(block, Thinking)]) for message in conversation.messages]
+    return [
+        (message.role, *[_told(block) for block in message.blocks if not isinstance(block, Thinking)])
+        for message in conversation.messages
+    ]
 
 
 def _told(block: Any) -> Any:

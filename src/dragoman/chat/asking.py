@@ -17,9 +17,8 @@ from dragoman.errors import InvalidAnswerError
 from dragoman.loop.run import CallModel
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.providers.structured import answer_text
 
-from .answers import AnswerType
+from .schema import AnswerType
 
 __all__ = ["Asked"]
 
@@ -53,6 +52,7 @@ class Asked:
         self.conversation: Conversation = conversation
         self.replies: list[Reply] = []
         self._retries: int = retries
+        self._prompted: bool = profile.structured == "prompt"
         # The answer is asked for without tools. A provider that wants to know the tools of the history is told of them,
         # and that none may be called.
         talks_of_tools = any(message.role == "tool" for message in conversation.messages)
@@ -71,7 +71,7 @@ class Asked:
             if reply.message.blocks:
                 self.conversation = self.conversation.plus(reply.message).repaired().conversation
             try:
-                return wanted.decode(answer_text(reply.message) if wanted.response_format else reply.message.text)
+                return wanted.read(reply.message, prompted=self._prompted)
             except InvalidAnswerError as error:
                 hopeless = _WHY_NOT.get(reply.message.stop_reason or StopReason.END)
                 error.text = error.text or reply.message.text

@@ -27,10 +27,10 @@ from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import AsyncTransport
 
-from .answers import AnswerType
 from .core import ChatCore, ChatOptions, engine_options
 from .journaling import AsyncJournaling
 from .prompt import Prompt
+from .schema import AnswerType
 
 __all__ = ["AsyncChatClient", "AsyncChatStream", "OnEvent"]
 

@@ -25,10 +25,10 @@ from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import Transport
 
-from .answers import AnswerType
 from .core import ChatCore, ChatOptions, engine_options
 from .journaling import Journaling
 from .prompt import Prompt
+from .schema import AnswerType
 
 __all__ = ["ChatClient", "ChatStream", "OnEvent"]
 

@@ -32,10 +32,10 @@ from dragoman.tools.execution.procedure import Middleware
 from dragoman.tools.permission import Approval, PendingApproval, PermissionCheck
 from dragoman.tools.registry import AnyTools
 
-from .answers import AnswerType, answer_type
 from .asking import Asked
 from .ledger import Circumstances, Ledger
 from .prompt import Prompt, message_of
+from .schema import AnswerType, answer_type
 
 __all__ = ["ChatCore", "ChatOptions", "ToolSettings", "engine_options"]
 

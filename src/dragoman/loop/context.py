@@ -83,7 +83,7 @@ class DropToolResults(Struct, frozen=True, kw_only=True):
             return conversation
         places = [index for index, message in enumerate(conversation.messages) if message.role == "tool"]
         messages = list(conversation.messages)
-        for index in places[: len(places) - self.keep]:
+        for index in places[: max(0, len(places) - self.keep)]:
             messages[index] = _without_content(messages[index])
         return _replaced(conversation, messages)
 

@@ -1,0 +1,210 @@
+"""Answers of a given type: the JSON Schema that is asked for, and reading what comes back.
+
+Owns: generate_schema, and AnswerType, which is both halves for one type or one JSON Schema.
+Must not know: how a provider is asked (dragoman.providers.structured). An answer that is no object is put into one
+there, where a provider wants it, and taken out again before it gets here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar, cast, overload
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.conversation import Message
+from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefinitionError
+from dragoman.providers.options import ResponseFormat
+from dragoman.providers.schema import restored
+from dragoman.providers.structured import answer_text
+from dragoman.tools.arguments.compiled import DEEPEST
+from dragoman.tools.arguments.hints.compile import TOO_DEEP, decoder_of_type, parse_text, schema_of_type
+from dragoman.tools.arguments.json_values import deeper_than
+from dragoman.tools.arguments.problems import InvalidArguments, Problem
+
+__all__ = ["AnswerType", "answer_type", "generate_schema"]
+
+T = TypeVar("T")
+
+_NAME: Final = "answer"
+_LONGEST_NAME: Final = 64
+"""OpenAI takes no longer one."""
+_SHOWN: Final = 5
+_TRIED: Final = 8
+_READER: Final = json.JSONDecoder()
+
+
+def generate_schema(target: object) -> dict[str, object]:
+    """The JSON Schema of a type: dataclass, TypedDict, Struct, pydantic model, list[…], Literal, int, …; or itself."""
+    if isinstance(target, Mapping):
+        return dict(cast("Mapping[str, object]", target))
+    try:
+        return schema_of_type(target)
+    except ToolDefinitionError as error:
+        raise _no_type(error) from None
+
+
+class AnswerType(Generic[T]):
+    """What an answer must be, and how it is read. Make one with `answer_type`."""
+
+    def __init__(self, response_format: ResponseFormat | None, decode: Callable[[str], T]) -> None:
+        self.response_format: ResponseFormat | None = response_format
+        """What the model is asked for (ModelOptions.response_format); None for plain text."""
+        self._decode: Callable[[str], T] = decode
+
+    @property
+    def name(self) -> str:
+        """What the provider is told that the schema is called."""
+        return self.response_format.name if self.response_format is not None else "text"
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The JSON Schema that is asked for; a fresh dict each time."""
+        if self.response_format is None:
+            return {"type": "string"}
+        return cast("dict[str, object]", msgspec.json.decode(self.response_format.schema))
+
+    def decode(self, text: str) -> T:
+        """The value of an answer, which is JSON unless plain text was asked for.
+
+        Raises InvalidAnswerError, whose problems are in words that a model can act on.
+        """
+        try:
+            return self._decode(text)
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            problems = error.problems if isinstance(error, InvalidArguments) else (Problem((), "cannot be read"),)
+        raise _misfit(text, tuple(map(str, problems)))
+
+    def read(self, message: Message, *, prompted: bool = False) -> T:
+        """The value of a reply: its last text, or what stands in the code fence of it.
+
+        `prompted`: the model was only asked nicely (profile.structured is "prompt"), so there may be words around it.
+        """
+        text = message.text if self.response_format is None else answer_text(message)
+        try:
+            return self.decode(text)
+        except InvalidAnswerError:
+            if prompted and (inner := _json_inside(text)) is not None:
+                return self.decode(inner)
+            raise
+
+    def __repr__(self) -> str:
+        return f"<AnswerType {self.name}>"
+
+
+@overload
+def answer_type(target: type[T], *, name: str | None = None, description: str = "") -> AnswerType[T]: ...
+@overload
+def answer_type(target: AnswerType[T], *, name: str | None = None, description: str = "") -> AnswerType[T]: ...
+@overload
+def answer_type(target: object, *, name: str | None = None, description: str = "") -> AnswerType[Any]: ...
+def answer_type(target: object, *, name: str | None = None, description: str = "") -> AnswerType[Any]:
+    """What an answer of a Python type, or of a raw JSON Schema, is asked for with and read by; `str` is plain text."""
+    if isinstance(target, AnswerType):
+        return cast("AnswerType[Any]", target)
+    if target is str:
+        return AnswerType(None, str)
+    schema = generate_schema(target)
+    is_schema = isinstance(target, Mapping)
+    decode = _of_schema(schema) if is_schema else _of_type(target, schema)
+    wanted = ResponseFormat(
+        schema=Raw(msgspec.json.encode(schema)),
+        name=_name(name or _name_of(target)),
+        description=description or _said(schema),
+    )
+    return AnswerType(wanted, decode)
+
+
+# --- decoding ---------------------------------------------------------------------------------------------------------
+
+
+def _of_type(target: object, schema: dict[str, object]) -> Callable[[str], object]:
+    decode = decoder_of_type(target)
+
+    def decoded(text: str) -> object:
+        try:
+            return decode(text)
+        except InvalidArguments as error:
+            # Some dialects change schemas in ways that change values (null for absent, texts for listed numbers).
+            again = msgspec.json.encode(restored(parse_text(text), schema)).decode()
+            try:
+                return decode(again)
+            except InvalidArguments:
+                raise error from None
+
+    return decoded
+
+
+def _of_schema(schema: Mapping[str, object]) -> Callable[[str], object]:
+    from dragoman.tools.arguments.json_schema import compile_schema  # it loads the schema library
+
+    try:
+        plain = cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(schema)))
+        checker = compile_schema(plain)
+    except ToolDefinitionError as error:
+        raise _no_type(error) from None
+    except (TypeError, ValueError, RecursionError):
+        message = "The JSON Schema of the answer holds something that is not JSON."
+        raise ConfigurationError(message, hint="Use texts, numbers, lists and dicts only.") from None
+
+    def decoded(text: str) -> object:
+        value = parse_text(text)
+        if deeper_than(DEEPEST, value):  # the schema library uses the stack
+            raise InvalidArguments([Problem((), TOO_DEEP)])
+        problems = checker.problems(value)
+        if problems and checker.fits(again := restored(value, plain)):
+            return again
+        if problems:
+            raise InvalidArguments(problems)
+        return value
+
+    return decoded
+
+
+def _json_inside(text: str) -> str | None:
+    """The first object or list in a text that is JSON as a whole; only a few beginnings are tried."""
+    for start in islice(re.finditer(r"[{\[]", text), _TRIED):
+        try:
+            _, end = _READER.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            continue
+        return text[start.start() : end]
+    return None
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _name_of(target: object) -> str:
+    if isinstance(target, Mapping):
+        title = cast("Mapping[str, object]", target).get("title")
+        return title if isinstance(title, str) else ""
+    name: object = getattr(target, "__name__", "")
+    # What is built in (list[int] is a `list`) has a name that says nothing.
+    own = getattr(target, "__module__", "builtins") not in ("builtins", "typing")
+    return name if own and isinstance(name, str) else ""
+
+
+def _name(text: str) -> str:
+    """A name that every provider takes."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:_LONGEST_NAME] or _NAME
+
+
+def _said(schema: Mapping[str, object]) -> str:
+    said = schema.get("description")
+    return said if isinstance(said, str) else ""
+
+
+def _no_type(error: ToolDefinitionError) -> ConfigurationError:
+    return ConfigurationError(f"An answer cannot be of this type: {error.message}", hint=error.hint)
+
+
+def _misfit(text: str, problems: tuple[str, ...]) -> InvalidAnswerError:
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return InvalidAnswerError(
+        f"The answer does not fit: {'; '.join(problems[:_SHOWN])}{more}.", text=text, problems=problems
+    )

@@ -1,0 +1,390 @@
+"""What a client does with its conversation, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from typing import Any
+
+import pytest
+
+from dragoman.chat.async_client import AsyncChatClient
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Conversation, Media, Message, TextDelta, Thinking, ToolCall
+from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.errors import (
+    ConcurrentUseError,
+    ConfigurationError,
+    LossyConversionError,
+    OverloadedError,
+    ToolNotFoundError,
+)
+from dragoman.loop.run import Cancelled, Done
+from dragoman.tools.definition import tool
+from dragoman.tools.permission import approve
+from tests.chat.talking import AsyncTalk, PlainTalk, Talk
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """The sum of two numbers."""
+    return a + b
+
+
+@tool(requires_approval=True)
+def delete(path: str) -> str:
+    """Delete a file."""
+    return f"deleted {path}"
+
+
+ADDING = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'))
+DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))
+
+
+@pytest.fixture(params=["plain", "async"])
+def colour(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def _talk(colour: str, script: list[Any], tools: Any = (), *, streamed: bool = False, **options: Any) -> Talk:
+    if colour == "plain":
+        return PlainTalk(ScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
+    return AsyncTalk(AsyncScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
+
+
+def _asked(talk: Talk) -> list[list[str]]:
+    """What the model was sent, call by call."""
+    return [[message.text for message in call.conversation.messages] for call in talk.client.engine.calls]  # type: ignore[attr-defined]
+
+
+# --- both colours are one client -------------------------------------------------------------------------------------
+
+
+def test_both_colours_have_the_same_surface() -> None:
+    def surface(kind: type) -> dict[str, list[str]]:
+        names = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
+        found: dict[str, list[str]] = {}
+        for name, member in inspect.getmembers(kind):
+            if name.startswith("_") and name not in names and name not in names.values():
+                continue
+            parameters = list(inspect.signature(member).parameters) if inspect.isfunction(member) else []
+            found[names.get(name, name)] = parameters
+        return found
+
+    plain, on_loop = surface(ChatClient), surface(AsyncChatClient)
+    assert plain == on_loop
+    assert inspect.getdoc(ChatClient.ask) == inspect.getdoc(AsyncChatClient.ask)
+
+
+# --- add, chat, history ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_added_is_read_with_the_next_prompt(colour: str) -> None:
+    talk = _talk(colour, ["Blue.", "Yes."])
+    talk.client.add("My favourite colour is blue.")
+    talk.client.add(["Look:", Media.from_bytes(b"x", "image/png")])
+    assert str(talk.chat("Which is it?")) == "Blue."
+    assert [message.text for message in talk.client.history] == [
+        "My favourite colour is blue.",
+        "Look:",
+        "Which is it?",
+        "Blue.",
+    ]
+    talk.close()
+
+
+def test_examples_can_be_put_into_the_models_mouth(colour: str) -> None:
+    talk = _talk(colour, ["Hund"])
+    talk.client.add("cat")
+    talk.client.add(Message.assistant("Katze"))
+    talk.chat("dog")
+    assert [message.role for message in talk.client.history] == ["user", "assistant", "user", "assistant"]
+    talk.close()
+
+
+@pytest.mark.parametrize("nothing", ["", [], ()])
+def test_an_empty_prompt_is_refused(colour: str, nothing: Any) -> None:
+    talk = _talk(colour, ["x"])
+    with pytest.raises(ConfigurationError, match="says nothing"):
+        talk.chat(nothing)
+    with pytest.raises(ConfigurationError):
+        talk.client.add(nothing)
+    assert talk.client.history == ()
+    talk.close()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_turn_that_failed_before_the_model_spoke_leaves_the_history_as_it_was(colour: str, streamed: bool) -> None:
+    talk = _talk(colour, [OverloadedError("busy"), "Hi."], streamed=streamed)
+    talk.client.add("Note this.")
+    with pytest.raises(OverloadedError) as caught:
+        talk.chat("Hello")
+    assert caught.value.conversation is not None
+    assert caught.value.conversation.messages[-1].text == "Hello"
+    assert [message.text for message in talk.client.history] == ["Note this."]  # pending adds survive
+    talk.chat("Hello")
+    assert [message.text for message in talk.client.history] == ["Note this.", "Hello", "Hi."]
+    talk.close()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_was_done_before_a_failure_stays(colour: str, streamed: bool) -> None:
+    talk = _talk(colour, [ADDING, OverloadedError("busy"), "Three."], [add], streamed=streamed)
+    with pytest.raises(OverloadedError):
+        talk.chat("Add.")
+    assert [message.role for message in talk.client.history] == ["user", "assistant", "tool"]
+    assert talk.chat().text == "Three."  # without a prompt it goes on from where it stands
+    talk.close()
+
+
+def test_set_tools_replaces(colour: str) -> None:
+    talk = _talk(colour, ["x", "y"], [add])
+    talk.chat("one")
+    talk.client.set_tools([delete])
+    talk.chat("two")
+    offered = [[spec.name for spec in call.tools] for call in talk.client.engine.calls]  # type: ignore[attr-defined]
+    assert offered == [["add"], ["delete"]]
+    with pytest.raises(ToolNotFoundError):
+        talk.client.tools.tools.get("add")
+    talk.close()
+
+
+# --- approval --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pending_call_is_resumed_by_an_answer(colour: str) -> None:
+    talk = _talk(colour, [DELETING, "Gone."], [delete])
+    (pending,) = talk.chat("Delete a.").pending
+    assert talk.client.pending == (pending,)
+    result = talk.do("resume", approve(pending.call))
+    assert result.text == "Gone."
+    assert talk.client.pending == ()
+    talk.close()
+
+
+def test_who_speaks_instead_of_answering_has_answered(colour: str) -> None:
+    talk = _talk(colour, [DELETING, "As you like."], [delete])
+    talk.chat("Delete a.")
+    assert talk.chat("Never mind.").text == "As you like."
+    assert talk.client.conversation.is_valid
+    assert talk.client.history[2].tool_results[0].is_error
+    talk.close()
+
+
+def test_what_is_added_during_a_pause_is_said_after_the_answer(colour: str) -> None:
+    talk = _talk(colour, [DELETING, "Gone."], [delete])
+    (pending,) = talk.chat("Delete a.").pending
+    talk.client.add("Be quick.")
+    assert talk.client.pending == (pending,)
+    talk.do("resume", approve(pending.call))
+    assert [message.text for message in talk.client.history if message.role == "user"] == ["Delete a.", "Be quick."]
+    assert talk.client.conversation.is_valid
+    talk.close()
+
+
+# --- one caller at a time --------------------------------------------------------------------------------------------
+
+
+def test_a_second_caller_meanwhile_gets_an_error_and_nothing_is_corrupted() -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(_call: Any) -> str:
+        inside.set()
+        go_on.wait(30)
+        return "Hi."
+
+    with ChatClient(ScriptedEngine([slow, "again"])) as client:
+        first = threading.Thread(target=client.chat, args=("Hello",))
+        first.start()
+        inside.wait(30)
+        for use in (
+            lambda: client.chat("x"),
+            lambda: client.ask("x"),
+            client.save,
+            client.fork,
+            lambda: client.set_tools([]),
+            lambda: list(client.stream_chat("x")),
+            lambda: client.switch(ScriptedEngine([])),
+        ):
+            with pytest.raises(ConcurrentUseError, match="in the middle of a turn"):
+                use()
+        client.add("While you are at it.")  # this is steering, and allowed
+        go_on.set()
+        first.join()
+        assert [message.text for message in client.history] == ["Hello", "Hi.", "While you are at it.", "again"]
+        assert client.conversation.is_valid
+
+
+def test_a_second_task_meanwhile_gets_an_error() -> None:
+    async def main() -> None:
+        inside, go_on = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def wait(a: int, b: int) -> int:
+            """Waits."""
+            inside.set()
+            await go_on.wait()
+            return a
+
+        called = Message.assistant(ToolCall("1", "wait", '{"a": 1, "b": 2}'))
+        async with AsyncChatClient(AsyncScriptedEngine([called, "Hi."]), [wait]) as client:
+            first = asyncio.create_task(client.chat("Hello"))
+            await inside.wait()
+            with pytest.raises(ConcurrentUseError):
+                await client.chat("x")
+            go_on.set()
+            assert str(await first) == "Hi."
+
+    asyncio.run(main())
+
+
+def test_a_stateless_client_is_shared_freely() -> None:
+    def echo(call: Any) -> str:
+        return call.conversation.messages[-1].text
+
+    with ChatClient(ScriptedEngine([echo] * 200), system="Be brief.", stateless=True) as client:
+        said: list[str] = []
+
+        def talk(number: int) -> None:
+            said.extend([str(client.chat(f"{number}.{turn}")) for turn in range(10)])
+
+        threads = [threading.Thread(target=talk, args=(number,)) for number in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(said) == sorted(f"{number}.{turn}" for number in range(20) for turn in range(10))
+        assert client.history == ()
+
+
+def test_a_stateless_turn_can_go_on_from_a_conversation(colour: str) -> None:
+    talk = _talk(colour, ["One.", "Two."], stateless=True)
+    first = talk.chat("Count.")
+    if colour == "plain":
+        second = talk.client.chat("More.", conversation=first.conversation)  # type: ignore[union-attr]
+    else:
+        second = talk.do("chat", "More.", conversation=first.conversation)
+    assert [message.text for message in second.conversation.messages] == ["Count.", "One.", "More.", "Two."]
+    talk.close()
+
+
+def test_only_a_stateless_client_takes_a_conversation(colour: str) -> None:
+    talk = _talk(colour, ["x"])
+    with pytest.raises(ConfigurationError, match="conversation of its own"):
+        talk.do("chat", "x", conversation=Conversation())
+    assert talk.chat("x").text == "x"  # and the client is free again
+    talk.close()
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_a_context_manager_and_gives_the_result() -> None:
+    with ChatClient(ScriptedEngine(["Hello there."], piece=4)) as client:
+        with client.stream_chat("Hi") as stream:
+            texts = [event.text for event in stream if isinstance(event, TextDelta)]
+        assert texts == ["Hell", "o th", "ere."]
+        assert stream.result.text == "Hello there."
+        assert isinstance(stream.result.ending, Done)
+
+
+def test_a_stream_that_nobody_iterates_does_not_block_the_client() -> None:
+    with ChatClient(ScriptedEngine(["Hi."])) as client:
+        stream = client.stream_chat("Hello")
+        assert client.history == ()
+        assert str(client.chat("Hello")) == "Hi."
+        with pytest.raises(ConfigurationError, match="has not begun"):
+            _ = stream.result
+
+
+def test_a_callback_that_raises_stops_the_turn_with_its_error(colour: str) -> None:
+    def stop(event: Any) -> None:
+        if isinstance(event, TextDelta):
+            message = "enough"
+            raise RuntimeError(message)
+
+    talk = _talk(colour, ["A long story.", "Fine."], streamed=True)
+    with pytest.raises(RuntimeError, match="enough"):
+        talk.chat("Tell.", callback=stop)
+    assert talk.client.conversation.last is not None
+    assert talk.client.conversation.last.interrupted
+    assert talk.chat("Go on.").text == "Fine."
+    talk.close()
+
+
+def test_a_callback_that_returns_false_stops_the_turn_quietly(colour: str) -> None:
+    talk = _talk(colour, ["A long story."], streamed=True)
+    result = talk.chat("Tell.", callback=lambda event: not isinstance(event, TextDelta))
+    assert isinstance(result.ending, Cancelled)
+    assert result.text == "A lo"
+    talk.close()
+
+
+def test_an_async_callback_is_awaited() -> None:
+    async def main() -> int:
+        heard = 0
+
+        async def hear(_event: Any) -> None:
+            nonlocal heard
+            await asyncio.sleep(0)
+            heard += 1
+
+        async with AsyncChatClient(AsyncScriptedEngine(["Hi."])) as client:
+            await client.stream_chat("Hello", hear)
+        return heard
+
+    assert asyncio.run(main()) == 5
+
+
+# --- other models, branches ------------------------------------------------------------------------------------------
+
+
+class Forgetful(ScriptedEngine):
+    """Does not get the thoughts of others."""
+
+    def losses(self, conversation: Conversation) -> Any:
+        thoughts = [
+            block for message in conversation.messages for block in message.blocks if isinstance(block, Thinking)
+        ]
+        return tuple(f"thought {thought.text!r}" for thought in thoughts)
+
+
+def test_a_switch_reports_what_is_lost_or_refuses() -> None:
+    thinking = Message.assistant(Thinking("hm", "scripted"), "Hi.")
+    with ChatClient(ScriptedEngine([thinking])) as client:
+        client.chat("Hello")
+        with pytest.raises(LossyConversionError):
+            client.switch(Forgetful(["x"], name="other:model"), strict=True)
+        assert client.model == "scripted:model"
+        assert client.switch(Forgetful(["Still here."], name="other:model")) == ("thought 'hm'",)
+        assert client.model == "other:model"
+        assert str(client.chat("And now?")) == "Still here."
+
+
+def test_branches_go_their_own_ways(colour: str) -> None:
+    talk = _talk(colour, ["One.", "Two.", "Three."], [add], system="Count.")
+    talk.chat("a")
+    branch = talk.do("fork")
+    talk.chat("b")
+    talk.do("aclose" if colour == "async" else "close")
+    texts = [message.text for message in branch.history]
+    assert texts == ["a", "One."]
+    assert branch.conversation.system == "Count."
+    if colour == "plain":
+        assert str(branch.chat("c")) == "Three."
+        branch.close()
+    talk.close()
+
+
+def test_a_closed_client_says_so(colour: str) -> None:
+    talk = _talk(colour, ["x"])
+    talk.do("aclose" if colour == "async" else "close")
+    with pytest.raises(ConfigurationError, match="closed"):
+        talk.chat("x")
+    talk.close()
+
+
+def test_engine_options_beside_an_engine_are_refused(colour: str) -> None:
+    with pytest.raises(ConfigurationError, match="'key' is given together with an engine"):
+        _talk(colour, ["x"], key="k")

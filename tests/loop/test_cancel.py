@@ -1,0 +1,163 @@
+"""Leaving a run at any point leaves a valid history."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.conversation import (
+    Completed,
+    Conversation,
+    Message,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
+from dragoman.loop.run import Cancelled, Done
+from dragoman.tools.definition import tool
+from tests.loop.running import ASKED, add, calls
+
+SCRIPT = [Message.assistant("I add.", *calls(1, 2).blocks), "Three and four."]
+
+
+def _events_of(script: list[Any]) -> int:
+    with Orchestrator(ScriptedEngine(script, piece=3), [add]) as loop, loop.stream(ASKED) as stream:
+        return len(list(stream))
+
+
+TOTAL = _events_of(SCRIPT)
+
+
+@given(st.integers(0, TOTAL), st.booleans())
+def test_leaving_a_stream_anywhere_leaves_a_valid_history_that_can_be_continued(left_at: int, told: bool) -> None:
+    with Orchestrator(ScriptedEngine([*SCRIPT, "Again."], piece=3), [add]) as loop:
+        with loop.stream(ASKED) as stream:
+            for number, _ in enumerate(stream):
+                if number == left_at:
+                    if not told:
+                        break
+                    stream.cancel()
+        conversation = stream.conversation
+        assert conversation.is_valid
+        assert isinstance(stream.result.ending, Cancelled | Done)
+        again = loop.run(conversation.plus(Message.user("Go on."))) if left_at < TOTAL else None
+        assert again is None or again.conversation.is_valid
+
+
+@given(st.integers(0, TOTAL))
+def test_leaving_an_async_stream_anywhere_leaves_a_valid_history(left_at: int) -> None:
+    async def main() -> Conversation:
+        async with AsyncOrchestrator(AsyncScriptedEngine(SCRIPT, piece=3), [add]) as loop:
+            async with loop.stream(ASKED) as stream:
+                number = 0
+                async for _ in stream:
+                    if number == left_at:
+                        break
+                    number += 1
+            assert not asyncio.all_tasks() - {asyncio.current_task()}
+            return stream.conversation
+
+    assert asyncio.run(main()).is_valid
+
+
+def test_what_was_said_until_then_is_kept() -> None:
+    with Orchestrator(ScriptedEngine(["A long story."], piece=2)) as loop, loop.stream(ASKED) as stream:
+        for event in stream:
+            if isinstance(event, TextDelta):
+                break
+    assert stream.conversation.last is not None
+    assert stream.conversation.last.interrupted
+    assert stream.conversation.text == "A "
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_cancelling_while_a_tool_runs_ends_the_run_at_once(streamed: bool) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    @tool
+    def slow(a: int, b: int) -> int:
+        """Takes its time."""
+        started.set()
+        release.wait(30)
+        return a
+
+    # Two calls: a single one runs in the caller's own thread, which nobody can walk away from.
+    engine = ScriptedEngine([Message.assistant(*calls(1, name="slow").blocks, *calls(2).blocks), "never"])
+    with Orchestrator(engine, [slow, add]) as loop:
+        run = loop.start(ASKED)
+
+        def cancel() -> None:
+            started.wait(30)
+            run.cancel()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        for _ in loop.drive(run, stream=streamed):
+            pass
+        canceller.join()
+        release.set()
+        assert isinstance(run.result.ending, Cancelled)
+        assert run.conversation.is_valid
+        assert run.conversation.messages[-1].tool_results[0].error_type == "cancelled"
+
+
+def test_cancelling_the_task_leaves_a_valid_history() -> None:
+    async def main() -> Conversation:
+        started = asyncio.Event()
+
+        @tool
+        async def slow(a: int, b: int) -> int:
+            """Takes its time."""
+            started.set()
+            await asyncio.sleep(60)
+            return a
+
+        async with AsyncOrchestrator(AsyncScriptedEngine([calls(1, name="slow")]), [slow]) as loop:
+            run = loop.start(ASKED)
+
+            async def go() -> None:
+                async for _ in loop.drive(run, stream=True):
+                    pass
+
+            task = asyncio.create_task(go())
+            await started.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not asyncio.all_tasks() - {asyncio.current_task()}
+            return run.conversation
+
+    conversation = asyncio.run(main())
+    assert conversation.is_valid
+    assert conversation.messages[-1].tool_results[0].error_type == "cancelled"
+
+
+def test_ctrl_c_in_a_tool_leaves_a_valid_history() -> None:
+    @tool
+    def interrupted(a: int, b: int) -> int:
+        """Is interrupted."""
+        raise KeyboardInterrupt
+
+    with Orchestrator(ScriptedEngine([calls(1, name="interrupted")]), [interrupted]) as loop:
+        run = loop.start(ASKED)
+        with pytest.raises(KeyboardInterrupt):
+            for _ in loop.drive(run, stream=False):
+                pass
+        assert run.conversation.is_valid
+        assert isinstance(run.result.ending, Cancelled)
+
+
+def test_events_of_tools_come_in_pairs_with_ids() -> None:
+    with Orchestrator(ScriptedEngine(SCRIPT), [add]) as loop, loop.stream(ASKED) as stream:
+        events = list(stream)
+    started = [event.call.id for event in events if isinstance(event, ToolStarted)]
+    finished = [event.result.call_id for event in events if isinstance(event, ToolFinished)]
+    assert sorted(started) == sorted(finished) == ["c1", "c2"]
+    assert isinstance(events[-1], Completed)

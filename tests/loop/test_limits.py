@@ -1,0 +1,101 @@
+"""Limits, and what counts against them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dragoman.conversation import Message, Text, Usage
+from dragoman.errors import ConfigurationError, LimitReachedError, StepLimitError
+from dragoman.loop.limits import Limits, Prices
+from dragoman.loop.step import LimitReached
+from tests.loop.running import Way, calls, every_way
+
+
+def _spending(message: Message, tokens: int) -> Message:
+    return Message(role="assistant", blocks=message.blocks, usage=Usage(input=tokens, output=tokens))
+
+
+@pytest.mark.parametrize("bad", [{"steps": -1}, {"tokens": -5}, {"seconds": math.nan}, {"cost": 1.0}])
+def test_a_limit_that_makes_no_sense_is_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError):
+        Limits(**bad)  # type: ignore[arg-type]
+
+
+def test_the_price_of_tokens_counts_cached_ones_apart() -> None:
+    prices = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+    usage = Usage(input=1_000_000, output=100_000, cache_read=600_000, cache_write=200_000)
+    assert prices.cost(usage) == pytest.approx(0.2 * 3.0 + 0.1 * 15.0 + 0.6 * 0.3 + 0.2 * 3.75)
+    assert prices.cost(Usage()) == 0.0
+    assert Prices(input=1.0, output=2.0).cost(Usage(input=1_000_000, output=0, cache_read=500_000)) == 1.0
+
+
+@every_way
+def test_the_limit_of_steps_is_twenty_unless_said_otherwise(way: Way) -> None:
+    ran = way([calls(number) for number in range(30)])
+    assert isinstance(ran.error, StepLimitError)
+    assert ran.error.message == "max iterations (20) reached"
+    assert len(ran.calls) == 20
+    assert ran.error.conversation.is_valid
+    assert ran.error.limit == "steps"
+
+
+@every_way
+def test_a_run_can_be_continued_behind_its_limit(way: Way) -> None:
+    ran = way([calls(1), calls(2), "Five."], limits=Limits(steps=2))
+    assert isinstance(ran.error, StepLimitError)
+    ran = way(["Five."], conversation=ran.error.conversation)
+    assert ran.result is not None
+    assert ran.result.text == "Five."
+    assert len(ran.result.conversation.messages) == 6
+
+
+@every_way
+def test_by_choice_a_limit_is_a_result_and_no_error(way: Way) -> None:
+    ran = way([calls(1), calls(2)], limits=Limits(steps=1), on_limit="return")
+    assert ran.result is not None
+    assert ran.result.ending == LimitReached("steps", 1)
+    assert ran.result.conversation.is_valid
+
+
+@every_way
+def test_calls_beyond_the_limit_of_tool_calls_are_answered_and_not_run(way: Way) -> None:
+    ran = way([calls(1), calls(2, 3)], limits=Limits(tool_calls=2))
+    assert isinstance(ran.error, LimitReachedError)
+    assert ran.error.limit == "tool_calls"
+    assert ran.error.conversation.is_valid
+    results = ran.error.conversation.messages[-1].tool_results
+    assert [(result.is_error, result.error_type) for result in results] == [(True, "budget")] * 2
+    assert "limit of 2 tool calls" in results[0].text
+
+
+@every_way
+def test_tokens_of_the_run_are_counted_not_those_of_its_history(way: Way) -> None:
+    script = [_spending(calls(1), 30), _spending(calls(2), 30), _spending(Message.assistant(Text("x")), 30)]
+    ran = way(script, limits=Limits(tokens=100))
+    assert isinstance(ran.error, LimitReachedError)
+    assert ran.error.limit == "tokens"
+    assert len(ran.calls) == 2
+    again = way(
+        [_spending(Message.assistant("Ok"), 10)], conversation=ran.error.conversation, limits=Limits(tokens=100)
+    )
+    assert again.result is not None
+    assert again.result.spent.tokens == 20
+
+
+@every_way
+def test_cost_is_a_limit(way: Way) -> None:
+    prices = Prices(input=1_000_000.0, output=0.0)
+    ran = way([_spending(calls(1), 3), _spending(calls(2), 3)], limits=Limits(cost=5.0, prices=prices))
+    assert isinstance(ran.error, LimitReachedError)
+    assert ran.error.limit == "cost"
+    assert len(ran.calls) == 2
+
+
+@every_way
+def test_time_is_a_limit(way: Way) -> None:
+    ran = way([calls(1), "Three."], limits=Limits(seconds=0.0))
+    assert isinstance(ran.error, LimitReachedError)
+    assert ran.error.limit == "seconds"
+    assert ran.calls == []

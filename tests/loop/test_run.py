@@ -1,0 +1,177 @@
+"""One run: its history, errors, tool choice and approval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import (
+    Failed,
+    Message,
+    OneTool,
+    StopReason,
+    Text,
+    ToolCall,
+)
+from dragoman.engines.scripted import ScriptedEngine
+from dragoman.errors import ConfigurationError, OverloadedError, ToolAbortedError
+from dragoman.loop.limits import Limits
+from dragoman.loop.orchestrator import Orchestrator
+from dragoman.loop.run import Done
+from dragoman.loop.step import AwaitApproval
+from dragoman.providers.options import ModelOptions
+from dragoman.tools.config import ToolConfig, ToolErrorHandling
+from dragoman.tools.definition import tool
+from dragoman.tools.permission import approve, deny
+from tests.loop.running import ASKED, Way, add, calls, every_way
+
+SCRIPT = [Message.assistant("I add.", *calls(1, 2).blocks), "Three and four."]
+
+
+@tool
+def fails() -> str:
+    """Never works."""
+    message = "no"
+    raise RuntimeError(message)
+
+
+@tool(requires_approval=True)
+def guarded(a: int, b: int) -> int:
+    """A sum that somebody has to approve."""
+    return a + b
+
+
+# --- the history -----------------------------------------------------------------------------------------------------
+
+
+@every_way
+def test_the_text_of_all_steps_is_kept(way: Way) -> None:
+    result = way(SCRIPT).result
+    assert result is not None
+    assert [message.text for message in result.conversation.messages if message.role == "assistant"] == [
+        "I add.",
+        "Three and four.",
+    ]
+    assert result.conversation.is_valid
+    assert isinstance(result.ending, Done)
+    assert (result.spent.steps, result.spent.tool_calls, len(result.replies)) == (2, 2, 2)
+
+
+@every_way
+def test_an_error_of_the_provider_carries_the_conversation_so_far(way: Way) -> None:
+    ran = way([calls(1), OverloadedError("busy")])
+    assert isinstance(ran.error, OverloadedError)
+    assert ran.error.conversation is not None
+    assert [message.role for message in ran.error.conversation.messages] == ["user", "assistant", "tool"]
+    assert ran.error.conversation.is_valid
+
+
+def test_an_error_event_comes_before_the_error() -> None:
+    events: list[Any] = []
+    loop = Orchestrator(ScriptedEngine([OverloadedError("busy")]))
+    with loop, loop.stream(ASKED) as stream, pytest.raises(OverloadedError):
+        events.extend(stream)
+    assert isinstance(events[-1], Failed)
+
+
+@every_way
+def test_abort_really_aborts_and_keeps_every_result(way: Way) -> None:
+    config = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
+    ran = way([Message.assistant(ToolCall("1", "fails", "{}"), *calls(2).blocks), "never"], [fails, add], ASKED, config)
+    assert isinstance(ran.error, ToolAbortedError)
+    assert ran.error.conversation is not None
+    assert ran.error.conversation.is_valid
+    assert len(ran.calls) == 1
+
+
+@every_way
+def test_a_reply_that_says_nothing_ends_the_run(way: Way) -> None:
+    ran = way([Message(role="assistant", stop_reason=StopReason.REFUSAL)])
+    assert ran.result is not None
+    assert isinstance(ran.result.ending, Done)
+    assert ran.result.ending.stop_reason is StopReason.REFUSAL
+    assert ran.result.conversation == ASKED
+
+
+@every_way
+def test_a_call_that_was_cut_off_at_the_token_limit_does_not_spoil_the_history(way: Way) -> None:
+    cut = Message.assistant("Well", ToolCall("1", "add", '{"a": 1', partial=True))
+    ran = way([Message(role="assistant", blocks=cut.blocks, stop_reason=StopReason.MAX_TOKENS)])
+    assert ran.result is not None
+    assert ran.result.conversation.is_valid
+    assert ran.result.text == "Well"
+
+
+@every_way
+def test_a_paused_turn_goes_on(way: Way) -> None:
+    paused = Message(role="assistant", blocks=(Text("Searching"),), stop_reason=StopReason.PAUSED)
+    ran = way([paused, "Found."])
+    assert ran.result is not None
+    assert ran.result.text == "Found."
+    assert len(ran.calls) == 2
+
+
+# --- tool choice -----------------------------------------------------------------------------------------------------
+
+
+@every_way
+def test_a_forced_tool_choice_holds_for_the_first_step_only(way: Way) -> None:
+    for choice in ("required", OneTool("add")):
+        ran = way([calls(1), "Three."], options=ModelOptions(tool_choice=choice))
+        assert [call.options.tool_choice for call in ran.calls if call.options] == [choice, "auto"]
+    ran = way([calls(1), "Three."], [add], ASKED, ToolConfig(tool_choice="required"))
+    assert [call.options.tool_choice for call in ran.calls if call.options] == ["required", "auto"]
+
+
+@every_way
+def test_by_choice_it_holds_for_every_step(way: Way) -> None:
+    options = ModelOptions(tool_choice="required")
+    ran = way([calls(1), calls(2)] * 3, options=options, repeat_tool_choice=True, limits=Limits(steps=3))
+    assert [call.options.tool_choice for call in ran.calls if call.options] == ["required"] * 3
+
+
+@every_way
+def test_a_forced_choice_without_tools_is_an_error_before_anything_is_sent(way: Way) -> None:
+    ran = way(["x"], (), options=ModelOptions(tool_choice="required"))
+    assert isinstance(ran.error, ConfigurationError)
+    assert ran.calls == []
+
+
+@every_way
+def test_only_allowed_tools_are_offered_and_none_when_tools_are_off(way: Way) -> None:
+    assert [len(call.tools) for call in way(["x"], [add, fails], ASKED, ToolConfig(enabled=False)).calls] == [0]
+    allowed = way(["x"], [add, fails], ASKED, ToolConfig(allowed_tools=frozenset(["add"]))).calls
+    assert [[spec.name for spec in call.tools] for call in allowed] == [["add"]]
+
+
+# --- approval --------------------------------------------------------------------------------------------------------
+
+
+@every_way
+def test_the_loop_returns_with_pending_calls_and_goes_on_when_they_are_answered(way: Way) -> None:
+    script = [Message.assistant(*calls(1, name="guarded").blocks, *calls(2).blocks)]
+    ran = way(script, [guarded, add])
+    assert ran.result is not None
+    assert isinstance(ran.result.ending, AwaitApproval)
+    ((pending,), conversation) = ran.result.pending, ran.result.conversation
+    assert [result.call_id for result in conversation.messages[-1].tool_results] == ["c2"]
+
+    approved = way(["Done."], [guarded, add], conversation, approvals=[approve(pending.call)])
+    assert approved.result is not None
+    assert [result.value for result in approved.result.conversation.messages[2].tool_results] == [3, 4]
+    denied = way(["Done."], [guarded, add], conversation, approvals=[deny(pending.call, reason="not today")])
+    assert denied.result is not None
+    assert "not today" in denied.result.conversation.messages[2].tool_results[0].text
+    other = ToolCall(pending.call.id, pending.call.name, '{"a": 9, "b": 9}')
+    unanswered = way(["Done."], [guarded, add], conversation, approvals=[approve(other)])
+    assert unanswered.result is not None
+    assert unanswered.result.pending == (pending,)
+
+
+@every_way
+def test_a_persons_no_holds_even_for_a_call_that_needs_no_approval(way: Way) -> None:
+    conversation = ASKED.plus(calls(1))
+    ran = way(["Done."], [add], conversation, approvals=[deny(conversation.pending_tool_calls[0], reason="stop")])
+    assert ran.result is not None
+    assert "stop" in ran.result.conversation.messages[2].tool_results[0].text
