@@ -197,14 +197,10 @@ def test_a_shortened_history_keeps_the_long_one_in_the_chain(kept: Kept) -> None
     ):
         client.chat("Add.")
         client.chat("Add again.")
-        lengths = [
-            len(kept.outside.load(point.id).conversation.messages)
-            for point in kept.outside.history(client.id or "").items
-        ]
         assert "dropped" in client.history[2].tool_results[0].text
-        loaded = [kept.outside.load(point.id) for point in kept.outside.history(client.id or "").items]
-        assert any("xxxx" in result.text for point in loaded for m in point.messages for result in m.tool_results)
-        assert lengths
+        points = [kept.outside.load(point.id) for point in kept.outside.history(client.id or "").items]
+        results = [result for point in points for message in point.messages for result in message.tool_results]
+        assert any("xxxx" in result.text for result in results)
 
 
 @tool(name="add")

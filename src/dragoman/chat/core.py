@@ -37,10 +37,10 @@ from .ledger import Circumstances, Ledger
 from .prompt import Prompt, message_of
 from .schema import AnswerType, answer_type
 
-__all__ = ["ChatCore", "ChatOptions", "ToolSettings", "engine_options"]
+__all__ = ["ChatCore", "ChatOptions", "ToolHandling", "engine_options"]
 
 
-class ToolSettings(TypedDict, total=False):
+class ToolHandling(TypedDict, total=False):
     """How a client's tools are run: what goes to the executor beside the tools themselves."""
 
     tool_config: ToolConfig
@@ -51,7 +51,7 @@ class ToolSettings(TypedDict, total=False):
     logger: logging.Logger
 
 
-class ChatOptions(LoopOptions, ToolSettings, EngineOptions, total=False):
+class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
     """What a chat client can be given beside its model, its tools and its store."""
 
     system: str | None

@@ -1,0 +1,202 @@
+"""A key is never shown: not in texts, logs, tapes, pickles or copies, nor when a server repeats it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import io
+import json
+import logging
+import pickle
+import pprint
+import traceback
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import pytest
+
+from dragoman import Conversation, Message, async_engine, conversation_to_json, engine, errors
+from dragoman.chat.config import Config, load_config
+from dragoman.chat.credentials import KeyReference, find_key
+from dragoman.engines.keys import without_keys
+from dragoman.engines.secret import Secret
+from dragoman.simulator import ErrorEvent, Reply, Simulator, Status
+from dragoman.transport.protocol import HttpRequest
+from dragoman.transport.retry import RetryPolicy
+from dragoman.transport.socket_transport import SocketTransport
+from dragoman.transport.tape import Tape
+from dragoman.transport.tape.scan import SecretFoundError
+from tests.chat.test_newcomer_errors import ASKED, MODELS, Body
+
+KEY = "qx7-Zr/4T+w0vN2m9Kc8"
+"""Unlike any provider's keys, so that no pattern can help."""
+ONCE = RetryPolicy(max_attempts=1)
+
+
+def shows(value: object) -> bool:
+    texts = (str(value), repr(value), f"{value}", pprint.pformat(value), f"{[value]} { {'a': value} }")
+    return any(KEY in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Secret(KEY),
+        Config(token=KEY),
+        Config(token=Secret(KEY)),
+        Config(keys={"openai": KeyReference(key=Secret(KEY))}),
+        Config(headers={"authorization": KEY}),
+        KeyReference(key=Secret(KEY)),
+        find_key("openai", token=KEY),
+        Config(token=KEY).for_engine(),
+        load_config(token=KEY, provider="openai", environment={"HOME": "/nowhere"}, directory="/"),
+        load_config(token=KEY, environment={"HOME": "/nowhere"}, directory="/").known,
+        load_config(token=KEY, environment={"HOME": "/nowhere"}, directory="/").layers,
+        load_config(token=KEY, environment={"HOME": "/nowhere"}, directory="/").explain(),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_nothing_that_holds_a_key_prints_it(value: object) -> None:
+    assert not shows(value)
+
+
+@pytest.mark.parametrize("value", [Secret(KEY), Config(token=KEY), Config(token=KEY).for_engine()], ids=["a", "b", "c"])
+def test_nothing_that_holds_a_key_is_pickled_or_written_as_json(value: object) -> None:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(value, protocol)
+    with pytest.raises((TypeError, NotImplementedError)):
+        msgspec.json.encode(value)
+    with pytest.raises(TypeError):
+        json.dumps(value)
+    with pytest.raises(TypeError):
+        Secret(KEY).__getstate__()
+
+
+def test_a_copy_is_the_secret_itself() -> None:
+    secret = Secret(KEY, hosts=["a.test"])
+    assert copy.copy(secret) is secret
+    assert copy.deepcopy([secret])[0] is secret
+    assert secret.masked == "…9Kc8"
+    assert Secret("short-key").masked == "…"
+    assert not Secret("")
+
+
+# --- what a server says -----------------------------------------------------------------------------------------------
+
+ECHOES = {
+    "as it is": f"Your key {KEY} is wrong.",
+    "in an address": f"GET /v1?key={quote(KEY, safe='')} is wrong.",
+    "as a header": f"authorization: Bearer {KEY}",
+    "cut off": "x" * 985 + KEY,
+}
+
+
+@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES.keys())
+def test_a_key_that_a_server_repeats_is_taken_out(provider: str, echo: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    body = json.dumps({"error": {"message": echo, "code": KEY, "type": KEY}}).encode()
+    with Simulator([Body(401, body)]) as simulator:
+        options = {"key": KEY, "base_url": simulator.base_url(provider), "retry": ONCE}
+        with engine(MODELS[provider][0], **options) as asked, pytest.raises(errors.ProviderError) as caught:  # type: ignore[arg-type]
+            asked.reply(ASKED)
+    error = caught.value
+    seen = f"{error} {error!r} {error.args} {vars(error)} {''.join(traceback.format_exception(error))} {caplog.text}"
+    assert KEY not in seen
+    assert quote(KEY, safe="") not in seen
+    assert KEY[:10] not in seen
+    assert KEY not in str(pickle.dumps(error))
+    if "cut" not in echo and len(echo) < 900:
+        assert "[key]" in error.message
+
+
+def test_the_same_in_the_other_colour_and_in_a_stream() -> None:
+    body = json.dumps({"error": {"message": f"{KEY} is wrong"}}).encode()
+
+    async def main(base_url: str) -> str:
+        events: list[object] = []
+        async with (
+            async_engine("openai:gpt-4o", key=KEY, base_url=base_url, retry=ONCE) as asked,
+            asked.stream(ASKED) as stream,
+        ):
+            try:
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401 -- what came before the error counts
+            except errors.ProviderError as error:
+                return f"{error} {events} {stream.reply}"
+        return "no error"
+
+    with Simulator([Body(401, body)]) as simulator:
+        seen = asyncio.run(main(simulator.base_url("openai")))
+    assert KEY not in seen
+    assert "[key] is wrong" in seen
+
+
+@pytest.mark.parametrize("provider", MODELS)
+def test_the_same_for_an_error_in_the_middle_of_a_stream(provider: str) -> None:
+    with Simulator([Reply("Some words", faults=[ErrorEvent(message=f"{KEY} has expired")])]) as simulator:
+        options = {"key": KEY, "base_url": simulator.base_url(provider), "retry": ONCE}
+        with engine(MODELS[provider][0], **options) as asked, asked.stream(ASKED) as stream:  # type: ignore[arg-type]
+            events: list[object] = []
+            with pytest.raises(errors.ProviderError) as caught:
+                events.extend(stream)
+        assert KEY not in f"{caught.value} {vars(caught.value)} {events} {stream.reply}"
+
+
+def test_texts_without_a_key_stay_as_they_are() -> None:
+    error = errors.ProviderError("The key is wrong, dear any.", hint="Do it.", code="any", request_id="r")
+    without_keys(error, {"authorization": "Bearer any", "accept": "The key is wrong"})
+    assert str(error) == "The key is wrong, dear any. Do it."
+    without_keys(error, {"x-api-key": "wrong"})
+    assert str(error) == "The key is [key], dear any. Do it."
+
+
+# --- where it must not go ---------------------------------------------------------------------------------------------
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with Simulator(["Mine now."]) as thief:
+        target = f"{thief.base_url('openai')}/chat/completions"
+        with Simulator([Status(307, headers={"location": target})]) as simulator:
+            options = {"key": KEY, "base_url": simulator.base_url("openai"), "retry": ONCE}
+            with engine("openai:gpt-4o", **options) as asked, pytest.raises(errors.ProtocolError) as caught:  # type: ignore[arg-type]
+                asked.reply(ASKED)
+            assert len(simulator.requests) == 1
+        assert thief.requests == ()
+    assert caught.value.code == "redirect"
+    assert "not followed: the key would travel along" in caught.value.message
+    assert KEY not in str(caught.value)
+
+
+def test_a_tape_does_not_hold_it(tmp_path: Path) -> None:
+    tape = Tape(tmp_path / "tape.jsonl", mode="record")
+    echo = f'{{"error": {{"message": "{KEY} is wrong"}}}}'.encode()
+    with Simulator(["Hello.", Body(401, echo), "And again."]) as simulator:
+        transport = tape.transport(SocketTransport)
+        options = {"key": KEY, "base_url": simulator.base_url("openai"), "retry": ONCE, "transport": transport}
+        with engine("openai:gpt-4o", **options) as asked:  # type: ignore[arg-type]
+            asked.reply(ASKED)
+            with pytest.raises(SecretFoundError, match="refuses to record") as caught:
+                asked.reply(ASKED)
+            asked.reply(ASKED)
+    assert KEY not in str(caught.value)
+    assert len(tape.exchanges) == 2
+    assert KEY not in tape.path.read_text()
+
+
+def test_a_saved_conversation_does_not_hold_it() -> None:
+    with Simulator(["Hello."]) as simulator:
+        with engine("openai:gpt-4o", key=KEY, base_url=simulator.base_url("openai")) as asked:
+            talk = asked.run_inference(Conversation().plus(Message.user("Hi")))
+        assert simulator.requests[0].headers["authorization"] == f"Bearer {KEY}", "it was in use"
+    assert KEY not in str(conversation_to_json(talk))
+    assert KEY not in repr(talk)
+
+
+def test_a_request_does_not_print_it() -> None:
+    request = HttpRequest(url=f"https://api.test/v1?key={KEY}", headers={"authorization": KEY}, body=KEY.encode())
+    out = io.StringIO()
+    print(request, repr(request), file=out)
+    assert KEY not in out.getvalue()

@@ -1,0 +1,120 @@
+"""Many chats in one process: nobody hears anybody else, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from typing import Any
+
+import pytest
+
+from dragoman.chat.async_client import AsyncChatClient
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import TextDelta, ToolCall
+from dragoman.simulator import Reply, Request, Simulator
+from dragoman.tools.definition import tool
+from tests.engines.talking import MODELS, every_dialect
+
+TURNS = 3
+
+
+@tool
+def double(number: int) -> int:
+    """Twice the number."""
+    return 2 * number
+
+
+@tool
+async def triple(number: int) -> int:
+    """Three times the number."""
+    await asyncio.sleep(0)
+    return 3 * number
+
+
+def _said(request: Request) -> Reply:
+    """Calls both tools with the number that this conversation is about, then tells what they gave."""
+    number = re.findall(r"\d+", request.user_texts[0])[0]
+    if request.tool_results:
+        return Reply(
+            f"{number}: " + " and ".join(re.findall(r"\d+", result.text)[0] for result in request.tool_results)
+        )
+    turn = request.turns
+    return Reply(
+        ToolCall(f"d{number}.{turn}", "double", f'{{"number": {number}}}'),
+        ToolCall(f"t{number}.{turn}", "triple", f'{{"number": {number}}}'),
+    )
+
+
+def _expected(number: int) -> str:
+    return f"{number}: {2 * number} and {3 * number}"
+
+
+def _options(simulator: Simulator, model: str) -> dict[str, Any]:
+    return {"base_url": simulator.base_url(model.partition(":")[0]), "key": "k"}
+
+
+@pytest.mark.slow
+@every_dialect
+def test_two_hundred_async_chats_at_once(model: str) -> None:
+    chats = 200 if model == MODELS["openai_chat"] else 50
+
+    async def chat(simulator: Simulator, number: int) -> list[str]:
+        said: list[str] = []
+        async with AsyncChatClient(model, [double, triple], **_options(simulator, model)) as client:
+            for _turn in range(TURNS):
+                if number % 2:
+                    said.append(str(await client.chat(f"Number {number}.")))
+                    continue
+                async with client.stream_chat(f"Number {number}.") as stream:
+                    text = "".join([event.text async for event in stream if isinstance(event, TextDelta)])
+                said.append(text)
+            assert len(client.history) == 4 * TURNS
+            assert client.conversation.is_valid
+        return said
+
+    async def main(simulator: Simulator) -> None:
+        everything = await asyncio.gather(*[chat(simulator, number) for number in range(chats)])
+        for number, said in enumerate(everything):
+            assert said == [_expected(number)] * TURNS
+        assert not asyncio.all_tasks() - {asyncio.current_task()}
+
+    with Simulator(_said) as simulator:
+        asyncio.run(main(simulator))
+        assert simulator.wait_until_idle()
+    assert not [thread for thread in threading.enumerate() if "dragoman" in thread.name and thread.is_alive()]
+
+
+@pytest.mark.slow
+@every_dialect
+def test_fifty_threads_of_plain_chats(model: str) -> None:
+    threads_wanted = 50 if model == MODELS["openai_chat"] else 15
+    everything: dict[int, list[str]] = {}
+
+    def chat(simulator: Simulator, number: int) -> None:
+        with ChatClient(model, [double, triple], **_options(simulator, model)) as client:
+            everything[number] = [str(client.chat(f"Number {number}.")) for _ in range(TURNS)]
+            assert client.conversation.is_valid
+
+    with Simulator(_said) as simulator:
+        threads = [threading.Thread(target=chat, args=(simulator, number)) for number in range(threads_wanted)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert everything == {number: [_expected(number)] * TURNS for number in range(threads_wanted)}
+        assert simulator.wait_until_idle()
+    assert not [thread for thread in threading.enumerate() if "dragoman" in thread.name and thread.is_alive()]
+
+
+def test_one_engine_serves_many_clients_at_once() -> None:
+    model = MODELS["anthropic"]
+
+    async def main(simulator: Simulator) -> None:
+        async with AsyncChatClient(model, [double, triple], stateless=True, **_options(simulator, model)) as shared:
+            results = await asyncio.gather(*[shared.chat(f"Number {number}.") for number in range(100)])
+        assert [str(result) for result in results] == [_expected(number) for number in range(100)]
+
+    with Simulator(_said) as simulator:
+        asyncio.run(main(simulator))
+        assert simulator.wait_until_idle()

@@ -1,0 +1,195 @@
+"""The first errors that everybody meets say what happened and the shortest way out."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from dragoman import Conversation, Message, engine, errors
+from dragoman.simulator import Simulator, Status
+from dragoman.simulator.faults import Fault
+from dragoman.simulator.plan import Plan
+from dragoman.transport.protocol import HttpRequest, Timeouts
+from dragoman.transport.retry import RetryPolicy
+from dragoman.transport.troubles import trouble
+
+ASKED = Conversation().plus(Message.user("Hello"))
+ONCE = RetryPolicy(max_attempts=1)
+QUICK = Timeouts(connect=0.5, read=5.0, total=10.0)
+
+MODELS = {
+    "openai": ("openai:gpt-4o", "OPENAI_API_KEY"),
+    "openai-responses": ("openai-responses:gpt-5-mini", "OPENAI_API_KEY"),
+    "anthropic": ("anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+    "gemini": ("gemini:gemini-2.5-flash", "GEMINI_API_KEY or GOOGLE_API_KEY"),
+}
+
+UNKNOWN_MODEL = {
+    "openai": b'{"error": {"message": "The model `gpt-4oo` does not exist", "code": "model_not_found"}}',
+    "openai-responses": b'{"error": {"message": "The model `gpt-4oo` does not exist", "code": "model_not_found"}}',
+    "anthropic": b'{"type": "error", "error": {"type": "not_found_error", "message": "model: gpt-4oo"}}',
+    "gemini": b'{"error": {"code": 404, "message": "models/gpt-4oo is not found", "status": "NOT_FOUND"}}',
+}
+
+
+class Body(Fault, frozen=True):
+    """A reply of this status and with these bytes."""
+
+    status: int = 404
+    body: bytes = b""
+
+    def apply(self, plan: Plan) -> None:
+        plan.status, plan.replaced, plan.body = self.status, self.body, "json"
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GROQ_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def dead_port() -> int:
+    """A port of this machine at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def ask(model: str, **options: object) -> errors.DragomanError:
+    """The error that somebody gets who asks this model."""
+    with (
+        pytest.raises(errors.DragomanError) as caught,
+        engine(model, retry=ONCE, timeouts=QUICK, **options) as asked,  # type: ignore[arg-type]
+    ):
+        asked.reply(ASKED)
+    return caught.value
+
+
+@pytest.mark.parametrize("provider", MODELS)
+def test_wrong_key(provider: str) -> None:
+    model, variable = MODELS[provider]
+    with Simulator([Status(401)]) as simulator:
+        error = ask(model, key="sk-wrong-0123456789", base_url=simulator.base_url(provider))
+    assert isinstance(error, errors.AuthenticationError)
+    assert error.message.startswith(f"{model} refused the request (401): ")
+    assert variable in error.hint
+    assert f"right one for {provider}" in error.hint
+    assert "sk-wrong" not in str(error)
+
+
+@pytest.mark.parametrize("provider", MODELS)
+def test_no_key(provider: str) -> None:
+    model, variables = MODELS[provider]
+    error = ask(model)
+    assert isinstance(error, errors.MissingKeyError)
+    first = variables.partition(" ")[0]
+    assert error.message == f"There is no key for {provider}."
+    assert error.hint.startswith(f"Set {first}, or give the key as an argument.")
+    assert "the argument key" in error.hint
+    assert all(f"the environment variable {variable}" in error.hint for variable in variables.split(" or "))
+    assert error.hint.endswith("Or use the local model, which needs no key: local:")
+
+
+@pytest.mark.parametrize("provider", MODELS)
+def test_wrong_model_name(provider: str) -> None:
+    with Simulator([Body(404, UNKNOWN_MODEL[provider])]) as simulator:
+        error = ask(f"{provider}:gpt-4oo", key="any", base_url=simulator.base_url(provider))
+    assert isinstance(error, errors.ModelNotFoundError)
+    assert f"{provider}:gpt-4oo refused the request (404)" in error.message
+    assert f"spelling of 'gpt-4oo' against the list of {provider}'s models" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "hint"),
+    [
+        ("antropic:claude-sonnet-4-5", "There is no provider 'antropic'", "Did you mean anthropic"),
+        ("cluade-sonnet-4-5", "does not say which provider", "Did you mean claude-sonnet-4-5? Otherwise"),
+        ("gemni-2.5-flash", "does not say which provider", "Did you mean gemini-2.5-flash?"),
+        ("sonnet", "does not say which provider", "Write provider:model; the providers are anthropic,"),
+        ("openai:", "does not name a model", "e.g. anthropic:claude-sonnet-4-5"),
+        ("", "does not say which provider", "Write provider:model"),
+    ],
+)
+def test_wrong_name(name: str, says: str, hint: str) -> None:
+    error = ask(name, key="any")
+    assert isinstance(error, errors.ConfigurationError)
+    assert says in error.message
+    assert hint in error.hint
+
+
+def test_server_down(dead_port: int) -> None:
+    error = ask("ollama:qwen3", base_url=f"http://127.0.0.1:{dead_port}/v1")
+    assert isinstance(error, errors.ConnectionFailedError)
+    assert error.message == "Nothing answers at 127.0.0.1: the connection was refused."
+    assert "Start the server on this machine (for Ollama: `ollama serve`)" in error.hint
+    assert "port in the base URL" in error.hint
+
+
+def test_proxy_wrong(dead_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, f"http://me:hunter2@127.0.0.1:{dead_port}")
+    error = ask("openai:gpt-4o", key="any")
+    assert isinstance(error, errors.ConnectionFailedError)
+    assert "The proxy on the way to api.openai.com could not be used" in error.message
+    assert "HTTPS_PROXY" in error.hint
+    assert "NO_PROXY" in error.hint
+    assert "hunter2" not in str(error)
+
+
+def test_proxy_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "ftp://proxy")
+    error = ask("openai:gpt-4o", key="any")
+    assert isinstance(error, errors.ConfigurationError)
+    assert "proxy" in error.message
+    assert "http://host:port" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("base_url", "says", "hint"),
+    [
+        ("api.openai.com/v1", "must start with https://", "Write https:// before the host name"),
+        ("htps://api.openai.com/v1", "must start with https://", "Write https://"),
+        ("https:/api.openai.com/v1", "no host name", "such as https://api.openai.com"),
+        ("http://api.openai.com/v1", "http:// is only for this machine", "Write https://"),
+        ("http://localhots:11434/v1", "http:// is only for this machine (localhost", "Write https://"),
+        ("https://api.openai.com /v1", "cannot be read as a URL", "such as https://api.openai.com"),
+        ("https://api.openai.com/v1\n", "control character", "strip()"),
+        ("https://example.com/v1", "placeholder", "real host name"),
+    ],
+)
+def test_base_url_with_a_typo(base_url: str, says: str, hint: str) -> None:
+    error = ask("openai-compatible:m", base_url=base_url)
+    assert isinstance(error, errors.InvalidBaseURLError)
+    assert says in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize("body", [b"<html>Not Found</html>", b'{"detail": "Not Found"}', b""])
+def test_base_url_with_a_wrong_path(body: bytes) -> None:
+    with Simulator([Body(404, body)]) as simulator:
+        error = ask("openai-compatible:m", base_url=simulator.base_url("openai").removesuffix("/v1"))
+    assert isinstance(error, errors.InvalidRequestError)
+    assert "(404)" in error.message
+    assert "path of the base URL" in error.hint
+    assert "/v1" in error.hint
+
+
+def test_base_url_with_https_for_a_plain_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        error = ask("ollama:qwen3", base_url=f"https://127.0.0.1:{server.getsockname()[1]}/v1")
+    assert "write http:// in the base URL" in error.hint
+
+
+def test_base_url_with_a_host_that_is_not_there() -> None:
+    # A lookup would leave this machine, so only the words are looked at.
+    error = trouble("unknown_host", HttpRequest(url="https://api.opnai.com/v1/chat/completions"))
+    assert error.message == "The host name api.opnai.com could not be found (DNS)."
+    assert error.hint == "Check its spelling in the base URL, and that this machine is online."
+
+
+def test_a_provider_without_an_address() -> None:
+    error = ask("openai-compatible:m")
+    assert "has no address of its own" in error.message
+    assert "base_url=" in error.hint

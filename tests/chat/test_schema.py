@@ -1,0 +1,345 @@
+"""Types of answers: the schema that is asked for, and reading what comes back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Optional, TypedDict
+
+import hypothesis.strategies as st
+import jsonschema_rs
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+
+from dragoman import Conversation, Message, ModelOptions, engine
+from dragoman.chat.schema import AnswerType, answer_type, generate_schema
+from dragoman.conversation import Text
+from dragoman.errors import ConfigurationError, InvalidAnswerError
+from dragoman.simulator import Simulator
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Line:
+    """One line of an invoice."""
+
+    what: str
+    price: float
+    count: int = 1
+
+
+@dataclass
+class Invoice:
+    """What is to be paid."""
+
+    number: str
+    lines: list[Line]
+    paid: bool = False
+    colour: Colour | None = None
+    tags: dict[str, int] = field(default_factory=dict)
+
+
+class Address(TypedDict, total=False):
+    street: str
+    number: int
+
+
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    x: int
+    y: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    age: int = pydantic.Field(ge=0, description="In years.")
+    friends: list[Person] = []
+
+
+TYPES: dict[str, Any] = {
+    "dataclass": Invoice,
+    "typed dict": Address,
+    "struct": Point,
+    "pydantic model": Person,
+    "list": list[Line],
+    "dict": dict[str, int],
+    "literal": Literal["yes", "no", 3],
+    "enum": Colour,
+    "optional": Optional[int],  # noqa: UP045 -- the older form counts too
+    "union": int | str,
+    "annotated": Annotated[int, "How many."],
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "none": None,
+    "tuple": tuple[int, str],
+}
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "dataclass": st.builds(
+        Invoice,
+        number=st.text(),
+        lines=st.lists(st.builds(Line, price=st.floats(allow_nan=False, allow_infinity=False)), max_size=2),
+        colour=st.none() | st.sampled_from(Colour),
+        tags=st.dictionaries(st.text(), st.integers(-(2**40), 2**40), max_size=2),
+    ),
+    "typed dict": st.fixed_dictionaries({}, optional={"street": st.text(), "number": st.integers(0, 9)}),
+    "struct": st.builds(Point, x=st.integers(-9, 9), y=st.integers(0, 9)),
+    "list": st.lists(st.builds(Line, price=st.integers(0, 9).map(float), count=st.integers(0, 9)), max_size=2),
+    "dict": st.dictionaries(st.text(), st.integers(0, 9), max_size=2),
+    "literal": st.sampled_from(["yes", "no", 3]),
+    "enum": st.sampled_from(Colour),
+    "optional": st.none() | st.integers(0, 9),
+    "union": st.integers(0, 9) | st.text(),
+    "int": st.integers(-(2**60), 2**60),
+    "bool": st.booleans(),
+    "tuple": st.tuples(st.integers(0, 9), st.text()),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_schema_is_a_json_schema(kind: str) -> None:
+    schema = generate_schema(TYPES[kind])
+    jsonschema_rs.meta.validate(schema)
+    assert json.loads(json.dumps(schema)) == schema
+    assert generate_schema(TYPES[kind]) == schema
+    schema["changed"] = True
+    assert "changed" not in generate_schema(TYPES[kind])
+
+
+def test_the_schema_of_a_dataclass() -> None:
+    assert generate_schema(Line) == {
+        "type": "object",
+        "description": "One line of an invoice.",
+        "properties": {
+            "what": {"type": "string"},
+            "price": {"type": "number"},
+            "count": {"type": "integer", "default": 1},
+        },
+        "required": ["what", "price"],
+        "additionalProperties": False,
+    }
+
+
+@given(st.data())
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_value_of_the_type_fits_its_schema_and_comes_back(kind: str, data: st.DataObject) -> None:
+    value = data.draw(VALUES[kind])
+    text = msgspec.json.encode(value).decode()
+    assert jsonschema_rs.is_valid(generate_schema(TYPES[kind]), json.loads(text))
+    assert answer_type(TYPES[kind]).decode(text) == value
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["yes", "red", "x", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["number", "street", "x", "y", "name", "age", "friends"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(JSON_VALUES)
+@pytest.mark.parametrize("kind", ["struct", "pydantic model", "list", "dict", "literal", "enum", "bool", "typed dict"])
+def test_what_is_read_is_what_the_schema_allows_and_pydantic_agrees(kind: str, value: object) -> None:
+    text = json.dumps(value)
+    allowed = jsonschema_rs.is_valid(generate_schema(TYPES[kind]), value)
+    try:
+        answer_type(TYPES[kind]).decode(text)
+        read = True
+    except InvalidAnswerError as error:
+        read = False
+        assert error.problems  # noqa: PT017 -- either outcome may be right
+    # Reading forgives (null for an optional property, 5.0 for 5), but never takes less than the schema promises.
+    assert read or not allowed
+    if kind == "pydantic model":
+        assert read is _pydantic_reads(Person, text)
+
+
+def _pydantic_reads(model: type[pydantic.BaseModel], text: str) -> bool:
+    try:
+        model.model_validate_json(text)
+    except pydantic.ValidationError:
+        return False
+    return True
+
+
+def test_names() -> None:
+    assert answer_type(Invoice).name == "Invoice"
+    assert answer_type(list[int]).name == "answer"
+    assert answer_type(Literal["a"]).name == "answer"
+    assert answer_type({"title": "Größe der Stadt!", "type": "integer"}).name == "Gr_e_der_Stadt"
+    assert answer_type(Invoice, name="x" * 100).name == "x" * 64
+    assert answer_type(Invoice, name="???").name == "answer"
+    wanted = answer_type(Invoice, name="bill", description="To be paid.").response_format
+    assert wanted is not None
+    assert (wanted.name, wanted.description) == ("bill", "To be paid.")
+    described = answer_type(Invoice).response_format
+    assert described is not None
+    assert described.description == "What is to be paid."
+    once = answer_type(Invoice)
+    assert answer_type(once) is once
+    assert repr(once) == "<AnswerType Invoice>"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ('{"number": 5}', ("number: expected string, got integer 5", "lines: expected array, but it is missing")),
+        (
+            '{"number": "1", "lines": [{"what": "a", "price": "x"}]}',
+            ('lines[0].price: expected number, got string "x"',),
+        ),
+        ('{"number": "1", "lines": [], "piad": true}', ("piad: unknown field; did you mean paid?",)),
+        ('{"number": "1", "lines": [], "colour": "green"}', None),
+        ("[]", ("expected object, got array []",)),
+        ("", None),
+        ("It is 5.", None),
+        ('{"number": "1", "lines": []', None),
+        ("[" * 100_000, None),
+        ('{"number": "\ud800"}', None),
+    ],
+)
+def test_what_does_not_fit_is_told_in_words_for_a_model(text: str, problems: tuple[str, ...] | None) -> None:
+    with pytest.raises(InvalidAnswerError) as caught:
+        answer_type(Invoice).decode(text)
+    assert caught.value.text == text
+    assert caught.value.problems
+    if problems is not None:
+        assert caught.value.problems == problems
+    assert all("\n" not in problem and len(problem) < 600 for problem in caught.value.problems)
+
+
+def test_many_problems_are_counted() -> None:
+    text = json.dumps({"number": "1", "lines": [{} for _ in range(9)]})
+    with pytest.raises(InvalidAnswerError, match="and 13 more") as caught:
+        answer_type(Invoice).decode(text)
+    assert len(caught.value.problems) == 18
+
+
+def test_what_dialects_do_to_values_is_undone() -> None:
+    assert answer_type(Invoice).decode('{"number": "1", "lines": [], "paid": null}') == Invoice("1", [])
+    assert answer_type(Literal[1, 2]).decode('"2"') == 2, "Gemini's schemas list texts only"
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+    assert answer_type(schema).decode('{"a": null}') == {}
+
+
+def test_a_raw_schema() -> None:
+    schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+    wanted = answer_type(schema)
+    assert wanted.schema == schema
+    assert wanted.decode("[1]") == [1]
+    with pytest.raises(InvalidAnswerError) as caught:
+        wanted.decode('[1, "x", -1]')
+    assert caught.value.problems == (
+        '[1]: expected integer, got string "x"',
+        "[2]: expected integer >= 0, got integer -1",
+    )
+    with pytest.raises(InvalidAnswerError, match="nested too deeply"):
+        answer_type({}).decode("[" * 500 + "]" * 500)
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ({"type": "arr"}, "not valid at /type"),
+        ({"a": object()}, "not JSON"),
+        ({"$ref": "https://elsewhere.test/schema"}, "nothing is fetched"),
+        (lambda: None, "cannot be of this type"),
+    ],
+)
+def test_what_is_no_type_is_refused(target: object, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        answer_type(target)
+
+
+def test_text_is_text() -> None:
+    wanted = answer_type(str)
+    assert wanted.response_format is None
+    assert wanted.decode('{"not": json}') == '{"not": json}'
+    assert wanted.read(Message.assistant(Text("Well,"), Text(" yes."))) == "Well, yes."
+
+
+@pytest.mark.parametrize("prompted", [False, True])
+def test_words_around_an_answer_are_forgiven_where_the_model_was_only_asked(prompted: bool) -> None:
+    wanted = answer_type(Point)
+    fenced = Message.assistant('Here it is:\n```json\n{"x": 1}\n```\nAnything else?')
+    assert wanted.read(fenced, prompted=prompted) == Point(1)
+    wordy = Message.assistant('Sure [as you like]! {"x": 1} is it {really}.')
+    if not prompted:
+        with pytest.raises(InvalidAnswerError):
+            wanted.read(wordy)
+    else:
+        with pytest.raises(InvalidAnswerError):
+            wanted.read(Message.assistant("No JSON at all."), prompted=True)
+        assert wanted.read(wordy, prompted=True) == Point(1)
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-4o", "openai-responses:gpt-5-mini", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-flash"]
+)
+@pytest.mark.parametrize(
+    ("target", "written", "value"),
+    [
+        (Point, '{"x": 1, "y": 2}', Point(1, 2)),
+        (list[int], '{"answer": [1, 2]}', [1, 2]),
+        (int, '{"answer": 5}', 5),
+        (Literal["yes", "no"], '{"answer": "yes"}', "yes"),
+    ],
+    ids=["object", "list", "number", "choice"],
+)
+def test_an_answer_of_a_model(model: str, target: Any, written: str, value: object) -> None:
+    wanted = answer_type(target)
+    with Simulator([written]) as simulator:
+        options = ModelOptions(response_format=wanted.response_format)
+        with engine(model, key="any", base_url=simulator.base_url(model.partition(":")[0])) as asked:
+            reply = asked.reply(Conversation().plus(Message.user("?")), options=options)
+    assert wanted.read(reply.message) == value
+
+
+def test_a_pydantic_model_that_contains_itself() -> None:
+    person = answer_type(Person).decode('{"name": "A", "age": 1, "friends": [{"name": "B", "age": 2}]}')
+    assert person.friends[0].name == "B"
+
+
+TYPED = """
+from dataclasses import dataclass
+from dragoman.chat.schema import AnswerType, answer_type
+
+@dataclass
+class Invoice:
+    total: int
+
+one: AnswerType[Invoice] = answer_type(Invoice)
+total: int = one.decode("{}").total
+many: list[Invoice] = answer_type(list[Invoice]).decode("[]")
+wrong: str = answer_type(Invoice).decode("{}")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "checker",
+    [["basedpyright", "--pythonpath", sys.executable], ["mypy", "--strict", "--no-incremental"]],
+    ids=["pyright", "mypy"],
+)
+def test_type_checkers_know_what_is_read(checker: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "typed.py"
+    path.write_text(TYPED)
+    program = Path(sys.executable).with_name(checker[0])
+    done = subprocess.run([program, *checker[1:], path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = [line for line in done.stdout.splitlines() if "error" in line and "typed.py" in line]
+    assert len(found) == 1, done.stdout + done.stderr
+    assert "Invoice" in found[0]
+    assert "str" in found[0]
+    assert isinstance(answer_type(int), AnswerType)

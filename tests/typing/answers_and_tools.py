@@ -1,0 +1,76 @@
+"""What type checkers must see in users' code. Read by checkers, never run; `assert_type` states what they infer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypedDict, assert_type
+
+import msgspec
+import pydantic
+
+from dragoman import AsyncChatClient, ChatClient, Message, RunResult, Snapshot, Tool, tool
+
+
+@dataclass
+class Invoice:
+    total: float
+
+
+class Row(TypedDict):
+    name: str
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+class Person(pydantic.BaseModel):
+    name: str
+
+
+@tool
+def weather(city: str, days: int = 1) -> str:
+    """What the weather is like."""
+    return city * days
+
+
+@tool(requires_approval=True, timeout=3)
+async def delete(path: str) -> bool:
+    """Delete a file."""
+    return bool(path)
+
+
+assert_type(weather("Lyon", days=2), str)
+weather(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+weather("Lyon", day=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def plain(client: ChatClient, snapshot: Snapshot) -> None:
+    assert_type(client.ask("?", Invoice), Invoice)
+    assert_type(client.ask("?", Row), Row)
+    assert_type(client.ask("?", Point), Point)
+    assert_type(client.ask("?", Person), Person)
+    assert_type(client.ask("?", int), int)
+    assert_type(client.ask("?", list[Invoice]), list[Invoice])
+    assert_type(client.ask("?", {"type": "object"}), Any)
+    assert_type(client.chat("Hello"), RunResult)
+    assert_type(client.stream_chat("Hello", print), RunResult)
+    assert_type(client.history, tuple[Message, ...])
+    client.restore(snapshot)
+    client.ask("?", Invoice).totle  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+
+async def on_a_loop(client: AsyncChatClient) -> None:
+    assert_type(await client.ask("?", Invoice), Invoice)
+    assert_type(await client.ask("?", list[int]), list[int])
+    assert_type(await client.chat("Hello"), RunResult)
+    assert_type(await client.stream_chat("Hello", print), RunResult)
+    assert_type(await delete("x"), bool)
+    async with client.stream_chat("Hello") as stream:
+        async for _ in stream:
+            pass
+    assert_type(stream.result, RunResult)
+
+
+def tools() -> list[Tool[..., object]]:
+    return [weather, delete]
