@@ -44,6 +44,8 @@ Must not know: anything else in the package.
     ├── McpError                     an MCP server cannot be used (server)
     │   ├── McpConnectionError       it does not start, does not answer in time, or has died
     │   └── McpProtocolError         it breaks the protocol, its own schemas, or a limit on what it may send
+    ├── SkillError                   a skill, or a file of one, cannot be used
+    │   └── SkillNotFoundError       no skill of that name
     ├── StoreError                   a store cannot read or write
     │   ├── InvalidCursorError       the cursor or the limit of a page cannot be used
     │   ├── StoreConflictError       somebody else saved first
@@ -97,6 +99,8 @@ __all__ = [
     "ProviderError",
     "RateLimitError",
     "RequestTimeoutError",
+    "SkillError",
+    "SkillNotFoundError",
     "SnapshotCorruptError",
     "SnapshotError",
     "SnapshotNotFoundError",
@@ -531,6 +535,21 @@ class McpProtocolError(McpError):
     """The server breaks the protocol, its own schemas, or a limit on what it may send."""
 
     next_step = "Report it to those who make the server; the rest of the program is not affected."
+
+
+# --- skills ----------------------------------------------------------------------------------------------------------
+
+
+class SkillError(DragomanError):
+    """A skill, or one of its files, cannot be used."""
+
+    next_step = "Check the skill with validate_skill, and that its files lie in its own directory."
+
+
+class SkillNotFoundError(SkillError):
+    """There is no skill of that name."""
+
+    next_step = "List the store to see the names that it has."
 
 
 # --- stores and snapshots --------------------------------------------------------------------------------------------

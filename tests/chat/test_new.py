@@ -52,7 +52,7 @@ def test_everything_that_a_config_says_holds() -> None:
         first, asked, *_ = simulator.requests
         assert first.system == "Be brief."
         assert 7 in first.body.values()
-        assert b"place_" in asked.raw
+        assert b"a_place" in asked.raw
 
 
 def test_arguments_win_over_the_config() -> None:

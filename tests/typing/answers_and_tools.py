@@ -57,7 +57,7 @@ def plain(client: ChatClient, snapshot: Snapshot) -> None:
     assert_type(client.stream_chat("Hello", print), RunResult)
     assert_type(client.history, tuple[Message, ...])
     client.restore(snapshot)
-    client.ask("?", Invoice).totle  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    repr(client.ask("?", Invoice).totle)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
 
 async def on_a_loop(client: AsyncChatClient) -> None:
@@ -72,5 +72,5 @@ async def on_a_loop(client: AsyncChatClient) -> None:
     assert_type(stream.result, RunResult)
 
 
-def tools() -> list[Tool[..., object]]:
+def tools() -> list[Tool[..., Any]]:
     return [weather, delete]

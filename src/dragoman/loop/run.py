@@ -267,8 +267,6 @@ class LoopRun:
                 self.ending = step
                 if isinstance(step, LimitReached):
                     self._answer_for(str(step))
-                elif not isinstance(step, AwaitApproval):
-                    self.settle()
                 return
 
     @staticmethod
@@ -401,10 +399,10 @@ def _without_cut_calls(message: Message) -> Message:
 
     An interrupted message keeps them for now: none of its calls is run, and all are put right together.
     """
-    if message.interrupted or not any(call.partial for call in message.tool_calls):
+    if message.interrupted:
         return message
     kept = [block for block in message.blocks if not (isinstance(block, ToolCall) and block.partial)]
-    return msgspec.structs.replace(message, blocks=tuple(kept))
+    return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
 
 
 def _limit_error(reached: LimitReached, conversation: Conversation) -> DragomanError:

@@ -1,0 +1,166 @@
+"""Keys and the hosts that they belong to.
+
+Owns: which hosts a provider's key may go to, the check before a key is used, the key in the provider's usual variable,
+the error for a missing one, and taking keys out of texts and out of the environment of a child.
+Must not know: configuration files and keychains. Whoever finds keys there (the chat room) hands them over bound to
+their hosts; here alone it is decided whether a key goes along.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from dragoman.errors import ConfigurationError, MissingKeyError, ProviderError
+from dragoman.providers.catalogue import PROVIDERS, Provider
+from dragoman.transport.addresses import host_of, is_loopback, port_of
+from dragoman.transport.secret_headers import keys_in
+
+from .secret import Secret
+
+__all__ = [
+    "LOCAL_MODEL",
+    "environment_without_keys",
+    "given_key",
+    "hosts_of",
+    "key_of",
+    "may_go",
+    "missing_key",
+    "usual_key",
+    "without_keys",
+]
+
+LOCAL_MODEL: Final = "Or use the local model, which needs no key: local:"
+
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def hosts_of(provider: Provider) -> frozenset[str] | None:
+    """The provider's own hosts; None for one without an address of its own, which is where the user says."""
+    if not provider.base_url:
+        return None
+    host = host_of(provider.base_url)
+    return _THIS_MACHINE if is_loopback(host) else frozenset({host})
+
+
+def may_go(key: Secret, url: str) -> bool:
+    """Whether the key may be sent to this address."""
+    if key.hosts is None:
+        return True
+    host, port = host_of(url), port_of(url)
+    if not url.startswith("https:") and not is_loopback(host):
+        return False  # where others can listen, a key goes only if whoever gave it says so
+    wanted = {_folded(name) for name in key.hosts}
+    return bool(host) and (host in wanted or f"{host}:{port}" in wanted or f"[{host}]:{port}" in wanted)
+
+
+def _folded(name: str) -> str:
+    lower = name.strip().lower()
+    return lower.strip("[]") if lower.endswith("]") else lower
+
+
+def key_of(
+    provider: Provider, given: str | Secret | None, base_url: str, *, environ: Mapping[str, str] | None = None
+) -> Secret | None:
+    """The key for a provider at an address: the given one, or that of the usual variable; None if none is needed."""
+    if key := given_key(given):
+        if not may_go(key, base_url):
+            raise _belongs_elsewhere(provider.name, key, base_url)
+        return key
+    found = usual_key(provider, environ)
+    if found is not None and may_go(found[0], base_url):
+        return found[0]
+    if not provider.needs_key:
+        return None
+    if found is not None:
+        raise _belongs_elsewhere(provider.name, found[0], base_url, f"The one in {found[1]}")
+    raise missing_key(provider, ("the argument key", *map(_variable, provider.key_variables)))
+
+
+def given_key(given: str | Secret | None) -> Secret | None:
+    """A key from an argument. Given as a text it goes wherever the caller says."""
+    if isinstance(given, Secret):
+        return given or None
+    return Secret(given) if given else None
+
+
+def usual_key(provider: Provider, environ: Mapping[str, str] | None = None) -> tuple[Secret, str] | None:
+    """The key in one of the provider's usual variables, bound to the provider's hosts, and the variable's name."""
+    environment: Mapping[str, str] = os.environ if environ is None else environ
+    for variable in provider.key_variables:
+        if value := environment.get(variable):
+            return Secret(value, hosts=hosts_of(provider)), variable
+    return None
+
+
+def _variable(name: str) -> str:
+    return f"the environment variable {name}"
+
+
+def missing_key(provider: Provider, places: Sequence[str]) -> MissingKeyError:
+    """There is no key: where it was looked for, and the shortest way to give one."""
+    fix = f"Set {provider.key_variables[0]}, or give the key as an argument." if provider.key_variables else ""
+    looked = f"Looked at {', '.join(places[:-1])} and {places[-1]}." if len(places) > 1 else f"Looked at {places[0]}."
+    return MissingKeyError(
+        f"There is no key for {provider.name}.",
+        hint=" ".join(part for part in (fix, looked, LOCAL_MODEL) if part),
+        provider=provider.name,
+        places=tuple(places),
+    )
+
+
+def _belongs_elsewhere(
+    provider: str, key: Secret, base_url: str, which: str = "The one that was found"
+) -> ConfigurationError:
+    host = host_of(base_url)
+    own = " or ".join(sorted(key.hosts or ()))
+    return MissingKeyError(
+        f"There is no key for {provider} at {host}. {which} belongs to {own} and is not sent anywhere else.",
+        hint=(
+            f"Give the key together with the base URL as arguments, or allow the host in your own configuration file: "
+            f'[keys.{provider}] hosts = ["{host}"].'
+        ),
+        provider=provider,
+    )
+
+
+# --- keeping keys out of what others see ------------------------------------------------------------------------------
+
+_SHOWN: Final = "[key]"
+
+
+def without_keys(error: ProviderError, headers: Mapping[str, str]) -> None:
+    """Take the keys of a request's headers out of an error's texts: some servers repeat the key that they refuse."""
+    for key in keys_in(headers):
+        if len(key) >= 4:  # shorter ones would be found everywhere, and are no keys
+            _take_out(error, key)
+
+
+def _take_out(error: ProviderError, key: str) -> None:
+    message, hint = _without(error.message, key), _without(error.hint, key)
+    if message != error.message:
+        error.message, error.args = message, (message,)
+    error.hint = hint
+    if error.code:
+        error.code = _without(error.code, key)
+    if error.request_id:
+        error.request_id = _without(error.request_id, key)
+
+
+def _without(text: str, key: str) -> str:
+    for form in {key, quote(key, safe="")}:
+        text = text.replace(form, _SHOWN)
+    # Long texts of a provider are cut before they get here, perhaps in the middle of the key.
+    for size in range(len(key) - 1, 7, -1):
+        if (start := text.rfind(key[:size])) >= 0 and len(text) - start - size <= 1:
+            return text[:start] + _SHOWN + text[start + size :]
+    return text
+
+
+def environment_without_keys(environ: Mapping[str, str] | None = None, also: Iterable[str] = ()) -> dict[str, str]:
+    """A copy of the environment for a child, without the variables that usually hold keys and those in `also`."""
+    hidden = {variable for provider in PROVIDERS.values() for variable in provider.key_variables} | set(also)
+    environment = os.environ if environ is None else environ
+    return {name: value for name, value in environment.items() if name not in hidden}
