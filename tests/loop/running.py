@@ -94,14 +94,14 @@ def async_stream(
     async def main() -> Ran:
         engine = AsyncScriptedEngine(script)
         events: list[Event] = []
-        async with AsyncOrchestrator(engine, tools, *args, **options) as loop:
-            async with loop.stream(conversation, approvals=approvals) as stream:
-                try:
-                    async for event in stream:
-                        events.append(event)  # noqa: PERF401 -- what came before an error counts
-                except DragomanError as error:
-                    return Ran(None, events, engine.calls, error)
-                return Ran(stream.result, events, engine.calls, None)
+        loop = AsyncOrchestrator(engine, tools, *args, **options)
+        async with loop, loop.stream(conversation, approvals=approvals) as stream:
+            try:
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401 -- what came before an error counts
+            except DragomanError as error:
+                return Ran(None, events, engine.calls, error)
+            return Ran(stream.result, events, engine.calls, None)
 
     return asyncio.run(main())
 

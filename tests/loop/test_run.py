@@ -170,6 +170,16 @@ def test_the_loop_returns_with_pending_calls_and_goes_on_when_they_are_answered(
 
 
 @every_way
+def test_an_approval_is_used_up_by_the_call_that_it_was_for(way: Way) -> None:
+    conversation = ASKED.plus(calls(1, name="guarded"))
+    again = [calls(1, name="guarded"), "Done."]  # a provider that gives the same id again
+    ran = way(again, [guarded], conversation, approvals=[approve(conversation.pending_tool_calls[0])])
+    assert ran.result is not None
+    assert isinstance(ran.result.ending, AwaitApproval)
+    assert ran.result.spent.tool_calls == 1
+
+
+@every_way
 def test_a_persons_no_holds_even_for_a_call_that_needs_no_approval(way: Way) -> None:
     conversation = ASKED.plus(calls(1))
     ran = way(["Done."], [add], conversation, approvals=[deny(conversation.pending_tool_calls[0], reason="stop")])

@@ -217,7 +217,7 @@ def _permit(
     decision = yield from _decision(tool, call, run, settings)
     if isinstance(decision, Deny):
         raise _denied(call, decision.reason)
-    approval = run.approval_of(call)
+    approval = run.take_approval(call)
     if approval is not None and not approval.approved:
         raise _denied(call, approval.reason or "the user refused")
     needed = tool.options.requires_approval

@@ -50,6 +50,13 @@ class ToolRun:
         approval = self._approvals.get(call.id)
         return approval if approval is not None and approval.answers(call) else None
 
+    def take_approval(self, call: ToolCall) -> Approval | None:
+        """The same, and it is used up: a model that makes the very same call again must be approved again."""
+        approval = self.approval_of(call)
+        if approval is not None:
+            self._approvals.pop(call.id, None)
+        return approval
+
     def spend(self, name: str, budget: int | None) -> bool:
         """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
         with self._lock:
