@@ -1,0 +1,185 @@
+"""What a store is: snapshots of conversations, and a journal of what happened since the newest of each.
+
+Owns: the protocols ConversationStore and AsyncConversationStore, and the rules that every store keeps. The suite in
+tests/stores/contract.py checks them on every store.
+Must not know: any particular store.
+
+Ids
+- There is one kind of id. Every method takes the id of any snapshot; where a method speaks of a conversation, it means
+  the one whose chain contains that snapshot. A text that is no id is an InvalidSnapshotIDError before anything else; an
+  id that the store does not hold is a SnapshotNotFoundError.
+
+Saving
+- When `save` returns, the snapshot survives a crash of the program and of the machine. When it raises, the store is as
+  it was before (or, where a connection broke at the last moment, the snapshot is there in full: saving it again tells).
+- A first snapshot (`parent is None`) begins a chain. Any other needs its parent to be the newest of its chain; if it
+  is not, or is not there, that is a StoreConflictError and nothing changes.
+- Saving the identical snapshot again does nothing, wherever it stands in its chain and whatever `after` says. Another
+  snapshot under an id that is taken is a StoreConflictError.
+
+The journal
+- The journal of a conversation holds what happened since its newest snapshot: entries at positions 1, 2, 3, …
+- `record(id, entries, after=n)` appends behind position n: `id` must be the newest snapshot and n the number of entries
+  that are there, else somebody else went on and it is a StoreConflictError. All entries are written, or none. It is
+  never idempotent: of two programs that record the same step exactly one may succeed.
+- `save(snapshot, after=n)` puts the journal away in the same step that saves the snapshot: n says how many entries the
+  snapshot covers. If there are others, that is a StoreConflictError: nobody's steps get lost because somebody else,
+  who had not seen them, saved.
+
+Lists
+- Newest first; without reading messages; pages with a cursor. A cursor is good for the same method with the same
+  filters; anything else is an InvalidCursorError. What is saved meanwhile may be missed, but nothing comes twice and
+  nothing that stays as it is gets left out.
+- What cannot be read is named in `Page.unreadable` and left where it is; the rest of the page is not affected.
+
+Trouble
+- Disk full, read-only, gone, locked for too long: StoreUnavailableError. The store can be used again as soon as the
+  trouble is over, without being opened anew. What is damaged: SnapshotCorruptError. Nothing else but DragomanError.
+- A store may be used by many threads and processes at once, and after a fork in both halves.
+- `close()` may be called twice. Afterwards every method but `close` raises StoreError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from types import TracebackType
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from .entries import JournalEntry
+from .journal import Journal
+from .snapshot import Snapshot
+from .summary import Page
+
+__all__ = ["AsyncConversationStore", "ConversationStore", "Resealed"]
+
+
+class Resealed(Struct, frozen=True, kw_only=True):
+    """How far sealing a store again has come."""
+
+    done: int
+    """Conversations that this step has gone through."""
+    total: int
+    """Conversations in the store, as far as it can tell."""
+    cursor: str | None = None
+    """Give it to the next step; None: all are done."""
+    unreadable: tuple[str, ...] = ()
+    """Conversations of this step that no key opens, or that are corrupt; left as they are."""
+
+
+class ConversationStore(Protocol):
+    """Keeps conversations. See the module's docstring for the rules."""
+
+    can_search: bool
+    """Whether `search` works here; where it does not, it raises StoreError."""
+
+    def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
+        """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
+        ...
+
+    def load(self, id: str) -> Snapshot:
+        """Exactly this snapshot."""
+        ...
+
+    def latest(self, id: str) -> Snapshot:
+        """The newest snapshot of the conversation."""
+        ...
+
+    def list(
+        self,
+        *,
+        provider: str | None = None,
+        text: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """The newest snapshot of each conversation, newest first.
+
+        `provider` is compared exactly; `text` must occur in the title, in any case; the time of the newest snapshot
+        must lie in `since` ≤ time < `until`.
+        """
+        ...
+
+    def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """The snapshots of one conversation, newest first."""
+        ...
+
+    def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
+        """The newest snapshot of each conversation with a message, new or old, in which every word of the text occurs.
+
+        Newest first. Words are parts of words, too, in any case.
+        """
+        ...
+
+    def delete(self, id: str) -> None:
+        """Remove the whole conversation: all of its snapshots and its journal."""
+        ...
+
+    def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
+        """Append to the journal of the conversation whose newest snapshot this is; the new number of entries."""
+        ...
+
+    def journal(self, id: str) -> Journal:
+        """The journal of the conversation."""
+        ...
+
+    def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed:
+        """Seal a part of the store again with the key that is written now; the function `reseal` does it all."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class AsyncConversationStore(Protocol):
+    """The same for asyncio. A cancelled call has either been carried out in full or not at all when it raises."""
+
+    can_search: bool
+
+    async def save(self, snapshot: Snapshot, *, after: int = 0) -> None: ...
+
+    async def load(self, id: str) -> Snapshot: ...
+
+    async def latest(self, id: str) -> Snapshot: ...
+
+    async def list(
+        self,
+        *,
+        provider: str | None = None,
+        text: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page: ...
+
+    async def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page: ...
+
+    async def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page: ...
+
+    async def delete(self, id: str) -> None: ...
+
+    async def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int: ...
+
+    async def journal(self, id: str) -> Journal: ...
+
+    async def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed: ...
+
+    async def aclose(self) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,170 @@
+"""Records sealed with AES-256-GCM.
+
+Owns: the sealed form, which key opens it, and what each kind of damage is called.
+Must not know: where keys and records come from.
+
+    bytes    what
+    4        the magic number
+    1        the version of this form
+    8        the id of the key
+    24       nonce
+    rest     ciphertext, and 16 bytes that authenticate it, all of the above and `about`
+
+Each record is sealed under a key of its own, which is derived from the key and the first half of a random 24-byte
+nonce as XAES-256-GCM lays down (c2sp.org/XAES-256-GCM). Plain AES-GCM with random nonces must stop after 2³² records of
+one key; this does not come to a limit in practice.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from dragoman.errors import ConfigurationError, SnapshotCorruptError, SnapshotSealError, SnapshotVersionError
+
+from .key import EncryptionKey
+from .protocol import MAGIC, is_sealed, sealed_with
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+__all__ = ["VERSION", "AesGcmSealing"]
+
+VERSION: Final = 1
+_PREFIX: Final = MAGIC + bytes([VERSION])
+_HEADER: Final = len(_PREFIX) + 8
+_NONCE: Final = 24
+_TAG: Final = 16
+_SHORTEST: Final = _HEADER + _NONCE + _TAG
+
+
+class AesGcmSealing:
+    """Seals with one key, and opens what that key or one of the `older` keys has sealed.
+
+    A record that is not sealed at all is refused: whoever can write to the store could otherwise put anything in the
+    place of a sealed record. `accept_plain=True` reads such records too, for the time until `reseal` has sealed what a
+    store held before.
+    """
+
+    __slots__ = ("_accept_plain", "_boxes", "_key_id", "_random")
+
+    def __init__(
+        self,
+        key: EncryptionKey | bytes,
+        *,
+        older: Iterable[EncryptionKey | bytes] = (),
+        accept_plain: bool = False,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        first, *others = [each if isinstance(each, EncryptionKey) else EncryptionKey(each) for each in (key, *older)]
+        self._key_id: str = first.id
+        self._boxes: dict[str, _Box] = {each.id: _Box(each) for each in (*others, first)}
+        self._accept_plain: bool = accept_plain
+        self._random: Callable[[int], bytes] = random_bytes
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key that seals."""
+        return self._key_id
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of all keys that open, the one that seals first."""
+        return (self._key_id, *(each for each in self._boxes if each != self._key_id))
+
+    def seal(self, plain: bytes, *, about: bytes) -> bytes:
+        nonce = self._random(_NONCE)
+        header = _PREFIX + bytes.fromhex(self._key_id)
+        return b"".join((header, nonce, self._boxes[self._key_id].encrypt(nonce, plain, header + about)))
+
+    def unseal(self, data: bytes, *, about: bytes) -> bytes:
+        if not is_sealed(data):
+            if self._accept_plain and not _may_be_cut_magic(data):
+                return data
+            _refuse_plain(data)
+        if len(data) > len(MAGIC) and data[len(MAGIC)] != VERSION:
+            _refuse_version(data[len(MAGIC)])
+        if len(data) < _SHORTEST:
+            message = f"The sealed record is cut: {len(data)} bytes are fewer than the shortest has."
+            raise SnapshotCorruptError(message)
+        box = self._boxes.get(sealed_with(data) or "")
+        if box is None:
+            held = ", ".join(self.key_ids)
+            message = f"The record is sealed with key {sealed_with(data)}, which was not given (given: {held})."
+            raise SnapshotSealError(message, hint="Give that key too: AesGcmSealing(key, older=[that_key]).")
+        header, nonce = data[:_HEADER], data[_HEADER : _HEADER + _NONCE]
+        plain = box.decrypt(nonce, data[_HEADER + _NONCE :], header + about)
+        if plain is None:
+            message = f"The record names key {sealed_with(data)} but that key does not open it."
+            hint = "It was cut, edited, or belongs to another place. Restore it from a copy; it was left where it is."
+            raise SnapshotCorruptError(message, hint=hint)
+        return plain
+
+    def is_current(self, data: bytes) -> bool:
+        return is_sealed(data) and sealed_with(data) == self._key_id and data[len(MAGIC)] == VERSION
+
+    def __repr__(self) -> str:
+        return f"AesGcmSealing(key_ids={self.key_ids!r})"
+
+    def __reduce__(self) -> NoReturn:
+        message = "sealing holds keys and is not pickled; let the other process read them from their own source"
+        raise TypeError(message)
+
+
+class _Box:
+    """One key, ready to be used."""
+
+    __slots__ = ("_aes_gcm", "_block", "_failure", "_mask")
+
+    def __init__(self, key: EncryptionKey) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers import Cipher
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+            from cryptography.hazmat.primitives.ciphers.algorithms import AES
+            from cryptography.hazmat.primitives.ciphers.modes import ECB
+        except ImportError as error:
+            message = "Sealing needs the package `cryptography`."
+            raise ConfigurationError(message, hint="Install it: pip install 'dragoman[crypto]'.") from error
+        # One block at a time of a key-derivation function, which is what ECB is still good for.
+        cipher = Cipher(AES(key.reveal()), ECB())  # noqa: S305
+        self._block: Callable[[bytes], bytes] = lambda data: cipher.encryptor().update(data)
+        self._aes_gcm: type[AESGCM] = AESGCM
+        self._failure: type[Exception] = InvalidTag
+        # The first subkey of CMAC over AES.
+        zero = int.from_bytes(self._block(bytes(16)), "big")
+        self._mask: int = (zero << 1) & ((1 << 128) - 1) ^ (0x87 if zero >> 127 else 0)
+
+    def encrypt(self, nonce: bytes, plain: bytes, bound: bytes) -> bytes:
+        return self._derived(nonce).encrypt(nonce[12:], plain, bound)
+
+    def decrypt(self, nonce: bytes, sealed: bytes, bound: bytes) -> bytes | None:
+        try:
+            return self._derived(nonce).decrypt(nonce[12:], sealed, bound)
+        except self._failure:
+            return None
+
+    def _derived(self, nonce: bytes) -> AESGCM:
+        blocks = [int.from_bytes(bytes((0, number, 0x58, 0)) + nonce[:12], "big") for number in (1, 2)]
+        masked = b"".join((block ^ self._mask).to_bytes(16, "big") for block in blocks)
+        return self._aes_gcm(self._block(masked))
+
+
+def _may_be_cut_magic(data: bytes) -> bool:
+    return len(data) < len(MAGIC) and MAGIC.startswith(data)
+
+
+def _refuse_plain(data: bytes) -> NoReturn:
+    if _may_be_cut_magic(data):
+        raise SnapshotCorruptError(f"The record has {len(data)} bytes: it is cut.")
+    message = "The record is not sealed, and this store reads sealed records only."
+    hint = "If it was saved before the store was sealed, open with AesGcmSealing(key, accept_plain=True) and reseal."
+    raise SnapshotSealError(message, hint=hint)
+
+
+def _refuse_version(found: int) -> NoReturn:
+    if found > VERSION:
+        message = f"The record is sealed in version {found} of the form; this dragoman reads up to {VERSION}."
+        raise SnapshotVersionError(message)
+    raise SnapshotCorruptError(f"The record claims version {found} of the sealed form, which never existed.")

@@ -1,0 +1,159 @@
+"""One point of a conversation, as it is kept.
+
+Owns: the Snapshot and how one follows another.
+Must not know: stores, files, JSON (see json_form.py).
+
+The snapshots of one conversation form a chain: each names its parent, and all name the first of them, their root,
+whose id is the id of the conversation. A fork begins a chain of its own and remembers where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from dragoman.conversation import Conversation, Message, ToolSpec
+from dragoman.errors import SnapshotError
+
+from .ids import new_id, validate_snapshot_id
+
+__all__ = ["SNAPSHOT_VERSION", "Snapshot", "title_of"]
+
+SNAPSHOT_VERSION: Final = 1
+"""The version of the format that this library writes."""
+
+_TITLE_LENGTH: Final = 80
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """A conversation at one moment, with what is needed to go on: data only, no functions, no keys.
+
+    Build one with `Snapshot.first`, then `snapshot.next` for each later point.
+    """
+
+    id: str
+    root: str
+    """The id of the first snapshot of the chain, which is the id of the conversation; equal to `id` for the first."""
+    parent: str | None = None
+    """The snapshot before this one; None for the first."""
+    forked_from: str | None = None
+    """The snapshot of another chain that this chain began with; on every snapshot of the chain."""
+    provider: str
+    model: str
+    conversation: Conversation
+    tools: tuple[ToolSpec, ...] = ()
+    """What the model was told about its tools; their functions are never kept."""
+    title: str = ""
+    """A short text for lists."""
+    created_at: datetime
+    version: int = SNAPSHOT_VERSION
+
+    def __post_init__(self) -> None:
+        for each in (self.id, self.root, self.parent, self.forked_from):
+            if each is not None:
+                validate_snapshot_id(each)
+        if (self.parent is None) != (self.id == self.root) or self.parent == self.id:
+            message = f"Snapshot {self.id} does not fit into a chain: a first one has no parent and is its own root."
+            raise SnapshotError(message, hint="Build it with Snapshot.first() or snapshot.next().")
+        if self.created_at.tzinfo is None:
+            message = "The time of a snapshot needs a time zone."
+            raise SnapshotError(message, hint="Use datetime.now(UTC).")
+        if self.created_at.tzinfo is not UTC:
+            structs.force_setattr(self, "created_at", self.created_at.astimezone(UTC))
+
+    @classmethod
+    def first(
+        cls,
+        conversation: Conversation,
+        *,
+        provider: str,
+        model: str,
+        tools: Iterable[ToolSpec] = (),
+        title: str | None = None,
+        clock: Callable[[], datetime] = _now,
+        ids: Callable[[], str] = new_id,
+    ) -> Snapshot:
+        """The first snapshot of a conversation. Without a title it gets the beginning of what the user said first."""
+        id = ids()
+        return cls(
+            id=id,
+            root=id,
+            provider=provider,
+            model=model,
+            conversation=conversation,
+            tools=tuple(tools),
+            title=title_of(conversation) if title is None else title,
+            created_at=clock(),
+        )
+
+    def next(
+        self,
+        conversation: Conversation,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        tools: Iterable[ToolSpec] | UnsetType = UNSET,
+        title: str | None = None,
+        clock: Callable[[], datetime] = _now,
+        ids: Callable[[], str] = new_id,
+    ) -> Snapshot:
+        """The snapshot after this one. What is not given stays as it is here."""
+        return Snapshot(
+            id=ids(),
+            root=self.root,
+            parent=self.id,
+            forked_from=self.forked_from,
+            provider=self.provider if provider is None else provider,
+            model=self.model if model is None else model,
+            conversation=conversation,
+            tools=self.tools if tools is UNSET else tuple(tools),
+            title=(self.title or title_of(conversation)) if title is None else title,
+            created_at=clock(),
+        )
+
+    def fork(
+        self, *, title: str | None = None, clock: Callable[[], datetime] = _now, ids: Callable[[], str] = new_id
+    ) -> Snapshot:
+        """The first snapshot of a new conversation that begins where this one stands."""
+        id = ids()
+        return structs.replace(
+            self,
+            id=id,
+            root=id,
+            parent=None,
+            forked_from=self.id,
+            title=self.title if title is None else title,
+            created_at=clock(),
+            version=SNAPSHOT_VERSION,
+        )
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The conversation's system prompt."""
+        return self.conversation.system
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation's messages."""
+        return self.conversation.messages
+
+    @property
+    def metadata(self) -> Mapping[str, object]:
+        """The conversation's metadata."""
+        return self.conversation.metadata
+
+
+def title_of(conversation: Conversation) -> str:
+    """The beginning of what the user said first, in one line."""
+    for message in conversation.messages:
+        if message.role == "user" and (words := message.text[: 20 * _TITLE_LENGTH].split()):
+            line = " ".join(words)
+            return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1].rstrip() + "…"
+    return ""

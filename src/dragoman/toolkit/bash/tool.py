@@ -1,0 +1,123 @@
+"""`Bash`: a shell command in the workspace.
+
+Owns: the tool: its arguments, its limits, and how the outcome of a command is told.
+Must not know: how processes are started and ended (process.py).
+
+The command runs with the rights of this program and is not held inside the workspace; what may run at all is for the
+permission rules to say.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from dragoman.errors import ConfigurationError, ToolExecutionError, ToolTimeoutError
+from dragoman.toolkit.defining import ready
+from dragoman.toolkit.workspace import Workspace
+from dragoman.tools import AnyTool, ToolContext
+
+from .environment import environment
+from .process import Finished, new_token, run_command
+
+__all__ = ["BashSettings", "bash_tool"]
+
+_MAX_COMMAND: Final = 100_000
+"""Bytes. The system takes arguments of up to 128 KiB."""
+
+
+class BashSettings(Struct, frozen=True, kw_only=True):
+    """How commands run."""
+
+    seconds: float = 120.0
+    """How long a command may take where the model says nothing."""
+    max_seconds: float = 600.0
+    """How long the model may ask for."""
+    max_output: int = 30_000
+    """Bytes that are kept of standard output, and as many of standard error."""
+    env_names: tuple[str, ...] = ()
+    """Variables of this program that commands get beside the usual harmless ones."""
+    env: Mapping[str, str] = {}
+    """Variables with their values."""
+    shell: str | None = None
+    """The path of a shell that knows `-c`; None: bash, or sh where there is none."""
+
+
+def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) -> AnyTool:  # noqa: B008 -- frozen
+    """The tool `Bash`."""
+    shell = settings.shell or shutil.which("bash") or shutil.which("sh")
+    if shell is None:
+        raise ConfigurationError("There is no shell on this machine.", hint="Name one: BashSettings(shell=...).")
+
+    # Never repeated by itself: nobody knows what a command has done before it failed.
+    @ready(name="Bash", filled=["command"], retries=0)
+    def bash(
+        context: ToolContext[object], command: str, timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
+    ) -> str:
+        """Run a shell command in the workspace's directory and return its output and exit code.
+
+        Each command starts afresh: variables and `cd` do not last, and what it leaves in the background is ended.
+        There is no standard input. A long output is cut in the middle.
+
+        Args:
+            command: The command, for bash.
+            timeout_seconds: How long it may take.
+        """
+        if len(command.encode("utf-8", "replace")) > _MAX_COMMAND:
+            message = f"the command is longer than {_MAX_COMMAND} bytes."
+            raise ToolExecutionError(message, hint="Write it to a file and run that.")
+        seconds = min(timeout_seconds or settings.seconds, settings.max_seconds)
+        if context.remaining is not None:  # leave time to end the command and to tell what it has said so far
+            seconds = min(seconds, context.remaining - min(1.0, 0.2 * context.remaining))
+        token = new_token()
+        try:
+            done = run_command(
+                [shell, "-c", "--", command],
+                cwd=workspace.root,
+                env=environment(token, names=settings.env_names, values=settings.env),
+                token=token,
+                seconds=seconds,
+                cancelled=lambda: context.cancelled,
+                max_output=settings.max_output,
+            )
+        except (OSError, ValueError) as error:
+            raise ToolExecutionError(f"the command could not be started: {error}.") from error
+        if done.ending == "cancelled":
+            context.raise_if_cancelled()
+        return _told(done, seconds)
+
+    return bash
+
+
+def _told(done: Finished, seconds: float) -> str:
+    """The report, as a result or as an error."""
+    parts = [done.stdout] if done.stdout else []
+    if done.stderr:
+        parts.append(f"[stderr]\n{done.stderr}")
+    if done.left_behind:
+        parts.append("[Processes left in the background were ended.]")
+    if done.ending != "exited":
+        parts.append(f"[Stopped: the command did not end within {seconds:.3g} seconds.]")
+        raise ToolTimeoutError(_joined(parts), hint="", details=done)
+    parts.append(_exit_line(done.exit_code))
+    if done.exit_code:
+        raise ToolExecutionError(_joined(parts), hint="", details=done)
+    return _joined(parts)
+
+
+def _joined(parts: list[str]) -> str:
+    return "\n".join([part.removesuffix("\n") for part in parts])
+
+
+def _exit_line(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"[exit code {'unknown' if code is None else code}]"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"[ended by {name}]"

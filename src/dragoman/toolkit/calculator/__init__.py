@@ -1,0 +1,1 @@
+"""Arithmetic (`calculator`): tool.py, parser.py from text to value, arithmetic.py the operations."""

@@ -1,0 +1,214 @@
+"""Which addresses a page may have, and which machines may be asked for it.
+
+Owns: reading a URL in the one way that every reader agrees on, and the table of networks that are not the public
+internet.
+Must not know: how a name is looked up, or a connection made.
+
+A model can be talked into asking for anything. So a machine is judged by the very address that the connection then goes
+to, never by its name; and what is not plainly public is refused: this machine, its network, the address where clouds
+hand out credentials, and every IPv6 form that has such an IPv4 address inside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, TypeAlias
+from urllib.parse import quote, urljoin, urlsplit
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigurationError, ToolDeniedError, ToolValidationError
+
+__all__ = ["Address", "Network", "Target", "check_address", "networks", "target_of"]
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+MAX_URL: Final = 4096
+_SCHEMES: Final = {"http": 80, "https": 443}
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?").fullmatch
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*").fullmatch
+_DOTTED: Final = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})").fullmatch
+
+# The registries of special addresses (RFC 6890 and what was added since), written out: what Python calls private has
+# changed between its versions.
+_NOT_PUBLIC_4: Final = tuple(
+    (IPv4Network(network), what)
+    for network, what in (
+        ("0.0.0.0/8", "this network"),
+        ("10.0.0.0/8", "a private network"),
+        ("100.64.0.0/10", "a provider's inner network"),
+        ("127.0.0.0/8", "this machine"),
+        ("168.63.129.16/32", "a cloud's own service"),
+        ("169.254.0.0/16", "a link-local address, where clouds hand out credentials"),
+        ("172.16.0.0/12", "a private network"),
+        ("192.0.0.0/24", "a special address"),
+        ("192.0.2.0/24", "an address for documentation"),
+        ("192.88.99.0/24", "a special address"),
+        ("192.168.0.0/16", "a private network"),
+        ("198.18.0.0/15", "a network for measurements"),
+        ("198.51.100.0/24", "an address for documentation"),
+        ("203.0.113.0/24", "an address for documentation"),
+        ("224.0.0.0/4", "a multicast address"),
+        ("240.0.0.0/4", "a reserved address"),
+    )
+)
+_PUBLIC_6: Final = IPv6Network("2000::/3")
+_NOT_PUBLIC_6: Final = tuple(
+    (IPv6Network(network), what)
+    for network, what in (
+        ("2001::/23", "a special address"),  # Teredo is in here
+        ("2001:db8::/32", "an address for documentation"),
+        ("2002::/16", "a tunnel address (6to4)"),
+        ("3fff::/20", "an address for documentation"),
+    )
+)
+_OUTSIDE_6: Final = tuple(
+    (IPv6Network(network), what)
+    for network, what in (
+        ("::/128", "no address"),
+        ("::1/128", "this machine"),
+        ("fc00::/7", "a private network"),
+        ("fe80::/10", "a link-local address"),
+        ("ff00::/8", "a multicast address"),
+    )
+)
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+_ISATAP: Final = (0x00005EFE, 0x02005EFE)
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """A page: where to connect and what to ask for there."""
+
+    scheme: str
+    host: str
+    """In lower case, without brackets and the dot at the end."""
+    port: int
+    path: str
+    """With the query."""
+    address: str | None = None
+    """The address, where the host is one."""
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if _SCHEMES[self.scheme] == self.port else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def target_of(url: str, base: Target | None = None) -> Target:
+    """What a URL asks for; relative to `base` for a redirect. Raises ToolValidationError and ToolDeniedError."""
+    if len(url) > MAX_URL:
+        raise _unusable(f"it is longer than {MAX_URL} characters")
+    # Before parsing: the standard library drops tabs and line breaks, and readers disagree about backslashes.
+    if re.search(r"[\0-\x20\x7f\\]", url):
+        raise _unusable("it has a blank, a control character or a backslash")
+    try:
+        url = quote(url, safe="!#$%&'()*+,/:;=?@[]~-._")
+        parts = urlsplit(urljoin(base.url, url) if base else url)
+        port = parts.port
+    except (ValueError, UnicodeError):
+        raise _unusable("it cannot be read as a URL") from None
+    if parts.scheme not in _SCHEMES:
+        raise _denied(f"the scheme {parts.scheme[:20]!r} is not http or https")
+    if "@" in parts.netloc:
+        raise _unusable("it has a user name or password")
+    if port == 0:
+        raise _unusable("it has the port 0")
+    host = _host(parts.hostname or "", bracketed="[" in parts.netloc)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(
+        scheme=parts.scheme,
+        host=str(host),
+        port=port or _SCHEMES[parts.scheme],
+        path=path,
+        address=None if isinstance(host, str) else str(host),
+    )
+
+
+def _host(text: str, *, bracketed: bool) -> str | Address:
+    """The host as a name in its usual spelling, or as an address."""
+    if bracketed:
+        try:
+            if "%" not in text:  # a zone, as in fe80::1%eth0, is never of the public internet
+                return IPv6Address(text)
+        except ValueError:
+            pass
+        raise _unusable("its host is not an address")
+    name = text.lower().removesuffix(".")
+    labels = name.split(".")
+    if not name:
+        raise _unusable("it has no host")
+    # 2130706433, 0x7f.1 and 0177.0.0.1 are all 127.0.0.1 to some readers, and not to others.
+    if _NUMBER(labels[-1]):
+        if not _DOTTED(name):
+            raise _denied("its host is a number in an unusual spelling")
+        try:
+            return IPv4Address(name)
+        except ValueError:
+            raise _unusable("its host is not an address") from None
+    if len(name) > 253 or not all(_NAME(label) for label in labels):
+        raise _unusable("its host is not a name; write names of other alphabets in their xn-- form")
+    return name
+
+
+def networks(allowed: Iterable[str]) -> tuple[Network, ...]:
+    """The networks, or single addresses, that somebody allows; ConfigurationError if one is none."""
+    found: list[Network] = []
+    for text in allowed:
+        try:
+            found.append(ip_network(text))
+        except ValueError:
+            message = f"{text!r} is not a network."
+            raise ConfigurationError(message, hint="Write 127.0.0.1, 10.0.0.0/8 or fd00::/8.") from None
+    return tuple(found)
+
+
+def check_address(address: str, allowed: Iterable[Network], host: str) -> Address:
+    """The address, if it may be asked: it is on the public internet, or in a network that is allowed."""
+    try:
+        found = ip_address(address)
+    except ValueError:  # a zone, which no public address has
+        raise ToolDeniedError(f"{host!r} leads to an address that is not on the public internet.") from None
+    if isinstance(found, IPv6Address) and found.scope_id is not None:
+        raise ToolDeniedError(f"{host!r} leads to a link-local address.")
+    plain = _unwrapped(found)
+    if any(each in network for network in allowed for each in (found, plain)):
+        return found
+    what = _not_public(plain)
+    if what is not None:
+        message = f"{host!r} leads to {what} ({found}), which may not be fetched from."
+        raise ToolDeniedError(message, hint="Only addresses of the public internet can be used.")
+    return found
+
+
+def _unwrapped(address: Address) -> Address:
+    """The IPv4 address that the connection would reach through a translator, where there is one."""
+    if isinstance(address, IPv6Address) and (address in _MAPPED or address in _NAT64):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def _not_public(address: Address) -> str | None:
+    """What an address is, if it is not on the public internet."""
+    if isinstance(address, IPv4Address):
+        return next((what for network, what in _NOT_PUBLIC_4 if address in network), None)
+    if address not in _PUBLIC_6:
+        return next((what for network, what in _OUTSIDE_6 if address in network), "a special address")
+    if (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
+        return "a tunnel address (ISATAP)"
+    return next((what for network, what in _NOT_PUBLIC_6 if address in network), None)
+
+
+def _unusable(why: str) -> ToolValidationError:
+    return ToolValidationError(f"the argument url cannot be used: {why}.", hint="Give a URL such as https://host/path.")
+
+
+def _denied(why: str) -> ToolDeniedError:
+    return ToolDeniedError(f"the URL may not be fetched: {why}.", hint="Give a URL such as https://host/path.")

@@ -1,0 +1,203 @@
+"""What a call is about: its arguments, sorted by what they mean.
+
+Owns: the arguments as the tool will get them, and which of them are commands, paths and addresses.
+Must not know: rules.
+
+Rules must judge what runs, so the arguments are read with the tool's own decoder, defaults and all, not with a second
+one that might read them differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.conversation import ToolCall
+from dragoman.errors import ToolError
+from dragoman.tools import AnyTool
+from dragoman.tools.execution.procedure import decode
+
+from .match import words_in
+
+__all__ = ["COMMAND_NAMES", "Kind", "Subject", "subject_of"]
+
+Kind: TypeAlias = Literal["command", "path", "url", "text", "environment"]
+
+_NAMES: Final[Mapping[Kind, frozenset[str]]] = {
+    "command": words_in("command commands cmd cmdline command_line shell_command argv"),
+    "path": words_in(
+        "path paths file files file_path file_paths filepath filename file_name directory directories dir folder root"
+        " cwd workdir working_directory notebook_path source destination src dst target output_path input_path"
+    ),
+    "url": words_in("url urls uri uris href endpoint base_url"),
+    "environment": words_in("env environ environment stdin input"),
+}
+COMMAND_NAMES: Final = _NAMES["command"]
+_BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.items() for name in names}
+
+READY_TOOLS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    "Read": {},
+    "Write": {},
+    "Edit": {},
+    "Glob": {"pattern": "path"},
+    "Grep": {"glob": "text"},
+    "Bash": {},
+    "Fetch": {},
+    "Skill": {},
+    "LoadSkillSupporting": {"path": "text"},
+    "calculator": {},
+    "now": {},
+    "react_emoji": {},
+    "send_update": {},
+}
+"""The ready tools, and which of their arguments mean something else than their name says. Of any other tool a text
+that looks like a path or an address is taken for one, whatever its argument is called."""
+
+_LONGEST_GUESS: Final = 4_096
+_DEEPEST: Final = 20
+_URL: Final = re.compile(r"\s*[A-Za-z][\w+.-]*:[/\\]{2}")
+_PATHLIKE: Final = re.compile(r"[/\\~]|[A-Za-z]:[/\\]|(?:.*[/\\])?\.\.(?:[/\\]|$)")
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What a call is about."""
+
+    tool: str
+    read_only: bool
+    arguments: Mapping[str, object]
+    """As the tool gets them, in the types of JSON."""
+    commands: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    surrounds: bool = False
+    """It sets variables or standard input of a command."""
+    unclear: bool = False
+    """There is a value of which nothing is known."""
+    fingerprint: str = ""
+    """A hash of the tool and the exact arguments; the same on every door, whatever the call's id."""
+    tool_version: str = ""
+    """A hash of what the tool says about itself: a tool that has changed is another one."""
+
+
+class _Sorter:
+    def __init__(self, kinds: Mapping[str, Kind], *, guesses: bool) -> None:
+        self._kinds: Mapping[str, Kind] = kinds
+        self._guesses: bool = guesses
+        self.found: dict[Kind, list[str]] = {"command": [], "path": [], "url": [], "text": [], "environment": []}
+        self.unclear: bool = False
+
+    def take(self, name: str, value: object, kind: Kind = "text", depth: int = 0) -> None:
+        kind = self._kinds.get(name) or _BY_NAME.get(name.lower()) or kind
+        if depth > _DEEPEST:
+            self.unclear = True
+        elif isinstance(value, str):
+            self._text(value, kind)
+        elif isinstance(value, list):
+            items = cast("list[object]", value)
+            if kind == "command" and items and all(isinstance(item, str) for item in items):
+                self.found["command"].append(shlex.join(cast("list[str]", items)))
+                return
+            for item in items:
+                self.take("", item, kind, depth + 1)
+        elif isinstance(value, dict):
+            if value and kind == "environment":
+                self.found[kind].append("")
+            for key, item in cast("dict[str, object]", value).items():
+                self.take(key, item, kind, depth + 1)
+        elif value is not None and kind in ("command", "path", "url"):
+            self.unclear = True
+
+    def _text(self, value: str, kind: Kind) -> None:
+        if kind == "text" and self._guesses and len(value) <= _LONGEST_GUESS:
+            if _URL.match(value):
+                kind = "url"
+            elif _PATHLIKE.match(value) and "\n" not in value:
+                kind = "path"
+        if value:
+            self.found[kind].append(value)
+
+
+def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
+    """What a call is about. Of a tool that is not ours nothing is known but its name. Raises ToolValidationError."""
+    known, unclear = _values(call, tool)
+    kinds = READY_TOOLS.get(call.name)
+    sorter = _Sorter(kinds or {}, guesses=kinds is None)
+    for name, value in known.items():
+        sorter.take(name, value)
+    found = sorter.found
+    return Subject(
+        tool=call.name,
+        read_only=tool is not None and tool.options.read_only,
+        arguments=known,
+        commands=tuple(found["command"]),
+        paths=tuple(found["path"]),
+        urls=tuple(found["url"]),
+        surrounds=bool(found["environment"]),
+        unclear=unclear or sorter.unclear,
+        fingerprint=_digest(call.name, _canonical(known), call.arguments if unclear else ""),
+        tool_version="" if tool is None else _digest(tool.name, tool.description, bytes(tool.spec.parameters).decode()),
+    )
+
+
+def _values(call: ToolCall, tool: AnyTool | None) -> tuple[dict[str, object], bool]:
+    """The arguments as the tool will get them, and whether one of them is of a type that JSON does not have."""
+    if tool is None:
+        return call.parsed, False
+    decoded = decode(tool, call)
+    given: Iterator[tuple[str, object]]
+    if isinstance(decoded, Struct):
+        fields = zip(decoded.__struct_encode_fields__, decoded.__struct_fields__, strict=True)
+        given = ((key, getattr(decoded, attribute)) for key, attribute in fields)
+    else:
+        given = iter(cast("dict[str, object]", decoded).items())
+    values: dict[str, object] = {}
+    unclear = False
+    for key, value in given:
+        try:
+            values[key] = msgspec.to_builtins(value, enc_hook=_builtin, str_keys=True)
+        except (TypeError, ValueError, RecursionError, ToolError):
+            values[key], unclear = None, True
+    return values, unclear
+
+
+def _builtin(value: object) -> object:
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if isinstance(value, Enum):
+        return cast("object", value.value)
+    dump = getattr(value, "model_dump", None)  # pydantic's models, without importing pydantic
+    if callable(dump):
+        return dump(mode="json")
+    message = f"a value of type {type(value).__name__} has no JSON form"
+    raise TypeError(message)
+
+
+def _canonical(values: Mapping[str, object]) -> str:
+    # No text that a model wrote may be too odd for this: half a surrogate pair has no UTF-8 form.
+    return repr(_sorted(values))
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        entries = cast("dict[str, object]", value)
+        return [(key, _sorted(entries[key])) for key in sorted(entries)]
+    if isinstance(value, list):
+        return [_sorted(item) for item in cast("list[object]", value)]
+    return value
+
+
+def _digest(*texts: str) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        # With its length in front no two different lists of texts can give the same bytes.
+        digest.update(len(raw).to_bytes(8, "big") + raw)
+    return digest.hexdigest()

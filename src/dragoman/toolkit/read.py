@@ -1,0 +1,189 @@
+"""`Read`: a file of the workspace, or a part of it.
+
+Owns: finding lines in files of any size, the cap, and the mark that says how to go on.
+Must not know: how a path becomes an open file (workspace.py).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from dragoman.conversation import Media
+from dragoman.errors import ToolExecutionError
+from dragoman.tools import AnyTool, ToolContext
+
+from .defining import ready
+from .text import SAMPLE, Encoding, clipped, detect, image_type, is_binary, marked
+from .workspace import Workspace, failure, told
+
+__all__ = ["MAX_IMAGE_BYTES", "MAX_READ_BYTES", "read_tool"]
+
+MAX_READ_BYTES: Final = 64 * 1024
+MAX_IMAGE_BYTES: Final = 3_500_000
+"""Providers take images up to about 5 MB in base64, which is a third longer."""
+_CHUNK: Final = 256 * 1024
+_SEARCHED: Final = 1024 * 1024 * 1024
+"""How far a line is looked for."""
+_COUNTED: Final = 32 * 1024 * 1024
+"""Up to this size the lines that are not shown are counted, for the mark."""
+
+
+def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTool:
+    """The tool `Read`."""
+
+    @ready(name="Read", filled=["file_path"], read_only=True, idempotent=True)
+    def read(
+        context: ToolContext[object],
+        file_path: str,
+        offset: Annotated[int, Meta(ge=1)] = 1,
+        limit: Annotated[int, Meta(ge=1)] | None = None,
+        byte_offset: Annotated[int, Meta(ge=0)] = 0,
+    ) -> str | Media:
+        """Read a file of the workspace. Text is returned as it is, an image as an image.
+
+        A long file is cut; the last line of the result then says how to read on.
+
+        Args:
+            file_path: The file, relative to the workspace or absolute.
+            offset: The line to start with; the first is 1.
+            limit: How many lines to read.
+            byte_offset: Start this many bytes into the file, for lines that are too long for one call. Lines are
+                counted from there.
+        """
+        with workspace.reading(file_path) as (file, path), told(file_path):
+            return _read(context, file, path, _Part(offset, limit, byte_offset, max_bytes))
+
+    return read
+
+
+class _Part(Struct, frozen=True):
+    offset: int
+    limit: int | None
+    byte_offset: int
+    max_bytes: int
+
+
+def _read(context: ToolContext[object], file: int, path: str, part: _Part) -> str | Media:
+    size = os.fstat(file).st_size
+    start = os.pread(file, SAMPLE, 0)
+    if kind := image_type(start):
+        return _image(file, path, kind, size)
+    if is_binary(start):
+        raise failure(path, f"it is not text but binary data ({size} bytes)")
+    encoding = marked(start)
+    mark = len(encoding.mark) if encoding else 0
+    if part.byte_offset > max(size, mark):
+        raise failure(path, f"byte_offset={part.byte_offset} is behind its end ({size} bytes)")
+    begin = max(part.byte_offset, mark)
+    if encoding is not None:
+        begin += (mark - begin) % encoding.unit
+    found = _line_start(context, file, begin, part.offset - 1, encoding)
+    if found is None:
+        raise failure(path, f"it has no line {part.offset}", hint="Read it without an offset, or with a smaller one.")
+    return _text(context, file, found, part, start)
+
+
+def _image(file: int, path: str, kind: str, size: int) -> Media:
+    if size > MAX_IMAGE_BYTES:
+        raise failure(path, f"the image is too large ({size} bytes, at most {MAX_IMAGE_BYTES})")
+    data = _up_to(file, 0, MAX_IMAGE_BYTES + 1)
+    if len(data) > MAX_IMAGE_BYTES:  # it has grown
+        raise failure(path, f"the image is too large (more than {MAX_IMAGE_BYTES} bytes)")
+    return Media.from_bytes(data, kind, name=path.rpartition("/")[2])
+
+
+def _up_to(file: int, position: int, count: int) -> bytes:
+    """So many bytes, or fewer where the file ends."""
+    pieces: list[bytes] = []
+    while count > 0 and (piece := os.pread(file, min(count, _CHUNK), position)):
+        pieces.append(piece)
+        position += len(piece)
+        count -= len(piece)
+    return b"".join(pieces)
+
+
+def _newlines(data: bytes, encoding: Encoding | None) -> list[int]:
+    """Where lines end: the positions behind each newline."""
+    newline = b"\n" if encoding is None else encoding.newline
+    unit = len(newline)
+    ends: list[int] = []
+    at = data.find(newline)
+    while at >= 0:
+        if at % unit == 0:  # in between, it is the end of one character and the beginning of another
+            ends.append(at + unit)
+        at = data.find(newline, at + 1)
+    return ends
+
+
+def _line_start(
+    context: ToolContext[object], file: int, position: int, skip: int, encoding: Encoding | None
+) -> int | None:
+    """Where the line begins that comes after so many others; None if the file ends before."""
+    if not skip:
+        return position
+    last = position + _SEARCHED
+    while data := _up_to(file, position, _CHUNK):
+        context.raise_if_cancelled()
+        ends = _newlines(data, encoding)
+        if len(ends) >= skip:
+            found = position + ends[skip - 1]
+            return found if os.pread(file, 1, found) else None
+        skip -= len(ends)
+        position += len(data)
+        if position > last:
+            hint = f"Read on with byte_offset={position}; lines are counted from there."
+            raise ToolExecutionError(f"that line is more than {_SEARCHED} bytes away.", hint=hint)
+    return None
+
+
+def _text(context: ToolContext[object], file: int, position: int, part: _Part, start: bytes) -> str:
+    data = _up_to(file, position, part.max_bytes + 4)
+    encoding = detect(start, data)
+    whole = len(data) <= part.max_bytes
+    shown = data if whole else clipped(data[: part.max_bytes], encoding)
+    ends = _newlines(shown, encoding)
+    lines_whole = False
+    if part.limit is not None and len(ends) >= part.limit:
+        shown, lines_whole = shown[: ends[part.limit - 1]], True
+        whole = whole and len(shown) == len(data)
+    elif not whole and ends:  # better a few lines less than half a line
+        shown, lines_whole = shown[: ends[-1]], True
+    text = shown.decode(encoding.name, "replace")
+    note = "" if encoding.name != "latin-1" else "[This file is not UTF-8; it was read as Latin-1.]\n"
+    if whole:
+        return f"{note}{text}" or "[The file is empty.]"
+    lines = len(_newlines(shown, encoding))
+    end = position + len(shown)
+    behind = _lines_behind(context, file, end, encoding) if os.fstat(file).st_size - end <= _COUNTED else None
+    mark = _mark(os.fstat(file).st_size, end, part, lines if lines_whole else 0, behind)
+    return f"{note}{text}{'' if text.endswith(chr(10)) else chr(10)}{mark}"
+
+
+def _mark(size: int, end: int, part: _Part, lines: int, behind: int | None) -> str:
+    """What was left out, and how to read on. `lines` are shown whole; none if the cut is within a line."""
+    if not lines:
+        return (
+            f"[Cut within line {part.offset}, after byte {end} of {size}. "
+            f"To read on, call Read with byte_offset={end}.]"
+        )
+    last = part.offset + lines - 1
+    of_lines = "" if behind is None else f" of {last + behind}"
+    start_again = f", byte_offset={part.byte_offset}" if part.byte_offset else ""
+    return (
+        f"[Lines {part.offset} to {last}{of_lines} are shown, {size - end} bytes follow. "
+        f"To read on, call Read with offset={last + 1}{start_again}.]"
+    )
+
+
+def _lines_behind(context: ToolContext[object], file: int, position: int, encoding: Encoding) -> int:
+    count, ended = 0, True
+    while data := _up_to(file, position, _CHUNK):
+        context.raise_if_cancelled()
+        ends = _newlines(data, encoding)
+        count += len(ends)
+        ended = bool(ends) and ends[-1] == len(data)
+        position += len(data)
+    return count if ended else count + 1

@@ -1,0 +1,315 @@
+"""The directory that tools work in, and the only way to its files.
+
+Owns: finding a path below the root, step by step through open directories, so that nothing outside is ever opened: not
+by `..`, not by a symbolic link, and not by a link that somebody puts there while the path is being followed.
+Must not know: what is read or written.
+
+A path is followed by hand. Each directory is opened from the one before, without following links; a link is read and
+its target takes its place in the path; `..` goes back to the directory that was opened before. What has been checked is
+what is open, so there is no moment between check and use.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from dragoman.errors import ConfigurationError, ToolDeniedError, ToolExecutionError
+
+__all__ = ["Place", "Workspace", "failure"]
+
+_MAX_LINKS: Final = 40
+_MAX_PARTS: Final = 512
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_SYSTEM: Final = ("/proc", "/sys", "/dev")
+"""Where files are not files but doors into the kernel and into other processes, our own environment among them."""
+
+_REASONS: Final = {
+    errno.ENOENT: "it does not exist",
+    errno.ENOTDIR: "a part of the path is not a directory",
+    errno.EISDIR: "it is a directory",
+    errno.EACCES: "it is not accessible",
+    errno.EPERM: "it is not accessible",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ENOSPC: "the disk is full",
+    errno.EROFS: "the file system is read-only",
+    errno.EMFILE: "too many files are open",
+}
+
+
+def failure(path: str, error: OSError | str, hint: str | None = None) -> ToolExecutionError:
+    """The error for a path that cannot be used, in words for the model."""
+    reason = error if isinstance(error, str) else _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    return ToolExecutionError(f"cannot use {path!r}: {reason}.", hint=hint)
+
+
+class Place:
+    """Where a path ends: an open directory inside the workspace, and a name in it. Close it after use."""
+
+    __slots__ = ("directory", "name", "path")
+
+    def __init__(self, directory: int, name: str, path: str) -> None:
+        self.directory: int = directory
+        """A file descriptor."""
+        self.name: str = name
+        """The last part of the path, which is no link; `.` for the root itself."""
+        self.path: str = path
+        """Relative to the root, links resolved."""
+
+    def close(self) -> None:
+        if self.directory >= 0:
+            os.close(self.directory)
+            self.directory = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def status(self) -> os.stat_result | None:
+        """What is there, links not followed; None if nothing is."""
+        try:
+            return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def open_file(self) -> int:
+        """A descriptor of the regular file that is there. Anything else is refused before and after it is opened."""
+        _check_regular(self.path, os.stat(self.name, dir_fd=self.directory, follow_symlinks=False))
+        file = os.open(self.name, _FILE, dir_fd=self.directory)
+        try:
+            _check_regular(self.path, os.fstat(file))
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def open_directory(self) -> int:
+        """A descriptor of the directory that is there."""
+        directory = os.open(self.name, _DIRECTORY, dir_fd=self.directory)
+        if is_system(os.fstat(directory)):
+            os.close(directory)
+            raise _denied_system(self.path)
+        return directory
+
+
+class Workspace:
+    """A directory tree that tools may work in."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        given: str = os.path.abspath(os.fspath(root))  # noqa: PTH100 -- Path.absolute keeps `..`, and resolve() loses this spelling
+        real = os.path.realpath(given)
+        if not Path(real).is_dir():
+            message = f"The workspace {given!r} is not a directory."
+            raise ConfigurationError(message, hint="Give the path of a directory that exists.")
+        self.root: str = real
+        """The directory's real path."""
+        self._spellings: tuple[tuple[str, ...], ...] = tuple({_parts(real): None, _parts(given): None})
+
+    def __repr__(self) -> str:
+        return f"Workspace({self.root!r})"
+
+    def place(self, path: str, *, make_parents: bool = False) -> Place:
+        """Follow a path, relative or absolute, to its end, which need not exist. Raises ToolError, never OSError.
+
+        With `make_parents`, directories on the way that do not exist are made.
+        """
+        with told(path):
+            walk = _Walk(self.root, self._spellings, path, make_parents=make_parents)
+            try:
+                return walk.to_the_end(self._relative(path))
+            finally:
+                walk.close()
+
+    @contextmanager
+    def reading(self, path: str) -> Generator[tuple[int, str], None, None]:
+        """A regular file, open for reading, and its path relative to the root."""
+        with self.place(path) as place:
+            with told(path):
+                file = place.open_file()
+            try:
+                yield file, place.path
+            finally:
+                os.close(file)
+
+    @contextmanager
+    def directory(self, path: str) -> Generator[tuple[int, str], None, None]:
+        """A directory, open, and its path relative to the root (empty for the root itself)."""
+        with self.place(path) as place:
+            with told(path):
+                directory = place.open_directory()
+            try:
+                yield directory, "" if place.path == "." else place.path
+            finally:
+                os.close(directory)
+
+    def _relative(self, path: str) -> list[str]:
+        if "\0" in path:
+            raise failure(path, "the path has a NUL character")
+        if path.startswith("/"):
+            return _below(_parts(path), self._spellings, path)
+        return list(_parts(path))
+
+
+class _Walk:
+    """Follows one path. `stack` holds the directories from the root to where we are, all of them open."""
+
+    def __init__(self, root: str, spellings: tuple[tuple[str, ...], ...], path: str, *, make_parents: bool) -> None:
+        self._spellings: tuple[tuple[str, ...], ...] = spellings
+        self._path: str = path
+        self._make_parents: bool = make_parents
+        self._stack: list[int] = [os.open(root, _DIRECTORY)]
+        self._names: list[str] = []
+        self._links: int = 0
+
+    def close(self) -> None:
+        while self._stack:
+            os.close(self._stack.pop())
+
+    def to_the_end(self, parts: list[str]) -> Place:
+        waiting = deque(parts)
+        while waiting:
+            if len(waiting) + len(self._names) > _MAX_PARTS:
+                raise failure(self._path, "the path has too many parts")
+            part = waiting.popleft()
+            if part == "..":
+                self._up()
+                continue
+            target = self._link(part)
+            if target is not None:
+                self._links += 1
+                if self._links > _MAX_LINKS:
+                    raise failure(self._path, "there are too many symbolic links on the way")
+                if target.startswith("/"):
+                    self._to_the_root()
+                    waiting.extendleft(reversed(_below(_parts(target), self._spellings, self._path)))
+                else:
+                    waiting.extendleft(reversed(_parts(target)))
+            elif waiting:
+                self._down(part)
+            else:
+                return self._end(part)
+        # The path ends in a directory that is already open: the root, or what `..` went back to.
+        if not self._names:
+            return self._end(".")
+        os.close(self._stack.pop())
+        return self._end(self._names.pop())
+
+    def _end(self, name: str) -> Place:
+        path = "/".join(self._names) if name == "." else "/".join([*self._names, name])
+        return Place(self._stack.pop(), name, path or ".")
+
+    def _up(self) -> None:
+        if not self._names:
+            raise _outside(self._path)
+        os.close(self._stack.pop())
+        self._names.pop()
+
+    def _to_the_root(self) -> None:
+        while self._names:
+            self._up()
+
+    def _link(self, part: str) -> str | None:
+        """Where a link of this name leads, or None if it is no link."""
+        try:
+            return os.readlink(part, dir_fd=self._stack[-1])
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # not a link
+                return None
+            raise
+
+    def _down(self, part: str) -> None:
+        if self._make_parents:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=self._stack[-1])
+        try:
+            inner = os.open(part, _DIRECTORY, dir_fd=self._stack[-1])
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a link has been put there since we looked
+                raise failure(self._path, "it changed while it was being opened") from error
+            raise
+        self._stack.append(inner)
+        self._names.append(part)
+        if is_system(os.fstat(inner)):
+            raise _denied_system(self._path)
+
+
+@contextmanager
+def told(path: str) -> Generator[None, None, None]:
+    """Turn what the system says of a path into an error that the model can read."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise failure(path, "it changed while it was being opened") from error
+        raise failure(path, error) from error
+    except (ValueError, UnicodeError) as error:  # half a surrogate pair, say
+        raise failure(path, "the path cannot be a file name") from error
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def _below(parts: tuple[str, ...], spellings: tuple[tuple[str, ...], ...], path: str) -> list[str]:
+    """What an absolute path says below the root; refused if it does not begin with it."""
+    for root in spellings:
+        if parts[: len(root)] == root:
+            return list(parts[len(root) :])
+    raise _outside(path)
+
+
+def _outside(path: str) -> ToolDeniedError:
+    return ToolDeniedError(f"{path!r} is outside the workspace.", hint="Use a path below the workspace's directory.")
+
+
+def _denied_system(path: str) -> ToolDeniedError:
+    return ToolDeniedError(f"{path!r} belongs to the system (/proc, /sys or /dev).", hint="It cannot be used.")
+
+
+@cache
+def _system_devices() -> frozenset[int]:
+    """The file systems of /proc, /sys and /dev; none of its own has one that is an ordinary directory here."""
+    usual = os.stat("/").st_dev  # noqa: PTH116
+    found: set[int] = set()
+    for directory in _SYSTEM:
+        with suppress(OSError):
+            found.add(os.stat(directory).st_dev)  # noqa: PTH116
+    return frozenset(found - {usual})
+
+
+def is_system(status: os.stat_result) -> bool:
+    """Whether something lies on the file system of /proc, /sys or /dev."""
+    return status.st_dev in _system_devices()
+
+
+_KINDS: Final = (
+    (stat.S_ISDIR, "it is a directory"),
+    (stat.S_ISFIFO, "it is a pipe, not a file"),
+    (stat.S_ISSOCK, "it is a socket, not a file"),
+    (stat.S_ISCHR, "it is a device, not a file"),
+    (stat.S_ISBLK, "it is a device, not a file"),
+    (stat.S_ISLNK, "it changed while it was being opened"),
+)
+
+
+def _check_regular(path: str, status: os.stat_result) -> None:
+    for is_kind, reason in _KINDS:
+        if is_kind(status.st_mode):
+            raise failure(path, reason)
+    if is_system(status):
+        raise _denied_system(path)

@@ -1,0 +1,44 @@
+"""Killed at random points; see crash.py for the whole number of kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.conversation import Conversation
+from dragoman.errors import SnapshotNotFoundError
+from dragoman.stores.ids import new_id
+from dragoman.stores.snapshot import Snapshot
+from tests.stores.backends import BACKENDS, backend_of
+from tests.stores.crash import Told, check, kill_many, understood
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nothing_acknowledged_is_lost(backend: str, tmp_path: Path) -> None:
+    assert kill_many(backend, tmp_path, 25) > 0
+
+
+def test_the_check_knows_what_was_told() -> None:
+    lines = ["ready", "saved a a 1", "trying a 0 1", "recorded a 1", "saving b", "saved b a 3", "trying b 0 2"]
+    told = understood(lines)
+    assert (told.saved, told.recorded, told.uncertain) == ({"a": 1, "b": 3}, {"b": 0}, {"b"})
+    assert understood(["ready", "saved a a 1", "deleting a"]).saved == {}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_check_can_fail(backend: str, tmp_path: Path) -> None:
+    snapshot = Snapshot.first(Conversation(), provider="p", model="m")
+    right = Told({snapshot.id: 0}, {snapshot.id: 0}, set())
+    with backend_of(backend).around(tmp_path):
+        with backend_of(backend).open(tmp_path) as store:
+            store.save(snapshot)
+        check(backend, tmp_path, right)
+        for wrong in (
+            Told({new_id(): 1}, {}, set()),
+            Told({snapshot.id: 1}, {}, set()),
+            Told({}, {snapshot.id: 1}, set()),
+        ):
+            with pytest.raises((AssertionError, SnapshotNotFoundError)):
+                check(backend, tmp_path, wrong)

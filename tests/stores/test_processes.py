@@ -1,0 +1,150 @@
+"""Several processes on one store, and forks of one that has it open."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dragoman.conversation import Conversation, Message
+from dragoman.errors import StoreConflictError
+from dragoman.stores.entries import MessageAdded
+from dragoman.stores.snapshot import Snapshot
+from tests.stores.backends import BACKENDS, backend_of
+from tests.stores.contract import after, chain, first, pages
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROCESSES, ROUNDS = 8, 12
+
+CHILD = """
+import sys
+from pathlib import Path
+from dragoman.conversation import Message
+from dragoman.errors import StoreConflictError
+from dragoman.stores.entries import MessageAdded
+from tests.stores.backends import backend_of
+from tests.stores.contract import after, first
+
+backend, place, shared, rounds, name = sys.argv[1:]
+with backend_of(backend).open(Path(place)) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    own = first(f"process {name}")
+    store.save(own)
+    print("saved", own.id, flush=True)
+    won = recorded = 0
+    while won < int(rounds):
+        own = after(own, "more")
+        store.save(own)
+        print("saved", own.id, flush=True)
+        newest = store.latest(shared)
+        try:
+            at = store.record(newest.id, [MessageAdded(Message.user(name))], after=0)
+            store.save(newest.next(newest.conversation.plus(Message.user(name))), after=at)
+        except StoreConflictError:
+            print("conflict", flush=True)
+        else:
+            won += 1
+            print("won", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None:
+    with backend_of(backend).around(tmp_path), backend_of(backend).open(tmp_path) as store:
+        shared = first("shared")
+        store.save(shared)
+        command = [sys.executable, "-c", CHILD, backend, str(tmp_path), shared.id, str(ROUNDS)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        children = [subprocess.Popen([*command, str(n)], cwd=ROOT, **pipes) for n in range(PROCESSES)]
+        watchdog = threading.Timer(240, lambda: [child.kill() for child in children])
+        watchdog.start()
+        try:
+            for child in children:
+                assert child.stdout.readline() == "ready\n"
+            for child in children:
+                child.stdin.write("go\n")
+                child.stdin.flush()
+            outputs = [child.communicate()[0].splitlines() for child in children]
+        finally:
+            watchdog.cancel()
+            for child in children:
+                child.kill()
+        assert [child.returncode for child in children] == [0] * PROCESSES
+        for lines in outputs:
+            own = [line.split()[1] for line in lines if line.startswith("saved")]
+            for count, id in enumerate(own, 1):
+                assert len(store.load(id).messages) == count
+            assert store.latest(own[0]).id == own[-1]
+        # Each round that was won is one message, and none was overwritten.
+        newest = store.latest(shared.id)
+        said = [message.text for message in newest.messages[1:]]
+        assert sorted(said) == sorted([str(n) for n in range(PROCESSES) for _ in range(ROUNDS)])
+        assert len(pages(lambda cursor: store.history(shared.id, cursor=cursor))) == 1 + PROCESSES * ROUNDS
+        assert len(pages(lambda cursor: store.list(limit=3, cursor=cursor))) == 1 + PROCESSES
+
+
+def in_child(work: object) -> int:
+    """Run this in a fork and give back how it ended: 0 if it ended well."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_both_halves_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -> None:
+    with backend_of(backend).around(tmp_path), backend_of(backend).open(tmp_path) as store:
+        one = chain(store, 2)[-1]
+        theirs = Snapshot.first(Conversation(), provider="p", model="m")
+
+        def child() -> None:
+            assert store.load(one.id) == one
+            store.save(theirs)
+            store.record(theirs.id, [MessageAdded(Message.user("x"))], after=0)
+
+        assert in_child(child) == 0
+        assert store.load(theirs.id) == theirs
+        two = after(one, "the parent goes on")
+        store.save(two)
+        assert in_child(lambda: store.save(after(two, "and the child"))) == 0
+        with pytest.raises(StoreConflictError):
+            store.save(after(two, "too late"))
+        assert len(store.history(one.id).items) == 4
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
+    with backend_of(backend).around(tmp_path), backend_of(backend).open(tmp_path) as store:
+        stop = threading.Event()
+        made: list[list[Snapshot]] = []
+
+        def talk() -> None:
+            while not stop.is_set():
+                made.append(chain(store, 3))
+
+        threads = [threading.Thread(target=talk) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            ends = [in_child(lambda: chain(store, 2)) for _ in range(8)]
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert ends == [0] * 8
+        for points in made:
+            assert store.latest(points[0].id) == points[-1]
+        assert len(pages(lambda cursor: store.list(limit=500, cursor=cursor))) == len(made) + 8

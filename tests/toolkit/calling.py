@@ -1,0 +1,72 @@
+"""Calling the ready tools through the executor, as a run does, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dragoman.conversation import ToolCall, ToolResult
+from dragoman.tools import AnyTool, ToolConfig, ToolExecutor, ToolRun
+
+Call = Callable[..., ToolResult]
+
+
+def call(
+    tool: AnyTool, *, run: ToolRun | None = None, config: ToolConfig | None = None, **arguments: object
+) -> ToolResult:
+    """Call a tool in a plain program."""
+    with ToolExecutor([tool], config) as executor:
+        return executor.execute(ToolCall("1", tool.name, json.dumps(arguments)), run)
+
+
+def acall(
+    tool: AnyTool, *, run: ToolRun | None = None, config: ToolConfig | None = None, **arguments: object
+) -> ToolResult:
+    """Call a tool on an event loop."""
+
+    async def main() -> ToolResult:
+        async with ToolExecutor([tool], config) as executor:
+            return await executor.aexecute(ToolCall("1", tool.name, json.dumps(arguments)), run)
+
+    return asyncio.run(main())
+
+
+both_colours = pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+
+
+def good(result: ToolResult) -> str:
+    assert not result.is_error, result.text
+    return result.text
+
+
+def bad(result: ToolResult, kind: str) -> str:
+    assert (result.is_error, result.error_type) == (True, kind), result.text
+    return result.text
+
+
+@contextmanager
+def meanwhile(action: Callable[[], None]) -> Iterator[None]:
+    """Repeat an action in another thread until the block ends."""
+    done = threading.Event()
+    problems: list[BaseException] = []
+
+    def repeat() -> None:
+        try:
+            while not done.is_set():
+                action()
+        except BaseException as error:  # noqa: BLE001 -- shown below
+            problems.append(error)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    assert not problems, problems

@@ -1,0 +1,72 @@
+"""Tools that only note what was asked of them, and short ways to rules, calls and decisions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from dragoman.conversation import ToolCall
+from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
+from dragoman.tools import AnyTool, tool
+
+ran: list[tuple[str, str]] = []
+"""What the tools were really called with."""
+
+
+@tool(name="Bash")
+def bash(command: str, cwd: str = ".", env: dict[str, str] | None = None) -> str:
+    ran.append(("Bash", command))
+    return "done"
+
+
+@tool(name="Read", read_only=True)
+def read(file_path: str) -> str:
+    ran.append(("Read", file_path))
+    return "text"
+
+
+@tool(name="Write")
+def write(file_path: str, content: str = "") -> str:
+    ran.append(("Write", file_path))
+    return "written"
+
+
+@tool(name="Fetch", read_only=True)
+def fetch(url: str) -> str:
+    ran.append(("Fetch", url))
+    return "page"
+
+
+@tool(read_only=True)
+def look(anything: str = "", count: int = 1) -> str:
+    ran.append(("look", anything))
+    return "seen"
+
+
+TOOLS: list[AnyTool] = [bash, read, write, fetch, look]
+BY_NAME = {each.name: each for each in TOOLS}
+
+
+def call(tool_name: str, call_id: str = "1", /, **arguments: object) -> ToolCall:
+    return ToolCall(call_id, tool_name, json.dumps(arguments))
+
+
+def allow(tool: str | tuple[str, ...] = "*", **conditions: object) -> Rule:
+    return Rule(action="allow", tool=tool, **conditions)  # type: ignore[arg-type]
+
+
+def deny(tool: str | tuple[str, ...] = "*", **conditions: object) -> Rule:
+    return Rule(action="deny", tool=tool, **conditions)  # type: ignore[arg-type]
+
+
+def ask(tool: str = "*", **conditions: object) -> Rule:
+    return Rule(action="ask", tool=tool, **conditions)  # type: ignore[arg-type]
+
+
+def decision(
+    rules: list[Rule], made: ToolCall, workspace: Path | str = ".", default: Literal["allow", "ask", "deny"] = "ask"
+) -> str:
+    """What the rules say of a call to one of the tools above."""
+    checker = PermissionChecker(PermissionPolicy(rules=tuple(rules), default=default), workspace=workspace)
+    return checker.judge(made, BY_NAME.get(made.name)).action

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.conversation import ToolCall
+from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
+from dragoman.toolkit.permissions.audit import audit
+from dragoman.toolkit.permissions.judgement import Verdict
+from dragoman.toolkit.permissions.subject import Subject
+from dragoman.toolkit.responder import PermissionAnswer
+from dragoman.tools import ToolExecutor
+from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, call
+
+POLICY = PermissionPolicy(
+    rules=(
+        Rule(action="deny", tool="Bash", command="rm", reason="nothing is deleted", name="no-rm"),
+        Rule(action="allow", tool="Bash", command="ls"),
+    )
+)
+
+
+def _alone(name: str, *handlers: logging.Handler) -> logging.Logger:
+    """A logger that hands nothing on."""
+    logger = logging.getLogger(f"dragoman-tests.{name}")
+    logger.propagate, logger.handlers = False, list(handlers)
+    logger.setLevel(logging.DEBUG)
+    return logger
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "dragoman.audit"]
+
+
+def test_one_line_for_each_decision(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dragoman.audit")
+    checker = PermissionChecker(POLICY)
+    with ToolExecutor(TOOLS, permission=checker) as executor:
+        executor.execute(call("Bash", command="rm -rf /"))
+        executor.execute(call("Bash", command="ls"))
+        executor.execute(call("Bash", command="pwd"))
+    denied, allowed, asked = lines(caplog)
+    assert re.fullmatch(
+        r'tool=Bash arguments=[0-9a-f]{16} decision=deny by=rule rule=no-rm reason="nothing is deleted" door=api',
+        denied,
+    )
+    assert re.fullmatch(
+        r"tool=Bash arguments=[0-9a-f]{16} decision=allow by=rule "
+        r'rule="allow \{\\"command\\":\\"ls\\",\\"tool\\":\\"Bash\\"\}" reason="a rule allows it" door=api',
+        allowed,
+    )
+    assert asked.endswith('decision=ask by=default rule=default reason="no rule allows Bash" door=api')
+    assert [record.levelname for record in caplog.records if record.name == "dragoman.audit"] == [
+        "WARNING",
+        "INFO",
+        "INFO",
+    ]
+    [fields] = {
+        record.permission["rule"]
+        for record in caplog.records
+        if getattr(record, "permission", {}).get("decision") == "deny"
+    }  # type: ignore[attr-defined]
+    assert fields == "no-rm"
+
+
+def test_the_same_call_leaves_the_same_line_on_every_door(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dragoman.audit")
+    checker = PermissionChecker(POLICY)
+    made = [call("Bash", "toolu_1", command="rm -rf /"), ToolCall("7", "Bash", '{ "command" : "rm -rf \\/" }')]
+    texts: list[str] = []
+    with (
+        ToolExecutor(TOOLS, permission=checker) as api,
+        ToolExecutor(TOOLS, permission=checker.at("mcp")) as mcp,
+    ):
+        texts.append(api.execute(made[0]).text)
+        texts.append(asyncio.run(mcp.aexecute(made[1])).text)
+    refusal = checker.check(call("Bash", "x", command="rm -rf /"), BY_NAME["Bash"], door="claude")
+    written = lines(caplog)
+    assert [line.rpartition("=")[2] for line in written] == ["api", "mcp", "claude"]
+    assert len({line.rpartition(" ")[0] for line in written}) == 1
+    assert len(set(texts)) == 1
+    assert refusal.reason in texts[0]  # type: ignore[union-attr]
+
+
+def test_a_persons_answer_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dragoman.audit")
+
+    class Person:
+        def ask_permission(self, request: object) -> PermissionAnswer:
+            return PermissionAnswer(allowed=True, remember="session")
+
+    checker = PermissionChecker(responder=Person())
+    with ToolExecutor(TOOLS, permission=checker) as executor:
+        for _ in range(2):
+            executor.execute(call("Bash", command="pwd"))
+    first, second = lines(caplog)
+    assert "decision=allow by=person" in first
+    assert "decision=allow by=session" in second
+
+
+def test_arguments_are_not_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = "sk-very-secret-0123456789"
+    checker = PermissionChecker({"rules": [{"action": "deny", "tool": "Bash", "command": "curl"}]})
+    for made in (
+        call("Bash", command=f"curl -H 'Authorization: {secret}' https://x"),
+        call("Bash", command=f"echo {secret}"),
+        call("Read", file_path=f"/tmp/{secret}"),
+        ToolCall("1", "Bash", f'{{"command": "{secret}'),
+        ToolCall("1", "Bash", f'{{"wrong": "{secret}"}}'),
+    ):
+        checker.check(made, BY_NAME[made.name])
+    assert len(lines(caplog)) == 5
+    assert secret not in caplog.text
+    assert all(secret not in str(vars(record)) for record in caplog.records)
+
+
+TEXTS = st.text(max_size=40) | st.sampled_from(
+    ["a\nb", "x decision=allow", 'a" b="c', "\u2028", "\x1b[2K", "%s%n", "\r", "\ud800"]
+)
+
+
+@given(TEXTS, TEXTS, TEXTS, TEXTS)
+def test_no_text_can_forge_a_line(tool: str, rule: str, reason: str, door: str) -> None:
+    written: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(self.format(record))
+
+    logger = _alone("forging", Keep())
+    subject = Subject(tool=tool, read_only=False, arguments={}, fingerprint="0" * 64)
+    audit(logger, subject, Verdict("deny", reason, "rule", rule), door=door)
+    [line] = written
+    assert line.isprintable()
+    assert len(line.splitlines()) == 1
+    value = r'(?:[\w.:/@+-]+|"(?:[^"\\]|\\.)*")'
+    assert re.fullmatch(
+        rf"tool={value} arguments=0{{16}} decision=deny by=rule rule={value} reason={value} door={value}", line
+    ), line
+
+
+def test_nothing_is_printed_where_no_logging_is_set_up(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = _alone("nobody")
+    audit(logger, Subject(tool="x", read_only=False, arguments={}), Verdict("deny", "no"), door="api")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_logger_can_be_given() -> None:
+    records: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append(record)
+
+    logger = _alone("mine", Keep())
+    checker = PermissionChecker(POLICY, logger=logger, door="batch")
+    checker.check(call("Bash", command="ls"))
+    assert records[0].permission["door"] == "batch"  # type: ignore[attr-defined]

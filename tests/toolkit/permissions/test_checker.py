@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import ToolCall
+from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule, RuleAnswer
+from dragoman.toolkit.responder import (
+    CallbackResponder,
+    ConsoleResponder,
+    NullResponder,
+    PermissionAnswer,
+    PermissionRequest,
+)
+from dragoman.tools import Allow, Ask, Deny, Tool, ToolConfig, ToolExecutor, ToolRun, approve, tool
+from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
+from tests.tools.execution.colours import Runner, both_colours, one
+
+YES = PermissionAnswer(allowed=True)
+ALWAYS = PermissionAnswer(allowed=True, remember="session")
+NO = PermissionAnswer(allowed=False, reason="not today")
+NEVER = PermissionAnswer(allowed=False, reason="not ever", remember="session")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran_yet() -> None:
+    ran.clear()
+
+
+class Person:
+    """Somebody who answers one after the other, and notes what was asked and where."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.asked: list[PermissionRequest] = []
+        self.threads: list[threading.Thread] = []
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def answer(self, request: PermissionRequest) -> Any:
+        self.asked.append(request)
+        self.threads.append(threading.current_thread())
+        said = self.answers.pop(0)
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+
+class PlainPerson(Person):
+    def ask_permission(self, request: PermissionRequest) -> Any:
+        return self.answer(request)
+
+
+class AsyncPerson(Person):
+    async def ask_permission(self, request: PermissionRequest) -> Any:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0.001)
+        self.at_once -= 1
+        return self.answer(request)
+
+
+class OddPerson(Person):
+    """Plain, but what comes back is to be awaited."""
+
+    def ask_permission(self, request: PermissionRequest) -> Any:
+        async def later() -> Any:
+            await asyncio.sleep(0)
+            return self.answer(request)
+
+        return later()
+
+
+every_person = pytest.mark.parametrize("person", [PlainPerson, AsyncPerson, OddPerson])
+
+
+def checked(*rules: Rule, **settings: Any) -> tuple[PermissionChecker, Callable[[], ToolExecutor]]:
+    checker = PermissionChecker(PermissionPolicy(rules=rules), **settings)
+    return checker, lambda: ToolExecutor(TOOLS, permission=checker)
+
+
+@both_colours
+def test_allow_deny_and_ask_on_the_executor(execute_all: Runner, tmp_path: Path) -> None:
+    _, executor = checked(
+        allow("Bash", command="git status"), deny("Bash", command="rm", reason="nothing is deleted"), workspace=tmp_path
+    )
+    calls = [
+        call("Bash", "1", command="git status"),
+        call("Bash", "2", command="rm -rf /"),
+        call("Bash", "3", command="git status; ls"),
+        call("Read", "4", file_path="a.txt"),
+        call("Read", "5", file_path="/etc/passwd"),
+    ]
+    executed = execute_all(executor(), calls)
+    assert [(result.call_id, result.error_type) for result in executed.results] == [
+        ("1", None),
+        ("2", "denied"),
+        ("4", None),
+    ]
+    assert executed.results[1].text.startswith("the call of 'Bash' was denied: nothing is deleted. Do not repeat")
+    assert [(each.call.id, each.reason) for each in executed.pending] == [
+        ("3", "no rule allows Bash"),
+        ("5", "it reaches out of the workspace"),
+    ]
+    assert sorted(ran) == [("Bash", "git status"), ("Read", "a.txt")]
+
+
+@both_colours
+def test_a_pending_call_runs_once_it_is_approved_unless_it_is_denied(execute_all: Runner) -> None:
+    _, executor = checked(deny("Bash", command="rm"))
+    [pending] = execute_all(executor(), [call("Bash", command="ls")]).pending
+    approved = execute_all(executor(), [pending.call], ToolRun(approvals=[approve(pending.call)]))
+    assert one(approved).text == "done"
+    removes = call("Bash", command="rm x")
+    assert one(execute_all(executor(), [removes], ToolRun(approvals=[approve(removes)]))).error_type == "denied"
+
+
+@both_colours
+@every_person
+def test_a_person_is_asked(execute_all: Runner, person: type[Person]) -> None:
+    somebody = person(YES, NO, None, YES)
+    _, executor = checked(ask("Bash", reason="be careful"), responder=somebody)
+    calls = [call("Bash", str(number), command=f"ls {number}") for number in range(3)]
+    executed = execute_all(executor(), calls)
+    assert [request.reason for request in somebody.asked] == ["be careful"] * 3
+    by_id = {result.call_id: result for result in executed.results}
+    said = {request.call.id: answer for request, answer in zip(somebody.asked, ["yes", "no", "none"], strict=True)}
+    for number in ("0", "1", "2"):
+        match said[number]:
+            case "yes":
+                assert by_id[number].text == "done"
+            case "no":
+                assert "was denied: not today" in by_id[number].text
+            case _:
+                assert [pending.call.id for pending in executed.pending] == [number]
+    assert len(ran) == 1
+
+
+@both_colours
+@every_person
+def test_always_and_never_hold_for_the_same_arguments(execute_all: Runner, person: type[Person]) -> None:
+    somebody = person(ALWAYS, NEVER, YES)
+    checker, executor = checked(responder=somebody)
+
+    def result(command: str, call_id: str = "1") -> str:
+        return one(execute_all(executor(), [call("Bash", call_id, command=command)])).error_type or "ok"
+
+    assert [result("ls"), result("ls", "2"), result("ls", "3")] == ["ok"] * 3
+    assert [result("rm"), result("rm")] == ["denied"] * 2
+    assert len(somebody.asked) == 2
+    assert result("ls ") == "ok"
+    assert len(somebody.asked) == 3, "one space more is another call"
+    checker.forget()
+    somebody.answers = [NO]
+    assert result("ls") == "denied"
+
+
+@both_colours
+def test_the_same_question_is_asked_once_if_the_answer_is_always(execute_all: Runner) -> None:
+    somebody = AsyncPerson(ALWAYS)
+    _, executor = checked(responder=somebody)
+    calls = [call("Bash", str(number), command="ls") for number in range(5)]
+    assert [result.text for result in execute_all(executor(), calls).results] == ["done"] * 5
+    assert len(somebody.asked) == 1
+
+
+@both_colours
+def test_questions_come_one_at_a_time(execute_all: Runner) -> None:
+    somebody = AsyncPerson(*[YES] * 8)
+    checker = PermissionChecker(responder=somebody)
+    executor = ToolExecutor(TOOLS, ToolConfig(max_parallel_tools=8), permission=checker)
+    executed = execute_all(executor, [call("Bash", str(number), command=f"ls {number}") for number in range(8)])
+    assert len(executed.results) == len(somebody.asked) == 8
+    assert somebody.most_at_once == 1
+
+
+@both_colours
+def test_a_rule_can_be_the_answer(execute_all: Runner) -> None:
+    somebody = PlainPerson()
+    checker, executor = checked(deny("Bash", command="git push"), responder=somebody)
+    rule = checker.suggest(call("Bash", command="git diff --stat a"), BY_NAME["Bash"])
+    somebody.answers = [RuleAnswer(rule=rule)]
+
+    def results(*commands: str) -> list[str | None]:
+        calls = [call("Bash", str(number), command=command) for number, command in enumerate(commands)]
+        return [result.error_type for result in execute_all(executor(), calls).results]
+
+    assert results("git diff --stat a") == [None]
+    assert results("git diff b", "git diff --stat") == [None, None]
+    assert results("git push") == ["denied"]
+    assert len(somebody.asked) == 1
+    somebody.answers = [NO]
+    assert results("git diff --output=x") == ["denied"]
+
+
+@both_colours
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RuleAnswer(rule=allow("Read")),
+        RuleAnswer(rule=allow("Bash", command="pwd")),
+        RuleAnswer(rule=allow("Bash", command="ls *")),
+        RuleAnswer(rule=ask("Bash")),
+        RuleAnswer(rule=deny("Bash")),
+        "yes",
+        True,
+        1,
+        ValueError("the window was closed: hunter2"),
+        StopIteration(),
+    ],
+    ids=repr,
+)
+def test_an_answer_that_does_not_fit_is_not_a_yes(execute_all: Runner, answer: object) -> None:
+    for person in (PlainPerson, AsyncPerson, OddPerson):
+        _, executor = checked(responder=person(answer))
+        result = one(execute_all(executor(), [call("Bash", command="ls")]))
+        assert result.error_type == "denied"
+        assert "hunter2" not in result.text
+    assert ran == []
+
+
+@both_colours
+def test_a_rule_of_the_session_does_not_beat_a_rule_that_denies(execute_all: Runner) -> None:
+    checker, executor = checked(deny("Bash", command="rm"))
+    checker.allow(allow("*"))
+    executed = execute_all(executor(), [call("Bash", "1", command="rm x"), call("Bash", "2", command="ls")])
+    assert [result.error_type for result in executed.results] == ["denied", None]
+
+
+def test_a_plain_responder_is_asked_in_the_callers_thread_or_beside_the_loop() -> None:
+    somebody = PlainPerson(YES, YES)
+    _, executor = checked(responder=somebody)
+    with executor() as running:
+        running.execute(call("Bash", command="ls"))
+        asyncio.run(running.aexecute(call("Bash", command="ls")))
+    assert somebody.threads[0] is threading.current_thread()
+    assert somebody.threads[1] is not threading.current_thread()
+
+
+def test_an_event_loop_goes_on_while_a_person_thinks() -> None:
+    asked, release = threading.Event(), threading.Event()
+
+    def think(request: PermissionRequest) -> PermissionAnswer:
+        asked.set()
+        assert release.wait(30)
+        return YES
+
+    async def main() -> str:
+        checker = PermissionChecker(responder=CallbackResponder(ask_permission=think))
+        async with ToolExecutor(TOOLS, permission=checker) as executor:
+            running = asyncio.ensure_future(executor.aexecute(call("Bash", command="ls")))
+            await asyncio.to_thread(asked.wait, 30)
+            release.set()
+            return (await running).text
+
+    assert asyncio.run(main()) == "done"
+
+
+def test_somebody_who_gives_up_waiting_does_not_let_others_in_too_early() -> None:
+    class Slow(Person):
+        async def ask_permission(self, request: PermissionRequest) -> Any:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            await started.wait()
+            self.at_once -= 1
+            return YES
+
+    async def main() -> None:
+        nonlocal started
+        started = asyncio.Event()
+        checker = PermissionChecker(responder=somebody)
+        tasks = [
+            asyncio.ensure_future(checker.acheck(call("Bash", command=f"ls {n}"), BY_NAME["Bash"])) for n in range(4)
+        ]
+        await asyncio.sleep(0.01)
+        tasks[1].cancel()
+        tasks[2].cancel()
+        await asyncio.sleep(0.01)
+        started.set()
+        assert await tasks[0] == await tasks[3] == Allow()
+        assert all(task.cancelled() for task in tasks[1:3])
+
+    started: Any = None
+    somebody = Slow()
+    asyncio.run(main())
+    assert somebody.most_at_once == 1
+
+
+def test_many_threads_and_loops_share_one_checker() -> None:
+    somebody = PlainPerson(*[ALWAYS] * 4)
+    checker, executor = checked(responder=somebody)
+    results: list[str] = []
+
+    def plainly() -> None:
+        with executor() as running:
+            results.extend(running.execute(call("Bash", command=f"ls {n % 4}")).text for n in range(12))
+
+    def on_a_loop() -> None:
+        async def main() -> None:
+            async with executor() as running:
+                results.extend([(await running.aexecute(call("Bash", command=f"ls {n % 4}"))).text for n in range(12)])
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=target) for target in [plainly, on_a_loop] * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == ["done"] * 96
+    assert len(somebody.asked) == 4, "each question once"
+    assert checker.judge(call("Bash", command="ls 1"), BY_NAME["Bash"]).source == "session"
+
+
+@pytest.mark.parametrize("person", [AsyncPerson, OddPerson])
+def test_a_run_without_time_leaves_no_question_behind(person: type[Person]) -> None:
+    somebody = person(YES)
+    _, executor = checked(responder=somebody)
+    with executor() as running:
+        late = ToolRun(deadline=time.monotonic() - 1)
+        result = running.execute(call("Bash", command="ls"), late)
+        assert result.error_type == "denied"
+        assert "took too long" in result.text
+        gc.collect()
+        assert running.execute(call("Bash", command="ls")).text == "done", "the next one has its turn"
+
+
+def test_ctrl_c_at_a_question_reaches_the_program() -> None:
+    somebody = PlainPerson(KeyboardInterrupt(), YES)
+    _, executor = checked(responder=somebody)
+    with executor() as running:
+        with pytest.raises(KeyboardInterrupt):
+            running.execute(call("Bash", command="ls"))
+        assert running.execute(call("Bash", command="ls")).text == "done", "the next one has its turn"
+
+
+def test_a_tool_that_has_changed_is_asked_about_again() -> None:
+    somebody = PlainPerson(ALWAYS, NO)
+    checker = PermissionChecker(responder=somebody)
+
+    def version(description: str) -> Any:
+        return Tool.from_schema(
+            lambda **_: "ran", {"type": "object", "properties": {"x": {}}}, name="remote", description=description
+        )
+
+    for description, expected in [("adds", None), ("adds", None), ("adds, and sends your mail away", "denied")]:
+        with ToolExecutor([version(description)], permission=checker) as executor:
+            assert executor.execute(call("remote", x=1)).error_type == expected
+    assert len(somebody.asked) == 2
+
+
+def test_ready_responders_fit() -> None:
+    lines: list[str] = []
+    said = iter(["y", "never"])
+    console = ConsoleResponder(
+        ask=lambda _: next(said),
+        out=type("Out", (), {"write": lambda _, text: lines.append(text), "flush": lambda _: None})(),
+    )
+    for responder, commands, expected in [
+        (console, ["ls", "rm"], [None, "denied"]),
+        (CallbackResponder(ask_permission=lambda _: NO), ["ls"], ["denied"]),
+        (CallbackResponder(), ["ls"], ["denied"]),
+        (NullResponder(), ["ls"], ["denied"]),
+    ]:
+        _, executor = checked(responder=responder)
+        with executor() as running:
+            assert [running.execute(call("Bash", command=command)).error_type for command in commands] == expected
+
+
+# --- without an executor ---------------------------------------------------------------------------------------------
+
+
+def test_a_programs_own_tools_are_judged_by_name_and_arguments() -> None:
+    checker = PermissionChecker(PermissionPolicy(rules=(deny("Bash", command="rm"), allow("Bash", command="ls"))))
+    assert checker.check(call("Bash", command="ls")) == Allow()
+    assert checker.check(call("Bash", command="rm")) == Deny("a rule forbids it")
+    assert checker.check(call("Read", file_path="x")) == Ask("no rule allows Read"), "nobody says it only reads"
+    assert asyncio.run(checker.acheck(call("Bash", command="ls"), door="claude")) == Allow()
+    assert checker.check(ToolCall("1", "Bash", "{")) == Deny("its arguments cannot be read")
+    assert checker.check(ToolCall("1", "Bash", "[]")) == Deny("its arguments cannot be read")
+
+
+def test_judging_says_why_and_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    checker = PermissionChecker({"rules": [{"action": "deny", "tool": "Bash", "command": "rm", "name": "no-rm"}]})
+    verdict = checker.judge(call("Bash", command="rm"), BY_NAME["Bash"])
+    assert (verdict.action, verdict.source, verdict.rule) == ("deny", "rule", "no-rm")
+    assert caplog.records == []
+
+
+def test_a_tool_may_have_any_arguments() -> None:
+    from dataclasses import dataclass
+    from enum import Enum
+
+    class Colour(Enum):
+        RED = "red"
+
+    @dataclass
+    class Place:
+        path: str
+
+    @tool(read_only=True)
+    def odd(where: Path, place: Place, colours: list[Colour], by_name: dict[str, Path], raw: bytes = b"x") -> str:
+        return "seen"
+
+    checker = PermissionChecker()
+
+    def judged(where: str, path: str, named: str) -> str:
+        made = call("odd", where=where, place={"path": path}, colours=["red"], by_name={"a": named})
+        return checker.judge(made, odd).action
+
+    assert judged("a", "b", "c") == "allow"
+    assert judged("/etc", "b", "c") == judged("a", "/etc", "c") == judged("a", "b", "/etc") == "ask"

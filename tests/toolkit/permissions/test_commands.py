@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import ConfigurationError
+from dragoman.toolkit.permissions.commands import compile_command
+from dragoman.toolkit.permissions.match import Match
+from dragoman.toolkit.permissions.shell import LONGEST, read_shell
+from tests.toolkit.permissions.helpers import allow, call, decision, deny
+
+STATUS = [allow("Bash", command="git status", options=("--short", "-s"))]
+
+WELCOME = [
+    "git status",
+    "  git   status\t",
+    "git status src",
+    "git status --short",
+    "git status -s src tests",
+    "git status --short=yes",
+    "git status -- src",
+    "git status 'a file.py'",
+    'git status "a file.py"',
+    "git status ''",
+    "\ngit status\n\n",
+]
+
+HOSTILE = [
+    # a second command
+    "git status; rm -rf /",
+    "git status ;rm -rf /",
+    "git status;",
+    "git status && rm -rf /",
+    "git status&&rm -rf /",
+    "git status || rm -rf /",
+    "git status | sh",
+    "git status |& sh",
+    "git status & rm -rf /",
+    "git status &",
+    "git status\nrm -rf /",
+    "git status\r\nrm -rf /",
+    "\nrm -rf /\ngit status",
+    "rm -rf /; git status",
+    "true && git status",
+    "! git status",
+    "(git status)",
+    "{ git status; }",
+    "git status ;; rm",
+    # substitution
+    "git status $(rm -rf /)",
+    "git status `rm -rf /`",
+    'git status "$(rm -rf /)"',
+    'git status "`rm -rf /`"',
+    "git status $((1+1))",
+    "git status ${IFS}",
+    "git status ${x:-$(rm -rf /)}",
+    "git status $HOME",
+    'git status "$HOME"',
+    "git status <(rm -rf /)",
+    "git status >(rm -rf /)",
+    "$(git status)",
+    "`git status`",
+    "$0 status",
+    "git${IFS}status",
+    "git status $'\\x3b' rm",
+    'git status $"x"',
+    "git status @(a|b)",
+    # redirection
+    "git status > /etc/passwd",
+    "git status >> ~/.bashrc",
+    "git status >/etc/passwd",
+    "git status 2>/etc/passwd",
+    "git status &> /etc/passwd",
+    "git status >| /etc/passwd",
+    "git status < /etc/passwd",
+    "git status <<EOF\nrm\nEOF",
+    "git status <<< rm",
+    ">x git status",
+    # variables for one command
+    "X=1 git status",
+    "PATH=/tmp/evil git status",
+    "LD_PRELOAD=/tmp/evil.so git status",
+    "GIT_PAGER='rm -rf /' git status",
+    "A[0]=1 git status",
+    "A+=1 git status",
+    # another command around it
+    "env git status",
+    "env X=1 git status",
+    "env -S 'git status'",
+    "sudo git status",
+    "eval git status",
+    "exec git status",
+    "command git status",
+    "builtin git status",
+    "time git status",
+    "nohup git status",
+    "xargs git status",
+    "sh -c 'git status'",
+    "bash -c 'git status; rm -rf /'",
+    "watch git status",
+    "if git status; then rm -rf /; fi",
+    "for x in git status; do rm; done",
+    "while git status; do rm; done",
+    "function git { rm; }; git status",
+    "git() { rm -rf /; }; git status",
+    "alias git=rm; git status",
+    "coproc git status",
+    "[[ git status ]]",
+    # options that turn the command into another one
+    "git -c core.pager='rm -rf /' status",
+    "git -c core.fsmonitor=/tmp/evil status",
+    "git --exec-path=/tmp/evil status",
+    "git -C /tmp/evil status",
+    "git --git-dir=/tmp/evil status",
+    "git --config-env=core.pager=X status",
+    "git status --output=/etc/passwd",
+    "git status -c core.pager=rm",
+    "git status --shor",
+    "git status -sx",
+    "git status '--output=/etc/passwd'",
+    'git status "-c" core.pager=rm',
+    "git status -- --output=/etc/passwd",
+    "git status +x",
+    "git status @/tmp/arguments",
+    "git status SHELL=/tmp/evil",
+    # what the shell makes of words
+    "git status *",
+    "git status ?",
+    "git status [a-z]*",
+    "git status {a,b}",
+    "git status ~",
+    "git status ~root/.ssh",
+    "git status --short=~/x",
+    "git status !!",
+    "git status # rm",
+    "git status \\; rm",
+    "git status \\\nrm",
+    "git stat\\us",
+    "g'i't status",
+    '"git" status',
+    "git 'status'",
+    "'git status'",
+    "git status 'open",
+    'git status "open',
+    "git status \\",
+    # another program
+    "/tmp/evil/git status",
+    "./git status",
+    "../git status",
+    "Git status",
+    "GIT STATUS",
+    "git statusx",
+    "git  status-x",
+    "gitstatus",
+    "git",
+    "git stash",
+    "status git",
+    "\uff47it status",
+    "git\u00a0status",
+    "git\u200b status",
+    "git status\x00; rm",
+    "git status \x1b[2K",
+    "git status \u202e",
+    "git status \u2028rm",
+    "git\x0bstatus",
+    "",
+    "   ",
+    ";",
+    "'",
+    "git status " + "x" * LONGEST,
+]
+
+
+@pytest.mark.parametrize("command", WELCOME)
+def test_a_plain_command_is_allowed(command: str) -> None:
+    assert decision(STATUS, call("Bash", command=command)) == "allow"
+
+
+def test_the_table_of_hostile_commands_is_long_and_has_nothing_twice() -> None:
+    assert len(HOSTILE) == len(set(HOSTILE)) >= 120
+
+
+@pytest.mark.parametrize("command", HOSTILE)
+def test_a_hostile_command_is_not_allowed_by_a_rule_for_git_status(command: str) -> None:
+    assert decision(STATUS, call("Bash", command=command)) == "ask"
+
+
+def test_a_list_of_words_is_a_command_too() -> None:
+    import json
+
+    from dragoman.conversation import ToolCall
+
+    def judged(words: list[str]) -> str:
+        return decision(STATUS, ToolCall("1", "run", json.dumps({"argv": words})))
+
+    rules = [allow("run", command="git status")]
+    assert decision(rules, ToolCall("1", "run", '{"argv": ["git", "status"]}')) == "allow"
+    assert decision(rules, ToolCall("1", "run", '{"argv": ["git", "status", "; rm"]}')) == "allow", "one operand"
+    assert decision(rules, ToolCall("1", "run", '{"argv": ["git status"]}')) == "ask"
+    assert judged(["git", "status"]) == "ask", "the rule is for Bash"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"cwd": "/"},
+        {"cwd": "../elsewhere"},
+        {"env": {"GIT_PAGER": "rm"}},
+        {"env": {"PATH": "/tmp/evil"}},
+    ],
+)
+def test_what_the_rule_does_not_mention_must_be_harmless(arguments: dict[str, object], tmp_path: Path) -> None:
+    assert decision(STATUS, call("Bash", command="git status"), tmp_path) == "allow"
+    assert decision(STATUS, call("Bash", command="git status", **arguments), tmp_path) == "ask"
+
+
+def test_exact_means_that_nothing_follows() -> None:
+    rules = [allow("Bash", command="make test", exact=True)]
+    assert decision(rules, call("Bash", command="make test")) == "allow"
+    assert decision(rules, call("Bash", command="make test more")) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "expected"),
+    [
+        ("env", "env", "allow"),
+        ("env", "env rm", "ask"),
+        ("sudo apt", "sudo apt", "allow"),
+        ("sudo apt", "sudo apt update", "ask"),
+        ("bash -c", "bash -c 'rm -rf /'", "ask"),
+        ("timeout 5", "timeout 5 rm", "ask"),
+        ("python", "python evil.py", "ask"),
+        ("python3.12", "python3.12 evil.py", "ask"),
+        ("python -c", "python -c 'import os'", "ask"),
+        ("python -m pytest", "python -m pytest tests", "allow"),
+        ("node build.js", "node build.js all", "allow"),
+        ("/usr/bin/env", "/usr/bin/env rm", "ask"),
+        ("npm run test", "npm run test", "allow"),
+        ("'my tool' go", "'my tool' go x", "allow"),
+        ("git log", "git log HEAD~3", "allow"),
+    ],
+)
+def test_programs_that_run_others_are_allowed_only_to_the_letter(pattern: str, command: str, expected: str) -> None:
+    assert decision([allow("Bash", command=pattern)], call("Bash", command=command)) == expected
+
+
+def test_all_options_may_be_allowed_in_so_many_words() -> None:
+    rules = [allow("Bash", command="ls", options="*")]
+    assert decision(rules, call("Bash", command="ls -la --color=no src")) == "allow"
+    assert decision(rules, call("Bash", command="ls -la; rm x")) == "ask"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["git *", "git status; x", "", " ", "a | b", "$X", "a > b", "x=1 a", "'open", "a\nb"]
+)
+def test_a_pattern_that_is_no_plain_command_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigurationError):
+        decision([allow("Bash", command=(pattern,))], call("Bash", command="x"))
+
+
+# --- to deny ---------------------------------------------------------------------------------------------------------
+
+REMOVES = [
+    "rm x",
+    "rm",
+    "/bin/rm x",
+    "./rm x",
+    "\\rm x",
+    "'rm' x",
+    'r""m x',
+    "r\\m x",
+    "RM x",
+    "rm.exe x",
+    "ls; rm x",
+    "ls && rm x",
+    "ls | rm x",
+    "ls & rm x",
+    "ls\nrm x",
+    "(rm x)",
+    "{ rm x; }",
+    "$(rm x)",
+    "`rm x`",
+    'echo "$(rm x)"',
+    "X=1 rm x",
+    ">log rm x",
+    "sudo rm x",
+    "env A=b rm x",
+    "xargs rm < list",
+    "find . -exec rm {} +",
+    "find . -exec rm x",
+    "bash -c 'rm x'",
+    'sh -c "cd /; rm x"',
+    "eval 'rm x'",
+    "timeout 5 rm x",
+    "python -c 'import os; os.system(\"rm x\")'",
+    "if true; then rm x; fi",
+    "for f in *; do rm $f; done",
+    "cat <<EOF | sh\nrm x\nEOF",
+    "true; # comment\nrm x",
+    "echo 'open; rm x",
+    "nohup rm x &",
+    "ssh host rm x",
+]
+
+
+@pytest.mark.parametrize("command", REMOVES)
+def test_a_denied_command_is_found_wherever_it_can_be_seen(command: str) -> None:
+    assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "$X x",
+        "$(printf 'r%s' m) x",
+        "`echo cm0gLXJm | base64 -d` x",
+        "eval $X",
+        "bash -c $X",
+        "foo 'rm x'",
+        "git -c alias.x='!rm y' x",
+        "x" * (LONGEST + 1),
+    ],
+)
+def test_a_command_that_may_be_a_denied_one_is_asked_about(command: str) -> None:
+    assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == "ask"
+
+
+@pytest.mark.parametrize("command", ["ls rm", "git rm x", "echo rm", "ls; echo rm", "rmdir x", "ls *.py", "echo $HOME"])
+def test_other_commands_are_not_taken_for_a_denied_one(command: str) -> None:
+    assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command", "expected"),
+    [
+        ("git push", "git push", "deny"),
+        ("git push", "git push origin main --force", "deny"),
+        ("git push", "git -C /x push", "deny"),
+        ("git push", "git -c a=b push origin", "deny"),
+        ("git push", "git pull", "allow"),
+        ("git push", "git $X", "ask"),
+        ("git push", "cd x && git push", "deny"),
+        ("rm -rf", "rm -rf x", "deny"),
+        ("rm -rf", "rm -fr x", "deny"),
+        ("rm -rf", "rm -r -f x", "deny"),
+        ("rm -rf", "rm -Rrvf x", "deny"),
+        ("rm -rf", "rm x -rf", "deny"),
+        ("rm -rf", "rm --recursive --force x", "ask"),
+        ("rm -rf", "rm x", "allow"),
+        ("rm -rf", "rm -r x", "allow"),
+        ("curl --upload-file", "curl --upload-file x y", "deny"),
+    ],
+)
+def test_a_denied_command_of_several_words(pattern: str, command: str, expected: str) -> None:
+    assert decision([deny("Bash", command=pattern), allow("Bash")], call("Bash", command=command)) == expected
+
+
+@pytest.mark.parametrize("conditions", [{"exact": True}, {"options": ("-r",)}])
+def test_a_rule_that_denies_means_every_form(conditions: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="only a rule that allows"):
+        decision([deny("Bash", command="rm", **conditions)], call("Bash", command="x"))
+
+
+def test_a_long_text_is_looked_through_once() -> None:
+    many = "rm " * 200_000
+    assert decision([deny("Bash", command="rm -rf now"), allow("Bash")], call("Bash", command=many)) == "ask"
+    many = "$(" + "rm " * 10_000
+    assert decision([deny("Bash", command="rm now"), allow("Bash")], call("Bash", command=many)) == "ask"
+
+
+# --- against real shells ---------------------------------------------------------------------------------------------
+
+PIECES = st.sampled_from([
+    "git", "status", "x", "-s", "a b", " ", "\t", "\n", ";", "&", "&&", "|", "||", "(", ")", "{", "}", "<", ">", "$",
+    "`", "'", '"', "\\", "#", "*", "?", "[", "]", "~", "!", "=", "-", "--", "+", ",", ":", "/", "%", "^", "@", "é",
+    "{a,b}", "$x", "$(git)", "X=1", "''", '""', "\r", "\x0b", "\u00a0",
+])  # fmt: skip
+TEXTS = st.lists(PIECES, max_size=12).map("".join)
+
+
+@given(TEXTS)
+def test_nothing_makes_the_reader_fail(text: str) -> None:
+    read = read_shell(text)
+    pattern = compile_command("git status")
+    assert pattern.touches(read) in Match
+    if pattern.covers(read):
+        assert pattern.touches(read) is Match.YES, "what is allowed could also be denied"
+
+
+@given(TEXTS, st.sampled_from([";", "&&", "||", "|", "&", "\n", "|&"]), TEXTS)
+def test_no_second_command_is_ever_allowed(before: str, between: str, after: str) -> None:
+    pattern = compile_command("git status", options=("*",))
+    unquoted = before.replace("'", "").replace('"', "")
+    assert not pattern.covers(read_shell(f"git status {unquoted}{between}{after}x"))
+
+
+CALM = st.lists(
+    st.sampled_from(["x", "-s", " ", " ", "a b", "'", '"', "=", "/", ":", ",", "é", "--", "%", "''"]), max_size=12
+)
+"""Texts of which many are understood."""
+
+SHELLS = [shell for shell in ("bash", "dash", "zsh", "ksh", "busybox") if shutil.which(shell)]
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory whose only program is a `git` that prints its arguments."""
+    directory = tmp_path_factory.mktemp("bin")
+    program = directory / "git"
+    program.write_text("#!/bin/sh\nprintf '%s\\0' git \"$@\"\n")
+    program.chmod(0o700)
+    return directory
+
+
+@pytest.mark.skipif(not SHELLS, reason="no shell is installed")
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(rest=TEXTS | CALM.map("".join))
+def test_real_shells_run_what_was_understood(rest: str, stub: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = f"git status {rest}"
+    command = read_shell(text).simple
+    if command is None:
+        return
+    expected = "".join(f"{word.text}\0" for word in command.words)
+    empty = tmp_path_factory.mktemp("empty")
+    for shell in SHELLS:
+        words = [shutil.which(shell) or shell, *(["sh"] if shell == "busybox" else []), "-c", text]
+        done = subprocess.run(
+            words, cwd=empty, env={"PATH": str(stub)}, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        assert (done.stdout.decode(), done.returncode) == (expected, 0), f"{shell} reads {text!r} differently"
+    assert list(empty.iterdir()) == []

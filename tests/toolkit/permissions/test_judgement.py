@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.conversation import ToolCall
+from dragoman.errors import ConfigurationError
+from dragoman.toolkit.permissions import PermissionPolicy, Rule
+from dragoman.toolkit.permissions.conditions import compile_rule
+from dragoman.toolkit.permissions.judgement import Judge
+from dragoman.toolkit.permissions.match import Match
+from dragoman.toolkit.permissions.paths import Surroundings
+from dragoman.toolkit.permissions.shell import read_shell
+from dragoman.toolkit.permissions.subject import subject_of
+from dragoman.toolkit.permissions.suggestion import suggested_rule
+from tests.toolkit.permissions.helpers import BY_NAME, allow, ask, call, decision, deny
+
+AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
+STRENGTH = {"deny": 2, "ask": 1, "allow": 0}
+
+COMMANDS = [
+    "git status",
+    "git status; rm x",
+    "rm x",
+    "$(rm x)",
+    "git status -s",
+    "env git status",
+    "ls *",
+    "'git' status",
+]
+FILES = ["src/a.py", ".env", "../x", "/etc/passwd", "src", "~/x"]
+ADDRESSES = ["https://a.example/", "https://b.example/x", "https://a.example@b.example/", "nonsense"]
+
+
+def options(name: str, values: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.one_of(st.just({}), st.sampled_from(values).map(lambda value: {name: value}))
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> Rule:
+    conditions: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {},
+                {"command": "git status"},
+                {"command": ("git", "rm")},
+                {"command": "rm"},
+                {"path": "src"},
+                {"path": "**/.env"},
+                {"path": ("src/*.py", "/etc")},
+                {"host": "a.example"},
+                {"host": "*"},
+                {"arguments": {"count": 1}},
+                {"arguments": {"anything": "a*"}},
+                {"command": "git", "path": "src"},
+            ]
+        )
+    )
+    made = {"action": draw(st.sampled_from(["allow", "deny", "ask"])), **conditions}
+    made["tool"] = draw(st.sampled_from(["*", "Bash", "R*", "Fetch", "Write", "l??k", "bash"]))
+    made["reason"] = draw(st.sampled_from(["", "because", "of that"]))
+    return Rule(**made)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> ToolCall:
+    name, arguments = draw(
+        st.one_of(
+            st.sampled_from(COMMANDS).map(lambda text: ("Bash", {"command": text})),
+            st.tuples(st.sampled_from(["Read", "Write"]), st.sampled_from(FILES).map(lambda text: {"file_path": text})),
+            st.sampled_from(ADDRESSES).map(lambda text: ("Fetch", {"url": text})),
+            st.sampled_from(["", "abc", "/etc"]).map(lambda text: ("look", {"anything": text, "count": 1})),
+        )
+    )
+    return ToolCall("1", name, json.dumps(arguments))
+
+
+def judged(chosen: list[Rule], made: ToolCall, default: Any = "ask") -> tuple[str, str, str]:
+    judge = Judge(PermissionPolicy(rules=tuple(chosen), default=default), AROUND)
+    verdict = judge.decide(subject_of(made, BY_NAME[made.name]))
+    return verdict.action, verdict.reason, verdict.rule
+
+
+@given(st.lists(rules(), max_size=6), calls(), st.randoms())
+def test_the_order_of_rules_does_not_matter(chosen: list[Rule], made: ToolCall, random: Any) -> None:
+    shuffled = list(chosen)
+    random.shuffle(shuffled)
+    assert judged(chosen, made) == judged(shuffled, made) == judged(chosen + shuffled, made)
+
+
+@given(st.lists(rules(), max_size=6), rules(), calls())
+def test_a_rule_that_denies_always_wins(chosen: list[Rule], rule: Rule, made: ToolCall) -> None:
+    subject = subject_of(made, BY_NAME[made.name])
+    denied = [each for each in [*chosen, rule] if each.action == "deny"]
+    touched = [each for each in denied if compile_rule(each, AROUND).touches(subject) is Match.YES]
+    assert (judged([*chosen, rule], made)[0] == "deny") == bool(touched)
+
+
+@given(st.lists(rules(), max_size=6), rules(), calls())
+def test_a_further_rule_can_only_do_what_it_says(chosen: list[Rule], rule: Rule, made: ToolCall) -> None:
+    before, after = judged(chosen, made)[0], judged([*chosen, rule], made)[0]
+    if rule.action == "allow":
+        assert STRENGTH[after] <= STRENGTH[before]
+        assert before != "deny" or after == "deny"
+    else:
+        assert STRENGTH[after] >= STRENGTH[before]
+
+
+@given(rules(), calls())
+def test_what_a_rule_covers_it_also_touches(rule: Rule, made: ToolCall) -> None:
+    compiled, subject = compile_rule(rule, AROUND), subject_of(made, BY_NAME[made.name])
+    if compiled.covers(subject):
+        assert compiled.touches(subject) is Match.YES
+
+
+WORDS = st.lists(
+    st.sampled_from(
+        ["git", "status", "rm", "-s", "x", ";", "&&", "|", "$(", ")", "`", "'", '"', "\n", ">", "&", "\\", "="]
+    ),
+    max_size=10,
+).map(" ".join)
+
+
+@given(WORDS, rules())
+def test_a_rule_about_commands_allows_one_command_and_no_second(text: str, rule: Rule) -> None:
+    made = call("Bash", command=text)
+    if rule.action != "allow" or not (rule.command or rule.path or rule.host or rule.arguments):
+        return
+    if judged([rule], made)[0] == "allow":
+        read = read_shell(text)
+        assert len(read.commands) == 1
+        assert not read.separated
+        assert not read.opaque
+
+
+@given(calls())
+def test_a_suggested_rule_allows_the_call_that_it_was_made_for(made: ToolCall) -> None:
+    subject = subject_of(made, BY_NAME[made.name])
+    rule = suggested_rule(subject, AROUND)
+    if rule is not None:
+        assert judged([rule], made)[0] == "allow"
+        assert rule.tool == made.name
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (call("Bash", command="git diff --stat HEAD"), allow("Bash", command="git diff", options=("--stat",))),
+        (call("Bash", command="ls -l src"), allow("Bash", command="ls", options=("-l",))),
+        (call("Bash", command="sudo ls"), allow("Bash", command="sudo ls", exact=True)),
+        (call("Bash", command="git -C /x status"), allow("Bash", command="git -C /x status", exact=True)),
+        (call("Bash", command="git status; ls"), None),
+        (call("Bash", command="ls *"), None),
+        (call("Bash", command="ls", cwd="/etc"), None),
+        (call("Write", file_path="src/a/b.py"), allow("Write", path=("src/a",))),
+        (call("Write", file_path="b.py"), allow("Write", path=("b.py",))),
+        (call("Fetch", url="https://a.example/x?y"), allow("Fetch", host=("https://a.example",))),
+        (call("Fetch", url="https://u@a.example/x?y"), None),
+    ],
+)
+def test_suggested_rules(made: ToolCall, expected: Rule | None) -> None:
+    assert suggested_rule(subject_of(made, BY_NAME[made.name]), AROUND) == expected
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given_", "expected"),
+    [
+        ("a*", "abc", "allow"),
+        ("a*", "xabc", "ask"),
+        ("abc", "abc", "allow"),
+        ("abc", "ABC", "ask"),
+        ("a*", "a\nb", "allow"),
+        ("[ab]", "b", "allow"),
+    ],
+)
+def test_arguments_are_compared_as_texts(wanted: str, given_: str, expected: str) -> None:
+    made = ToolCall("1", "other", json.dumps({"anything": given_}))
+    assert decision([allow("other", arguments={"anything": wanted})], made) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given_", "expected"),
+    [
+        (1, 1, "allow"),
+        (1, True, "ask"),
+        (True, True, "allow"),
+        (None, None, "allow"),
+        (1, "1", "ask"),
+        (0, False, "ask"),
+    ],
+)
+def test_other_arguments_must_be_equal(wanted: Any, given_: object, expected: str) -> None:
+    made = ToolCall("1", "other", json.dumps({"n": given_}))
+    assert decision([allow("other", arguments={"n": wanted})], made) == expected
+
+
+def test_of_a_list_all_must_be_allowed_and_one_is_enough_to_deny() -> None:
+    made = ToolCall("1", "other", '{"names": ["a1", "b1"]}')
+    assert decision([allow("other", arguments={"names": "a*"})], made) == "ask"
+    assert decision([allow("other", arguments={"names": "?1"})], made) == "allow"
+    assert decision([deny("other", arguments={"names": "a*"})], made) == "deny"
+    assert decision([allow("other", arguments={"names": "*"})], ToolCall("1", "other", '{"names": []}')) == "ask"
+    nested = ToolCall("1", "other", '{"names": [["a1"]]}')
+    assert decision([deny("other", arguments={"names": "a*"}), allow("other")], nested) == "ask"
+
+
+def test_an_argument_that_is_not_there_fits_nothing() -> None:
+    made = ToolCall("1", "other", "{}")
+    assert decision([allow("other", arguments={"a": "*"})], made) == "ask"
+    assert decision([deny("other", arguments={"a": "*"}), allow("other")], made) == "allow"
+
+
+def test_defaults_count_as_arguments() -> None:
+    assert decision([deny("look", arguments={"count": 1})], ToolCall("1", "look", "{}")) == "deny"
+
+
+def test_a_pattern_of_letters_cannot_allow_a_command_an_address_or_a_place_elsewhere() -> None:
+    with pytest.raises(ConfigurationError, match="anything could follow"):
+        decision([allow("Bash", arguments={"command": "git *"})], call("Bash", command="x"))
+    assert decision([allow("Bash", arguments={"command": "ls | wc"})], call("Bash", command="ls | wc")) == "allow"
+    assert decision([allow("Bash", arguments={"cwd": "*"})], call("Bash", command="ls")) == "ask"
+    assert decision([allow("Read", arguments={"file_path": "/etc/*"})], call("Read", file_path="/etc/passwd")) == "ask"
+    assert (
+        decision([allow("Read", arguments={"file_path": "/etc/hosts"})], call("Read", file_path="/etc/hosts"))
+        == "allow"
+    )
+    assert decision([allow("Fetch", arguments={"url": "https://a*"})], call("Fetch", url="https://a.example")) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("Bash", "allow"), ("B*", "allow"), ("*", "allow"), ("bash", "ask"), ("Ba", "ask"), ("[A-C]ash", "allow")],
+)
+def test_the_name_of_a_tool_may_be_a_pattern(pattern: str, expected: str) -> None:
+    assert decision([allow(pattern)], call("Bash", command="x; y")) == expected
+
+
+def test_a_rule_may_be_for_several_tools() -> None:
+    rules = [allow(("Bash", "W*")), deny(("x", "read"))]
+    assert decision(rules, call("Write", file_path="/x")) == decision(rules, call("Bash", command="x")) == "allow"
+    assert decision(rules, call("Fetch", url="https://x.example")) == "ask"
+    assert decision(rules, call("Read", file_path="x")) == "deny", "to deny, capitals do not matter"
+
+
+def test_defaults_of_a_policy() -> None:
+    policy = PermissionPolicy(default="deny", read_only="ask")
+    judge = Judge(policy, AROUND)
+    assert judge.decide(subject_of(call("Read", file_path="a"), BY_NAME["Read"])).action == "ask"
+    assert judge.decide(subject_of(call("Read", file_path="/a"), BY_NAME["Read"])).action == "deny"
+    assert judge.decide(subject_of(call("Write", file_path="a"), BY_NAME["Write"])).action == "deny"
+
+
+def test_the_model_cannot_declare_a_tool_to_be_harmless() -> None:
+    made = ToolCall("1", "unknown", '{"read_only": true}')
+    assert decision([], made) == "ask"
+
+
+def test_ask_beats_allow_and_has_its_reason() -> None:
+    assert judged([allow(), ask("Bash", command="git", reason="careful")], call("Bash", command="git x"))[:2] == (
+        "ask",
+        "careful",
+    )
+
+
+def test_keys_that_are_given_twice_are_judged_as_the_tool_gets_them() -> None:
+    made = ToolCall("1", "Bash", '{"command": "git status", "command": "rm x"}')
+    assert decision([allow("Bash", command="git status"), deny("Bash", command="rm")], made) == "deny"
+    made = ToolCall("1", "Bash", '{"command": "rm x", "command": "git status"}')
+    assert decision([allow("Bash", command="git status"), deny("Bash", command="rm")], made) == "allow"

@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import SkillError, SkillNotFoundError
+from dragoman.toolkit.skills import DirectorySkillStore, SkillLimits, skill_directories
+
+SECRET = "the secret outside"
+
+
+def put(
+    root: Path, name: str, description: str = "Does it.", body: str = "Do it.", declared: str | None = None
+) -> Path:
+    directory = root / name
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "SKILL.md").write_text(f"---\nname: {declared or name}\ndescription: {description}\n---\n{body}\n")
+    return directory
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A directory of skills with every way out that can be made of files, and secrets outside."""
+    root, outside = tmp_path / "skills", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text(SECRET)
+    put(outside, "evil", body=SECRET)
+    pdf = put(root, "pdf", "Reads PDFs.")
+    for path in ("references/guide.md", "scripts/run.py", "assets/deep/er/x.txt", ".hidden", ".git/config"):
+        (pdf / path).parent.mkdir(parents=True, exist_ok=True)
+        (pdf / path).write_text(f"content of {path}")
+    (pdf / "picture.png").write_bytes(b"\x89PNG\0\xff")
+    other = put(root, "other")
+    (other / "private.md").write_text(SECRET)
+    (pdf / "inside-link.md").symlink_to(pdf / "references" / "guide.md")
+    (pdf / "inside-dir").symlink_to("references")
+    (pdf / "link.md").symlink_to(outside / "secret.md")
+    (pdf / "relative.md").symlink_to("../../outside/secret.md")
+    (pdf / "chain.md").symlink_to("relative.md")
+    (pdf / "folder").symlink_to(outside)
+    (pdf / "neighbour.md").symlink_to("../other/private.md")
+    (pdf / "neighbours").symlink_to("../other")
+    (pdf / "loop").symlink_to("loop")
+    (pdf / "dangling").symlink_to("nowhere")
+    (pdf / "up").symlink_to("..")
+    (pdf / "proc").symlink_to("/proc/self")
+    os.mkfifo(pdf / "pipe")
+    (pdf / "big.txt").write_bytes(b"x" * 2_000)
+    return root
+
+
+def store(*roots: Path, **limits: int) -> DirectorySkillStore:
+    return DirectorySkillStore(roots, limits=SkillLimits(**limits))
+
+
+HOSTILE_PATHS = [
+    "../other/private.md",
+    "../../outside/secret.md",
+    "references/../../other/private.md",
+    "references/../../../outside/secret.md",
+    "./../other/private.md",
+    "..",
+    ".",
+    "/",
+    "//",
+    "",
+    "link.md",
+    "relative.md",
+    "chain.md",
+    "folder/secret.md",
+    "neighbour.md",
+    "neighbours/private.md",
+    "up/other/private.md",
+    "proc/environ",
+    "loop",
+    "loop/x",
+    "dangling",
+    "pipe",
+    "references",
+    "references/",
+    "nothing.md",
+    "references/guide.md/x",
+    ".hidden",
+    ".git/config",
+    "references/.hidden",
+    "~/x",
+    "~root/x",
+    "references\\guide.md",
+    "..\\..\\outside\\secret.md",
+    "C:\\x",
+    "file:///etc/passwd",
+    "references/guide.md\0.png",
+    "references/guide.md\n",
+    "references/\u202eguide.md",
+    "....//other/private.md",
+    "%2e%2e/other/private.md",
+    "..%2fother/private.md",
+    "\uff0e\uff0e/other/private.md",
+    "a/" * 300,
+    "x" * 600,
+    "x" * 300,
+    "/etc/passwd",
+    "/proc/self/environ",
+    "/dev/stdin",
+    "\ud800",
+]
+
+
+def test_the_table_is_long() -> None:
+    assert len(HOSTILE_PATHS) == len(set(HOSTILE_PATHS)) >= 45
+
+
+@pytest.mark.parametrize("path", HOSTILE_PATHS)
+def test_nothing_outside_a_skill_is_read_for_it(path: str, root: Path) -> None:
+    for given in {path, f"{root}/pdf/{path}" if path else path}:
+        with pytest.raises(SkillError) as caught:
+            store(root).load_supporting("pdf", given)
+        assert caught.value.message.startswith("supporting file not found: ")
+        assert caught.value.message.isprintable()
+        assert SECRET not in str(caught.value)
+        assert len(caught.value.message) < 800
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("references/guide.md", "content of references/guide.md"),
+        ("./references//guide.md", "content of references/guide.md"),
+        ("scripts/run.py", "content of scripts/run.py"),
+        ("assets/deep/er/x.txt", "content of assets/deep/er/x.txt"),
+        ("inside-link.md", "content of references/guide.md"),
+        ("inside-dir/guide.md", "content of references/guide.md"),
+        ("up/pdf/references/guide.md", "content of references/guide.md"),
+    ],
+)
+def test_files_of_a_skill_are_read(path: str, content: str, root: Path) -> None:
+    found = store(root).load_supporting("pdf", path)
+    assert (found.skill, found.text) == ("pdf", content)
+
+
+HOSTILE_NAMES = [
+    "../outside/evil",
+    "../outside",
+    "..",
+    ".",
+    "",
+    " ",
+    "/",
+    "pdf/../other",
+    "pdf/",
+    "./pdf",
+    "pdf\0",
+    "pdf\nx",
+    "pdf/references",
+    "pdf\\..\\other",
+    "PDF",
+    "~",
+    "~/pdf",
+    ".git",
+    "evil",
+    "p" * 65,
+    "pdf\u202e",
+    "/etc",
+    "C:\\x",
+    "*",
+    "p?f",
+    "[p]df",
+    "%70df",
+    "\ud800",
+    "-pdf",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_name_is_no_way_out_either(name: str, root: Path) -> None:
+    for attempt in (store(root).load, lambda name: store(root).load_supporting(name, "secret.md")):
+        with pytest.raises(SkillNotFoundError) as caught:
+            attempt(name)
+        assert caught.value.message.startswith("skill not found: ")
+        assert caught.value.message.isprintable()
+
+
+def test_a_skill_that_is_a_link_out_of_its_directory_is_left_out(root: Path, tmp_path: Path) -> None:
+    (root / "evil").symlink_to(tmp_path / "outside" / "evil")
+    (root / "file-link").mkdir()
+    (root / "file-link" / "SKILL.md").symlink_to(tmp_path / "outside" / "evil" / "SKILL.md")
+    (root / "neighbour-link").mkdir()
+    (root / "neighbour-link" / "SKILL.md").symlink_to("../other/private.md")
+    (root / "pipe").mkdir()
+    os.mkfifo(root / "pipe" / "SKILL.md")
+    (root / "folder").mkdir()
+    (root / "folder" / "SKILL.md").mkdir()
+    (root / "dangling").mkdir()
+    (root / "dangling" / "SKILL.md").symlink_to("nowhere")
+    (root / "alias").symlink_to("pdf")
+    found = store(root)
+    assert [skill.name for skill in found.list()] == ["pdf", "other"], "the alias comes first, and has its real name"
+    for name in ("evil", "file-link", "neighbour-link", "pipe", "folder", "dangling"):
+        assert any(problem.startswith(f"{name} was left out") for problem in found.problems), found.problems
+        with pytest.raises(SkillNotFoundError):
+            found.load(name)
+    assert SECRET not in "".join(found.problems)
+
+
+def test_a_link_inside_the_directory_is_followed_and_still_contained(root: Path) -> None:
+    put(root, "target")
+    (root / "aaa").symlink_to("target")
+    found = store(root)
+    assert "target" in {skill.name for skill in found.list()}
+    with pytest.raises(SkillError):
+        found.load_supporting("target", "../other/private.md")
+
+
+def test_links_that_change_meanwhile_read_nothing_else(root: Path) -> None:
+    """Somebody exchanges a file for a link again and again while it is read."""
+    target, found = root / "pdf" / "flip.md", store(root)
+    done = threading.Event()
+
+    def flip() -> None:
+        while not done.is_set():
+            for make in (lambda: target.write_text("fine"), lambda: target.symlink_to(root / "other" / "private.md")):
+                target.unlink(missing_ok=True)
+                make()
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    read: set[str | None] = set()
+    try:
+        for _ in range(300):
+            try:
+                read.add(found.load_supporting("pdf", "flip.md").text)
+            except SkillError:
+                read.add("refused")
+    finally:
+        done.set()
+        thread.join(30)
+    assert SECRET not in read
+    assert "refused" in read or "fine" in read
+
+
+def test_sockets_are_no_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root / "pdf")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("s")
+        with pytest.raises(SkillError):
+            store(root).load_supporting("pdf", "s")
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_skill_is_loaded_with_a_list_of_its_files(root: Path) -> None:
+    skill = store(root).load("pdf")
+    assert (skill.name, skill.description, skill.body) == ("pdf", "Reads PDFs.", "Do it.")
+    assert skill.files == (
+        "big.txt",
+        "picture.png",
+        "pipe",
+        "assets/deep/er/x.txt",
+        "references/guide.md",
+        "scripts/run.py",
+    )
+    assert store(root).load(" pdf ").name == "pdf"
+
+
+def test_earlier_directories_win_and_duplicates_are_reported(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    put(first, "a", "first")
+    put(second, "a", "second")
+    put(second, "b", "second")
+    found = store(first, second, first, tmp_path / "missing")
+    assert [(skill.name, skill.description) for skill in found.list()] == [("a", "first"), ("b", "second")]
+    [problem] = found.problems
+    assert "a was left out" in problem
+    assert str(first) in problem
+
+
+def test_the_usual_directories(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    for base, description in ((project, "the project's"), (home, "the user's")):
+        put(base / ".agents" / "skills", "same", description)
+    put(home / ".agents" / "skills", "mine")
+    put(tmp_path / "more", "same", "given")
+    usual = DirectorySkillStore(skill_directories(project, home=home))
+    assert [(s.name, s.description) for s in usual.list()] == [("same", "the project's"), ("mine", "Does it.")]
+    given = DirectorySkillStore(skill_directories(project, home=home, also=[tmp_path / "more"]))
+    assert given.load("same").description == "given"
+    assert [s.description for s in DirectorySkillStore(skill_directories(None, home=home)).list()] == [
+        "Does it.",
+        "the user's",
+    ]
+    assert skill_directories()[0].endswith(".agents/skills")
+
+
+def test_a_given_directory_may_be_a_skill_itself(tmp_path: Path) -> None:
+    directory = put(tmp_path, "alone")
+    (directory / "x.md").write_text("x")
+    found = store(directory)
+    assert [skill.name for skill in found.list()] == ["alone"]
+    assert found.load_supporting("alone", "x.md").text == "x"
+    for path in ("../x", "/etc/passwd"):
+        with pytest.raises(SkillError):
+            found.load_supporting("alone", path)
+
+
+def test_changes_are_seen(tmp_path: Path) -> None:
+    found = store(tmp_path)
+    assert found.list() == ()
+    directory = put(tmp_path, "a", "one")
+    assert [skill.description for skill in found.list()] == ["one"]
+    put(tmp_path, "a", "two, longer")
+    assert found.load("a").description == "two, longer"
+    put(tmp_path, "b")
+    assert [skill.name for skill in found.list()] == ["a", "b"]
+    (directory / "SKILL.md").unlink()
+    assert [skill.name for skill in found.list()] == ["b"]
+    with pytest.raises(SkillNotFoundError):
+        found.load("a")
+
+
+def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        put(tmp_path, f"s{number}")
+    found = store(tmp_path)
+    before = found.list()
+    reads: list[object] = []
+    monkeypatch.setattr(found, "_content", lambda *arguments: reads.append(arguments))
+    assert found.list() == before
+    assert reads == []
+
+
+def test_caps(tmp_path: Path) -> None:
+    for number in range(5):
+        put(tmp_path, f"s{number}")
+    put(tmp_path, "s9", body="x" * 10_000)
+    found = store(tmp_path, skills=3)
+    assert len(found.list()) == 3
+    assert sum("more than 3 skills" in problem for problem in found.problems) == 3
+    assert [skill.name for skill in store(tmp_path, skill_bytes=1_000).list()] == [f"s{number}" for number in range(5)]
+    assert any("too large" in problem for problem in store(tmp_path, skill_bytes=1_000).problems)
+    assert any("more than 2 entries" in problem for problem in store(tmp_path, entries=2).problems)
+    (tmp_path / "s0" / "big").write_bytes(b"x" * 100)
+    with pytest.raises(SkillError, match="too large: big has more than 99 bytes"):
+        store(tmp_path, file_bytes=99).load_supporting("s0", "big")
+    assert len(store(tmp_path, file_bytes=100).load_supporting("s0", "big").data) == 100
+    for number in range(10):
+        (tmp_path / "s0" / f"f{number}").touch()
+    assert len(store(tmp_path, listed_files=4).load("s0").files) == 4
+
+
+def test_a_file_without_end_is_read_no_further_than_the_cap(tmp_path: Path) -> None:
+    put(tmp_path, "a")
+    with (tmp_path / "a" / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SkillError, match="too large"):
+        store(tmp_path).load_supporting("a", "sparse")
+
+
+def test_odd_directories_do_no_harm(tmp_path: Path) -> None:
+    put(tmp_path, "good")
+    put(tmp_path, "new\nline", declared="x")
+    put(tmp_path, ".hidden")
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    put(tmp_path, "declares", declared="../up")
+    put(tmp_path, "lower")
+    (tmp_path / "lower" / "SKILL.md").rename(tmp_path / "lower" / "skill.md")
+    found = store(tmp_path, tmp_path / "file")
+    assert [skill.name for skill in found.list()] == ["declares", "good", "lower"]
+    assert all(problem.isprintable() for problem in found.problems)
+    assert any("cannot be the name of a skill" in problem for problem in found.problems)
+    assert found.load("declares").warnings == ("the name cannot be used; the directory's is taken",)
+    put(tmp_path, os.fsdecode(b"\xff\xfe"), declared="x")
+    assert [skill.name for skill in found.list()] == ["declares", "good", "lower"]
+
+
+def test_many_threads_share_a_store(tmp_path: Path) -> None:
+    for number in range(10):
+        put(tmp_path, f"s{number}")
+    found, seen = store(tmp_path), list[int]()
+
+    def look() -> None:
+        seen.extend(len(found.list()) for _ in range(20))
+        seen.extend(len(found.load(f"s{number}").body) for number in range(10))
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(set(seen)) == [6, 10]
+    assert len(seen) == 240

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import SkillError, SkillNotFoundError
+from dragoman.toolkit.skills import MemorySkillStore, Skill
+from dragoman.toolkit.skills.front_matter import read_front_matter
+from dragoman.toolkit.skills.skill import is_safe_name, read_skill
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "description", "body", "warning"),
+    [
+        ("---\nname: a\ndescription: x\n---\nbody", "a", "x", "body", None),
+        ("---\nname: a\ndescription: Use when: needed\n---\nbody", "a", "Use when: needed", "body", "must be quoted"),
+        ("---\nname: b\ndescription: x\n---\nbody", "b", "x", "body", "not that of the directory"),
+        ("---\ndescription: x\n---\nbody", "a", "x", "body", "there is no name"),
+        ("---\nname: ../x\ndescription: x\n---\nbody", "a", "x", "body", "cannot be used"),
+        ("---\nname: [a]\ndescription: x\n---\nbody", "a", "x", "body", "there is no name"),
+        ("---\nname: a\n---\n\n# Title\n\nText", "a", "Title", "# Title\n\nText", "there is no description"),
+        ("# Title\n\nText", "a", "Title", "# Title\n\nText", "first line is not '---'"),
+        ("---\nname: a\ndescription: x\n\n# Title", "a", "x", "# Title", "not closed"),
+        ("---\nname: a\ndescription: x", "a", "x", "", "not closed"),
+        ("\ufeff---\nname: a\ndescription: x\n---\nbody", "a", "x", "body", "byte order mark"),
+        ("---\r\nname: a\r\ndescription: x\r\n---\r\nbody\r\n", "a", "x", "body", None),
+        ("---  \nname: a\ndescription: x\n--- \nbody", "a", "x", "body", None),
+        ("---\nname: a\ndescription:\n  - x\n  - y\n---\n", "a", "x, y", "", None),
+        ("---\nname: a\ndescription: |\n  one\n  two\n---\n", "a", "one\ntwo", "", None),
+        ("", "a", "", "", "first line"),
+        ("---\n---\n", "a", "", "", "no name"),
+        ("---\nname: a\ndescription: x\n---\ntext\n---\nmore", "a", "x", "text\n---\nmore", None),
+    ],
+)
+def test_odd_skills_are_read_with_a_warning(
+    text: str, name: str, description: str, body: str, warning: str | None
+) -> None:
+    skill = read_skill(text, folder="a")
+    assert (skill.name, skill.description, skill.body) == (name, description, body)
+    if warning is None:
+        assert skill.warnings == ()
+    else:
+        assert any(warning in each for each in skill.warnings), skill.warnings
+
+
+def test_all_fields() -> None:
+    skill = read_skill(
+        "---\nname: a\ndescription: x\nlicense: MIT\ncompatibility: Needs git\nallowed-tools: Bash(git status:*) Read\n"
+        "metadata:\n  author: me\n  version: '1.0'\n---\n",
+        folder="a",
+    )
+    assert (skill.license, skill.compatibility) == ("MIT", "Needs git")
+    assert skill.allowed_tools == ("Bash(git status:*)", "Read")
+    assert skill.metadata == {"author": "me", "version": "1.0"}
+    assert read_skill("---\nallowed-tools:\n  - A\n  - B(c d)\n---\n", folder="a").allowed_tools == ("A", "B(c d)")
+
+
+def test_long_descriptions_are_cut() -> None:
+    skill = read_skill(f"---\nname: a\ndescription: {'x' * 5000}\n---\n", folder="a")
+    assert len(skill.description) == 1024
+    assert "is cut" in skill.warnings[0]
+
+
+@given(st.text(max_size=300), st.text(max_size=20))
+def test_nothing_makes_reading_fail(text: str, folder: str) -> None:
+    skill = read_skill(f"---\n{text}", folder=folder)
+    assert len(skill.description) <= 1024
+    read_front_matter(text)
+
+
+@given(st.text(max_size=70))
+def test_a_safe_name_is_one_part_of_a_path(name: str) -> None:
+    if is_safe_name(name):
+        assert Path(name).parts == (name,)
+        assert name not in (".", "..", "")
+        assert name.isprintable()
+
+
+def test_skills_in_memory() -> None:
+    store = MemorySkillStore([Skill(name="a", description="x", body="do")], {"a": {"f.md": "text", "b": b"\xff"}})
+    assert [skill.name for skill in store.list()] == ["a"]
+    assert not hasattr(store.list()[0], "body")
+    assert store.load("a").files == ("f.md", "b")
+    assert store.load_supporting("a", "f.md").text == "text"
+    assert store.load_supporting("a", "b").text is None
+    with pytest.raises(SkillNotFoundError, match="skill not found: b"):
+        store.load("b")
+    with pytest.raises(SkillError, match="supporting file not found: c"):
+        store.load_supporting("a", "c")
+    with pytest.raises(SkillError, match="cannot be the name"):
+        MemorySkillStore([Skill(name="../a", description="x", body="do")])

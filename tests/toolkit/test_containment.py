@@ -1,0 +1,336 @@
+"""No tool reads, writes or finds anything outside the workspace, whatever the path, and whatever changes meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.conversation import ToolResult
+from dragoman.errors import ConfigurationError, ToolError
+from dragoman.toolkit.edit import edit_tool
+from dragoman.toolkit.read import read_tool
+from dragoman.toolkit.search.glob import glob_tool
+from dragoman.toolkit.search.grep import grep_tool
+from dragoman.toolkit.workspace import Workspace
+from dragoman.toolkit.write import write_tool
+from tests.toolkit.calling import bad, call, good, meanwhile
+
+SECRET = "the secret of the neighbour"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    directory = tmp_path / "outside"
+    (directory / "deep").mkdir(parents=True)
+    (directory / "secret.txt").write_text(SECRET)
+    (directory / "deep" / "secret.txt").write_text(SECRET)
+    return directory
+
+
+@pytest.fixture
+def root(tmp_path: Path, outside: Path) -> Path:
+    """A workspace full of traps."""
+    root = tmp_path / "root"
+    (root / "sub" / "deep").mkdir(parents=True)
+    (root / "plain.txt").write_text("plain")
+    (root / "sub" / "inner.txt").write_text("inner")
+    links = {
+        "to_file": outside / "secret.txt",
+        "to_directory": outside,
+        "up": "..",
+        "up_and_out": "../outside",
+        "chain": "chain2",
+        "chain2": "sub/../../outside",
+        "sub/back": "../../outside/deep",
+        "sub/deep/far": "../../../outside/secret.txt",
+        "to_root_of_all": "/",
+        "to_etc": "/etc",
+        "to_proc": "/proc/self",
+        "loop": "loop",
+        "loop_a": "loop_b",
+        "loop_b": "loop_a",
+        "dangling_out": "../outside/new.txt",
+        "sibling": f"../{root.name}-other",
+        "inside": "sub/inner.txt",
+        "inside_absolute": root / "sub" / "inner.txt",
+        "inside_directory": "sub",
+    }
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    sibling = tmp_path / "root-other"
+    sibling.mkdir()
+    (sibling / "secret.txt").write_text(SECRET)
+    os.mkfifo(root / "pipe")
+    return root
+
+
+HOSTILE = [
+    "../outside/secret.txt",
+    "../../../../../../../../etc/passwd",
+    "sub/../../outside/secret.txt",
+    "sub/deep/../../../outside/secret.txt",
+    "./../outside/secret.txt",
+    "sub//..//..//outside//secret.txt",
+    "sub/./.././../outside/secret.txt",
+    "/etc/passwd",
+    "//etc/passwd",
+    "///etc///passwd",
+    "/proc/self/environ",
+    "/proc/self/root/etc/passwd",
+    "/dev/stdin",
+    "to_file",
+    "to_directory/secret.txt",
+    "to_directory/deep/secret.txt",
+    "to_directory/../outside/secret.txt",
+    "up/outside/secret.txt",
+    "up_and_out/secret.txt",
+    "chain/secret.txt",
+    "sub/back/secret.txt",
+    "sub/deep/far",
+    "to_root_of_all/etc/passwd",
+    "to_etc/passwd",
+    "to_proc/environ",
+    "dangling_out",
+    "sibling/secret.txt",
+    "inside_directory/../../outside/secret.txt",
+    "{root}-other/secret.txt",
+    "{root}/../outside/secret.txt",
+    "{root}/to_directory/secret.txt",
+    "{root}/sub/../../outside/secret.txt",
+    "{parent}/outside/secret.txt",
+    "{parent}",
+    "..",
+    "up",
+    "to_directory",
+    "/",
+]
+
+
+def called(tool: str, root: Path, path: str) -> ToolResult:
+    workspace = Workspace(root)
+    calls: dict[str, Callable[[], ToolResult]] = {
+        "Read": lambda: call(read_tool(workspace), file_path=path),
+        "Write": lambda: call(write_tool(workspace), file_path=path, content="pwned"),
+        "Edit": lambda: call(edit_tool(workspace), file_path=path, old_string="secret", new_string="pwned"),
+        "Glob": lambda: call(glob_tool(workspace), pattern="**", path=path),
+        "Grep": lambda: call(grep_tool(workspace), pattern=".", path=path),
+    }
+    return calls[tool]()
+
+
+def everything(directory: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "Glob", "Grep"])
+def test_what_is_outside_is_refused(root: Path, outside: Path, tool: str, path: str) -> None:
+    before = everything(outside)
+    text = bad(called(tool, root, path.format(root=root, parent=root.parent)), "denied")
+    assert "outside the workspace" in text
+    assert SECRET not in text
+    assert everything(outside) == before
+
+
+@pytest.mark.parametrize(
+    "path", ["loop", "loop_a", "loop/x", "no\0thing", "x" * 300, "/".join(["sub/.."] * 600), "pipe/x"]
+)
+@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "Glob", "Grep"])
+def test_paths_that_lead_nowhere_are_errors_of_the_call(root: Path, tool: str, path: str) -> None:
+    assert "cannot use" in bad(called(tool, root, path), "execution")
+
+
+@pytest.mark.parametrize("path", ["pipe", "sub", ".", "sub/..", "plain.txt/x", "socket", "no such file"])
+@pytest.mark.parametrize("tool", ["Read", "Edit"])
+def test_what_is_not_a_file_is_not_opened(root: Path, tool: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)  # the names of sockets must be short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        assert "cannot use" in bad(called(tool, root, path), "execution")
+
+
+@pytest.mark.parametrize("path", ["pipe", "sub", ".", "inside_directory", "sub/", "new/"])
+def test_only_files_are_replaced(root: Path, path: str) -> None:
+    before = sorted(root.rglob("*"))
+    assert "cannot use" in bad(called("Write", root, path), "execution")
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "sub/inner.txt",
+        "inside",
+        "inside_absolute",
+        "inside_directory/inner.txt",
+        "inside_directory/deep/../inner.txt",
+        "./sub//inner.txt",
+        "sub/../sub/inner.txt",
+        "{root}/sub/inner.txt",
+        "{root}/inside",
+    ],
+)
+def test_what_is_inside_is_found_also_over_links(root: Path, path: str) -> None:
+    assert good(called("Read", root, path.format(root=root))) == "inner"
+
+
+def test_a_workspace_that_is_itself_reached_over_a_link(root: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    workspace = Workspace(link)
+    for path in ("plain.txt", f"{link}/plain.txt", f"{root}/plain.txt"):
+        assert good(call(read_tool(workspace), file_path=path)) == "plain"
+
+
+def test_a_workspace_must_be_a_directory(root: Path) -> None:
+    for path in (root / "plain.txt", root / "nothing"):
+        with pytest.raises(ConfigurationError, match="is not a directory"):
+            Workspace(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    "path", ["/proc/self/environ", "proc/self/environ", "/proc/self/maps", "/sys/kernel/notes", "/dev/null", "dev/zero"]
+)
+@pytest.mark.parametrize("tool", ["Read", "Edit", "Grep"])
+def test_the_system_is_out_of_bounds_even_where_the_workspace_is_everything(tool: str, path: str) -> None:
+    result = called(tool, Path("/"), path)
+    assert result.is_error
+    assert "belongs to the system" in result.text or "cannot use" in result.text
+    assert "PATH=" not in result.text
+
+
+# --- links that are put there meanwhile ------------------------------------------------------------------------------
+
+
+def swapping(root: Path, outside: Path) -> Callable[[], None]:
+    """Makes `door` a directory and a link to the outside, by turns."""
+    (root / "real").mkdir()
+    (root / "real" / "secret.txt").write_text("harmless")
+    (root / "link").symlink_to(outside)
+    door, real, link = root / "door", root / "real", root / "link"
+
+    def swap() -> None:
+        for each in (real, link):
+            try:
+                each.rename(door)
+                door.rename(each)
+            except OSError:  # `Write` has made a directory of its own there
+                shutil.rmtree(door, ignore_errors=True)
+
+    return swap
+
+
+@pytest.mark.parametrize("tool", ["Read", "Edit", "Write", "Glob", "Grep"])
+def test_a_directory_that_becomes_a_link_meanwhile_leads_nowhere(root: Path, outside: Path, tool: str) -> None:
+    before = everything(outside)
+    rounds = 15 if tool == "Grep" else 300
+    path = "door" if tool in ("Glob", "Grep") else "door/secret.txt"
+    with meanwhile(swapping(root, outside)):
+        texts = [called(tool, root, path).text for _ in range(rounds)]
+    assert not [text for text in texts if SECRET in text]
+    assert everything(outside) == before
+
+
+def test_a_file_that_becomes_a_link_meanwhile_is_not_followed(root: Path, outside: Path) -> None:
+    (root / "real").write_text("harmless secret")
+    (root / "link").symlink_to(outside / "secret.txt")
+    door = root / "door"
+
+    def swap() -> None:
+        for name in ("real", "link"):
+            (root / name).rename(door)
+            door.rename(root / name)
+
+    with meanwhile(swap):
+        texts = [called("Read", root, "door").text for _ in range(300)]
+    assert not [text for text in texts if SECRET in text]
+
+
+def test_a_link_put_in_the_place_of_a_file_is_replaced_not_followed(root: Path, outside: Path) -> None:
+    workspace = Workspace(root)
+    with workspace.place("plain.txt") as place:
+        (root / "plain.txt").unlink()
+        (root / "plain.txt").symlink_to(outside / "secret.txt")
+        from dragoman.toolkit.write import replace_file
+
+        replace_file(place, b"new", None)
+    assert (root / "plain.txt").read_text() == "new"
+    assert not (root / "plain.txt").is_symlink()
+    assert (outside / "secret.txt").read_text() == SECRET
+
+
+def test_nothing_stays_open(root: Path) -> None:
+    if not Path("/proc/self/fd").exists():  # pragma: no cover
+        pytest.skip("needs /proc")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for path in [*HOSTILE, "plain.txt", "inside", "loop", "sub/deep/.."]:
+        for tool in ("Read", "Write", "Edit", "Glob"):
+            called(tool, root, path.format(root=root, parent=root.parent))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+PARTS = st.sampled_from(
+    [
+        "..",
+        ".",
+        "",
+        "sub",
+        "deep",
+        "up",
+        "to_directory",
+        "chain",
+        "sub/back",
+        "inside",
+        "secret.txt",
+        "plain.txt",
+        "outside",
+    ]
+)
+
+
+@given(parts=st.lists(PARTS, min_size=1, max_size=8), absolute=st.booleans())
+def test_no_path_at_all_leads_outside(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str], absolute: bool
+) -> None:
+    root = _shared_tree(tmp_path_factory)
+    path = "/".join(parts)
+    workspace = Workspace(root)
+    try:
+        with workspace.place(f"{root}/{path}" if absolute else path) as place:
+            where = Path(f"/proc/self/fd/{place.directory}").resolve() if Path("/proc/self/fd").exists() else root
+    except ToolError:
+        return
+    assert where == root or root in where.parents
+    # What we say it is called is what the system calls it.
+    assert os.path.realpath(root / place.path) == str(root / place.path) or not (root / place.path).exists()
+
+
+_TREES: list[Path] = []
+
+
+def _shared_tree(factory: pytest.TempPathFactory) -> Path:
+    if not _TREES:
+        base = factory.mktemp("tree")
+        root, outside = base / "root", base / "outside"
+        (root / "sub" / "deep").mkdir(parents=True)
+        outside.mkdir()
+        (outside / "secret.txt").write_text(SECRET)
+        (root / "plain.txt").write_text("plain")
+        for name, target in {
+            "up": "..",
+            "to_directory": "../outside",
+            "chain": "sub/../../outside",
+            "sub/back": "../..",
+            "inside": "sub",
+        }.items():
+            (root / name).symlink_to(target)
+        _TREES.append(root)
+    return _TREES[0]

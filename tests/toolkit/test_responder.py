@@ -1,0 +1,131 @@
+"""The ready responders."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+
+from dragoman.conversation import ToolCall
+from dragoman.toolkit.responder import (
+    CallbackResponder,
+    ConsoleResponder,
+    NullResponder,
+    PermissionAnswer,
+    PermissionRequest,
+    Responder,
+)
+
+ASKED = PermissionRequest(call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only")
+
+
+def test_all_of_them_are_responders() -> None:
+    everyone: list[Responder] = [NullResponder(), CallbackResponder(), ConsoleResponder(out=io.StringIO())]
+    for responder in everyone[:2]:
+        assert responder.typing() is None
+        assert responder.post("x") is None
+        assert responder.reaction("x") is None
+        assert responder.update("x") is None
+        assert responder.ask_permission(ASKED) is None
+
+
+def test_callbacks_get_what_is_said() -> None:
+    said: list[object] = []
+    responder = CallbackResponder(
+        typing=lambda: said.append("typing"),
+        post=said.append,
+        reaction=said.append,
+        update=said.append,
+        ask_permission=lambda request: PermissionAnswer(allowed=request is ASKED),
+    )
+    responder.typing()
+    responder.post("a")
+    responder.reaction("b")
+    responder.update("c")
+    assert responder.ask_permission(ASKED) == PermissionAnswer(allowed=True)
+    assert said == ["typing", "a", "b", "c"]
+
+
+def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
+    out, left = io.StringIO(), list(answers)
+
+    def ask(prompt: str) -> str:
+        out.write(prompt)
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    return ConsoleResponder(out=out, ask=ask), out
+
+
+def test_the_console_shows_everything() -> None:
+    responder, out = console()
+    responder.typing()
+    responder.post("Hello\nworld")
+    responder.reaction("👨‍👩‍👧")
+    responder.update("half done")
+    assert out.getvalue() == "…\nHello\nworld\n[👨‍👩‍👧]\n> half done\n"
+
+
+def test_the_console_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    ConsoleResponder().post("hi")
+    assert capsys.readouterr().out == "hi\n"
+
+
+@pytest.mark.parametrize(
+    ("answers", "answer"),
+    [
+        (["y"], PermissionAnswer(allowed=True)),
+        ([" YES "], PermissionAnswer(allowed=True)),
+        (["a"], PermissionAnswer(allowed=True, remember="session")),
+        (["n"], PermissionAnswer(allowed=False, reason="the user refused")),
+        (["never"], PermissionAnswer(allowed=False, reason="the user refused", remember="session")),
+        (["what?", "", "no"], PermissionAnswer(allowed=False, reason="the user refused")),
+        (["?", "?", "?", "y"], None),
+        ([], None),
+        ([""], None),
+    ],
+)
+def test_questions_on_the_console(answers: list[str], answer: PermissionAnswer | None) -> None:
+    responder, out = console(*answers)
+    assert responder.ask_permission(ASKED) == answer
+    assert out.getvalue().startswith('Bash wants to run (not read-only):\n  {"command": "ls"}\nAllow? ')
+
+
+def test_the_whole_of_a_long_command_is_shown() -> None:
+    responder, out = console("n")
+    command = f'{{"command": "ls {" " * 10_000}; rm -rf /"}}'
+    responder.ask_permission(PermissionRequest(call=ToolCall("1", "Bash", command)))
+    assert "; rm -rf /" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "evil", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\u202e", "\u2066", "\x08\x08", "\x00", "\ud800"]
+)
+def test_the_model_cannot_command_the_terminal(evil: str) -> None:
+    responder, out = console("n")
+    responder.post(f"a{evil}b")
+    responder.reaction(evil)
+    responder.ask_permission(PermissionRequest(call=ToolCall("1", f"x{evil}\nBash", f'{{"a": "{evil}"}}'), reason=evil))
+    assert evil not in out.getvalue()
+    assert out.getvalue().isprintable() or set(out.getvalue()) - {"\n"} >= set()
+    assert [each for each in out.getvalue() if not each.isprintable() and each != "\n"] == []
+
+
+def test_one_question_at_a_time() -> None:
+    out = io.StringIO()
+    inside = threading.Lock()
+
+    def ask(_prompt: str) -> str:
+        assert inside.acquire(blocking=False)
+        inside.release()
+        return "y"
+
+    responder = ConsoleResponder(out=out, ask=ask)
+    threads = [threading.Thread(target=responder.ask_permission, args=(ASKED,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert out.getvalue().count("wants to run") == 8
