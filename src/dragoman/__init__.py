@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from dragoman import errors
     from dragoman.chat.async_client import AsyncChatClient, AsyncChatStream
     from dragoman.chat.client import ChatClient, ChatStream
-    from dragoman.chat.config import Config, LoadedConfig, load_config
+    from dragoman.chat.config import Config, ConfigWarning, LoadedConfig, load_config
     from dragoman.chat.core import ChatOptions
+    from dragoman.chat.credentials import KeyReference, delete_key, find_key, list_keys, store_key
     from dragoman.chat.new import new, new_async
     from dragoman.chat.prompt import Prompt
     from dragoman.chat.schema import AnswerType, answer_type, generate_schema
@@ -99,15 +100,17 @@ if TYPE_CHECKING:
     from dragoman.providers.preflight import check
     from dragoman.providers.profile import Profile
     from dragoman.stores.async_store import AsyncStore
+    from dragoman.stores.entries import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone
     from dragoman.stores.file import FileStore
     from dragoman.stores.ids import ErrInvalidSnapshotID, validate_snapshot_id
-    from dragoman.stores.journal import Recovered, aresume, resume
+    from dragoman.stores.journal import Journal, Recovered, aresume, recovered, resume
+    from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
     from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
     from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
     from dragoman.stores.sealing import AesGcmSealing, EncryptionKey, Sealing, areseal, generate_encryption_key, reseal
     from dragoman.stores.snapshot import Snapshot
     from dragoman.stores.sqlite import SqliteStore
-    from dragoman.stores.summary import Page, SnapshotSummary
+    from dragoman.stores.summary import Page, SnapshotSummary, Unreadable
     from dragoman.tools import (
         Allow,
         AnyTool,
@@ -182,6 +185,7 @@ __all__ = [
     "ChatStream",
     "Completed",
     "Config",
+    "ConfigWarning",
     "ContextPolicy",
     "ContextUse",
     "Conversation",
@@ -203,7 +207,10 @@ __all__ = [
     "Fold",
     "FrozenDict",
     "HttpEngine",
+    "Journal",
+    "JournalEntry",
     "Json",
+    "KeyReference",
     "LimitReached",
     "Limits",
     "LoadedConfig",
@@ -214,6 +221,7 @@ __all__ = [
     "Media",
     "MediaKind",
     "Message",
+    "MessageAdded",
     "Middleware",
     "ModelOptions",
     "Native",
@@ -268,7 +276,9 @@ __all__ = [
     "Timeouts",
     "Tool",
     "ToolCall",
+    "ToolCallBegun",
     "ToolCallDelta",
+    "ToolCallDone",
     "ToolCallEnded",
     "ToolCallStarted",
     "ToolChoice",
@@ -288,6 +298,7 @@ __all__ = [
     "ToolSpec",
     "ToolStarted",
     "ToolView",
+    "Unreadable",
     "Usage",
     "UsageReported",
     "__version__",
@@ -304,6 +315,7 @@ __all__ = [
     "check",
     "conversation_from_json",
     "conversation_to_json",
+    "delete_key",
     "deny",
     "engine",
     "errors",
@@ -311,19 +323,25 @@ __all__ = [
     "execute_tool",
     "execute_tool_calls",
     "extract_tool_calls",
+    "find_key",
     "fold",
     "generate_encryption_key",
     "generate_schema",
+    "list_keys",
     "load_config",
     "message_from_json",
     "message_to_json",
     "new",
     "new_async",
     "next_step",
+    "recovered",
     "register_provider",
     "reseal",
     "resume",
     "run_tool_calling_loop",
+    "snapshot_from_json",
+    "snapshot_to_json",
+    "store_key",
     "tool",
     "tool_result_or_error",
     "tools_of",
@@ -364,6 +382,7 @@ _HOMES = {
     "ChatStream": "dragoman.chat.client",
     "Completed": "dragoman.conversation",
     "Config": "dragoman.chat.config",
+    "ConfigWarning": "dragoman.chat.config",
     "ContextPolicy": "dragoman.loop.context",
     "ContextUse": "dragoman.loop.context",
     "Conversation": "dragoman.conversation",
@@ -385,7 +404,10 @@ _HOMES = {
     "Fold": "dragoman.conversation",
     "FrozenDict": "dragoman.conversation",
     "HttpEngine": "dragoman.engines.engine",
+    "Journal": "dragoman.stores.journal",
+    "JournalEntry": "dragoman.stores.entries",
     "Json": "dragoman.conversation",
+    "KeyReference": "dragoman.chat.credentials",
     "LimitReached": "dragoman.loop.step",
     "Limits": "dragoman.loop.limits",
     "LoadedConfig": "dragoman.chat.config",
@@ -396,6 +418,7 @@ _HOMES = {
     "Media": "dragoman.conversation",
     "MediaKind": "dragoman.conversation",
     "Message": "dragoman.conversation",
+    "MessageAdded": "dragoman.stores.entries",
     "Middleware": "dragoman.tools",
     "ModelOptions": "dragoman.providers.options",
     "Native": "dragoman.conversation",
@@ -450,7 +473,9 @@ _HOMES = {
     "Timeouts": "dragoman.transport.protocol",
     "Tool": "dragoman.tools",
     "ToolCall": "dragoman.conversation",
+    "ToolCallBegun": "dragoman.stores.entries",
     "ToolCallDelta": "dragoman.conversation",
+    "ToolCallDone": "dragoman.stores.entries",
     "ToolCallEnded": "dragoman.conversation",
     "ToolCallStarted": "dragoman.conversation",
     "ToolChoice": "dragoman.conversation",
@@ -470,6 +495,7 @@ _HOMES = {
     "ToolSpec": "dragoman.conversation",
     "ToolStarted": "dragoman.conversation",
     "ToolView": "dragoman.tools",
+    "Unreadable": "dragoman.stores.summary",
     "Usage": "dragoman.conversation",
     "UsageReported": "dragoman.conversation",
     "aexecute_tool": "dragoman.tools",
@@ -485,6 +511,7 @@ _HOMES = {
     "check": "dragoman.providers.preflight",
     "conversation_from_json": "dragoman.conversation",
     "conversation_to_json": "dragoman.conversation",
+    "delete_key": "dragoman.chat.credentials",
     "deny": "dragoman.tools",
     "engine": "dragoman.engines.factory",
     "errors": "dragoman.errors",
@@ -492,19 +519,25 @@ _HOMES = {
     "execute_tool": "dragoman.tools",
     "execute_tool_calls": "dragoman.loop.helpers",
     "extract_tool_calls": "dragoman.loop.calls",
+    "find_key": "dragoman.chat.credentials",
     "fold": "dragoman.conversation",
     "generate_encryption_key": "dragoman.stores.sealing",
     "generate_schema": "dragoman.chat.schema",
+    "list_keys": "dragoman.chat.credentials",
     "load_config": "dragoman.chat.config",
     "message_from_json": "dragoman.conversation",
     "message_to_json": "dragoman.conversation",
     "new": "dragoman.chat.new",
     "new_async": "dragoman.chat.new",
     "next_step": "dragoman.loop.step",
+    "recovered": "dragoman.stores.journal",
     "register_provider": "dragoman.engines.factory",
     "reseal": "dragoman.stores.sealing",
     "resume": "dragoman.stores.journal",
     "run_tool_calling_loop": "dragoman.loop.helpers",
+    "snapshot_from_json": "dragoman.stores.json_form",
+    "snapshot_to_json": "dragoman.stores.json_form",
+    "store_key": "dragoman.chat.credentials",
     "tool": "dragoman.tools",
     "tool_result_or_error": "dragoman.tools",
     "tools_of": "dragoman.tools",

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.conversation import (
     Message,
+    StopReason,
     ToolCall,
     ToolResult,
 )
@@ -129,6 +130,17 @@ class Steering(LoopHooks):
 
     def tool_started(self, run: LoopRun, call: ToolCall) -> None:
         self._steer(run, "during tools")
+
+
+def test_what_is_said_to_a_reply_that_broke_off_waits_for_the_next_run() -> None:
+    broken = Message(role="assistant", blocks=calls(1).blocks, stop_reason=StopReason.INTERRUPTED)
+    with Orchestrator(ScriptedEngine(["never"]), [add]) as loop:
+        run = loop.start(ASKED.plus(broken))
+        run.add(Message.user("And?"))
+        for _ in loop.drive(run, stream=False):
+            pass
+    assert [message.text for message in run.unread] == ["And?"]
+    assert run.conversation.is_valid
 
 
 @every_way

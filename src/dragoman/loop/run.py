@@ -261,7 +261,7 @@ class LoopRun:
                     return
             elif isinstance(step, RunTools):
                 yield from self._run_tools(step.calls)
-            elif isinstance(step, Done) and self._inbox:
+            elif isinstance(step, Done) and self._inbox and not self.conversation.pending_tool_calls:
                 continue  # somebody spoke in the very last moment
             else:
                 self.ending = step

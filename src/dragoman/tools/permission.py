@@ -24,6 +24,9 @@ __all__ = ["Allow", "Approval", "Ask", "Decision", "Deny", "PendingApproval", "P
 class Allow(Struct, frozen=True):
     """The call may run."""
 
+    approved: bool = False
+    """A person has just approved this very call, so a tool that `requires_approval` need not ask again."""
+
 
 class Deny(Struct, frozen=True):
     """The call must not run; the model reads the reason."""

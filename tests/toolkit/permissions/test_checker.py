@@ -285,7 +285,7 @@ def test_somebody_who_gives_up_waiting_does_not_let_others_in_too_early() -> Non
         tasks[2].cancel()
         await asyncio.sleep(0.01)
         started.set()
-        assert await tasks[0] == await tasks[3] == Allow()
+        assert await tasks[0] == await tasks[3] == Allow(approved=True)
         assert all(task.cancelled() for task in tasks[1:3])
 
     started: Any = None
@@ -419,3 +419,18 @@ def test_a_tool_may_have_any_arguments() -> None:
 
     assert judged("a", "b", "c") == "allow"
     assert judged("/etc", "b", "c") == judged("a", "/etc", "c") == judged("a", "b", "/etc") == "ask"
+
+
+@pytest.mark.parametrize("colour", ["plain", "async"])
+def test_a_person_who_said_yes_is_not_asked_again_by_the_tool(colour: str) -> None:
+    @tool(requires_approval=True)
+    def launch(where: str) -> str:
+        """Launch it."""
+        return f"launched to {where}"
+
+    responder = CallbackResponder(ask_permission=lambda _request: PermissionAnswer(allowed=True))
+    checker = PermissionChecker(PermissionPolicy(), responder=responder)
+    with ToolExecutor([launch], permission=checker) as executor:
+        call = ToolCall("1", "launch", '{"where": "Mars"}')
+        result = executor.execute(call) if colour == "plain" else asyncio.run(executor.aexecute(call))
+    assert result.text == "launched to Mars"

@@ -218,7 +218,8 @@ class PermissionChecker:
         audit(self._logger, subject, verdict, door=door)
         match verdict.action:
             case "allow":
-                return Allow()
+                # Who has just said yes, or yes for the session, is not asked again by a tool that wants approval.
+                return Allow(approved=verdict.source in ("person", "session"))
             case "deny":
                 return Deny(verdict.reason)
             case "ask":

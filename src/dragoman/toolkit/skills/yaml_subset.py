@@ -77,10 +77,10 @@ class _Reader:
     # --- the document ---
 
     def document(self) -> Parsed:
-        for number, line in enumerate(self._lines):
-            if _ODD.search(line):
+        for number, each in enumerate(self._lines):
+            if _ODD.search(each):
                 self._report("there is a control character", number)
-            if _MARKER.match(line):
+            if _MARKER.match(each):
                 self._report("a document ends or begins here", number)
         self._skip_empty()
         values: dict[str, Value] = {}
@@ -95,8 +95,8 @@ class _Reader:
                 self._report("this is not 'key: value'")
                 self._at += 1
             self._skip_empty()
-        for number, line in enumerate(self._lines):
-            if "\t" in line and number not in self._in_blocks:
+        for number, each in enumerate(self._lines):
+            if "\t" in each and number not in self._in_blocks:
                 self._report("there is a tab; use spaces", number)
         return Parsed(values, tuple(self._problems), tuple(self._style))
 

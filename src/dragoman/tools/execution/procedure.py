@@ -220,6 +220,8 @@ def _permit(
     approval = run.take_approval(call)
     if approval is not None and not approval.approved:
         raise _denied(call, approval.reason or "the user refused")
+    if isinstance(decision, Allow) and decision.approved:
+        return None
     needed = tool.options.requires_approval
     try:
         asks = needed(call) if callable(needed) else needed
