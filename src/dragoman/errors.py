@@ -70,8 +70,8 @@ if TYPE_CHECKING:  # the errors that hand work back name its type; see the reaso
 
 __all__ = [
     "AuthenticationError",
-    "ConfigFileError",
     "ConcurrentUseError",
+    "ConfigFileError",
     "ConfigurationError",
     "ConnectionFailedError",
     "ContentFilteredError",
@@ -385,7 +385,9 @@ class InvalidAnswerError(DragomanError):
 
     next_step = "See error.text; ask again, loosen the type, or use a model that keeps to schemas."
 
-    def __init__(self, message: str, *, text: str = "", problems: tuple[str, ...] = (), hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, text: str = "", problems: tuple[str, ...] = (), hint: str | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.text: str = text
         self.problems: tuple[str, ...] = problems
