@@ -68,13 +68,17 @@ class Server:
         self.directory: Path = _new_directory()
         chosen = {**SETTINGS, **(settings or {})}
         config = [f"-c{name}={value}" for name, value in chosen.items() if value is not None]
-        self._keeper = subprocess.Popen(
-            [sys.executable, "-I", __file__, str(programs), str(self.directory), *config],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for the tests; the keeper still has to tidy up
-        )
+        try:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", __file__, str(programs), str(self.directory), *config],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for the tests; the keeper still has to tidy up
+            )
+        except BaseException:
+            self.directory.rmdir()
+            raise
         try:
             self.start()
         except BaseException:

@@ -28,6 +28,7 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK: Final = 1 << 16
 
 
 class Folder:
@@ -108,8 +109,13 @@ class Folder:
         fd = self.open(name)
         if fd is None:
             return None
-        with os.fdopen(fd, "rb", buffering=0) as file:
-            return file.readall()
+        try:
+            parts: list[bytes] = []
+            while part := os.read(fd, _CHUNK):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
 
     def create(self, name: str) -> int:
         """The descriptor of a new, empty file. Whatever stood in its place, link or litter, is removed first."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 from hashlib import blake2b
 from struct import Struct as Layout
 from typing import Final
-from uuid import UUID
 from zlib import crc32
 
 from msgspec import Struct
@@ -69,11 +68,12 @@ def _digest(*parts: bytes) -> bytes:
 
 
 def _packed(id: str) -> bytes:
-    return UUID(id).bytes
+    return bytes.fromhex(id.replace("-", ""))
 
 
 def _unpacked(data: bytes) -> str:
-    return str(UUID(bytes=data))
+    text = data.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _check_start(what: str, magic: bytes, found: bytes, version: int, reserved: bytes) -> None:
