@@ -37,7 +37,7 @@ __all__ = [
 ERRORS: Final = (psycopg.Error, OSError)
 """What goes wrong on the way to the server and there."""
 
-_CAN_STOP_WAITING: Final = "timeout" in signature(psycopg.Connection.wait).parameters  # since psycopg 3.3
+_CAN_STOP_WAITING: Final = "timeout" in signature(psycopg.Connection.wait).parameters  # since psycopg 3.3.6
 _STILL_WAITING: Final = cast("type[psycopg.Error]", getattr(errors, "_WaitTimeout", errors.ConnectionTimeout))
 _PORTS: Final = re.compile(r"[0-9, ]*", re.ASCII)
 _GRACE: Final = 5.0
