@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError, RequestTimeoutError
 from dragoman.transport.bases import USER_AGENT
-from dragoman.transport.protocol import HttpRequest, Limits, Timeouts
+from dragoman.transport.protocol import HttpRequest, PoolLimits, Timeouts
 from tests.transport.colours import QUICK, Client, Kind
 from tests.transport.server import Exchange, Server
 
@@ -240,7 +240,7 @@ class TestConnections:
             assert server.connections == 3
 
     def test_no_more_requests_at_once_than_allowed(self, kind: Kind) -> None:
-        limits = Limits(connections=2, wait=0.05)
+        limits = PoolLimits(connections=2, wait=0.05)
         with Server({"/half": half, "*": echo}) as server, kind.client(limits=limits) as client:
             one, two = client.open(f"{server.url}/half"), client.open(f"{server.url}/half")
             with pytest.raises(RequestTimeoutError, match="stayed busy") as caught:

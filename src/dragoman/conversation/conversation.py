@@ -7,7 +7,7 @@ Must not know: providers, I/O, and how it is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,14 +16,20 @@ from dragoman.errors import InvalidConversationError
 from .blocks import ToolCall
 from .message import Message
 from .usage import Usage
-from .validity import Change, mended
+from .validity import Change, last_turn, mended
 from .values import FrozenDict, Value
 
 __all__ = ["Conversation", "Repaired"]
 
 _NO_METADATA = FrozenDict()
+_NOTHING_CHECKED: Final = (0, 0)
+_VALID: Final = "valid"
+"""Under this name is kept, of a conversation that was found valid: its length, and where its last turn begins."""
 
 
+# dict=True: what was found out about the messages is kept beside them and handed on, so that a turn on a long history
+# looks at its new messages only. Whatever is kept must stay true when messages are added, and when the system prompt or
+# the metadata change; it is no part of the value: not compared, not written, not copied.
 class Conversation(Value, frozen=True, dict=True, gc=True):
     """A system prompt and messages. Every change returns a new conversation."""
 
@@ -38,15 +44,22 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     def plus(self, *messages: Message) -> Conversation:
         """This conversation with further messages at its end."""
-        return msgspec.structs.replace(self, messages=self.messages + messages)
+        return self._handed_on(msgspec.structs.replace(self, messages=self.messages + messages))
 
     def with_system(self, system: str | None) -> Conversation:
         """This conversation under another system prompt."""
-        return msgspec.structs.replace(self, system=system)
+        return self._handed_on(msgspec.structs.replace(self, system=system))
 
     def with_metadata(self, metadata: Mapping[str, object]) -> Conversation:
         """This conversation with these metadata in place of its own."""
-        return msgspec.structs.replace(self, metadata=FrozenDict(metadata))
+        return self._handed_on(msgspec.structs.replace(self, metadata=FrozenDict(metadata)))
+
+    def _handed_on(self, changed: Conversation) -> Conversation:
+        """A copy that begins with the same messages, now with what is known of them."""
+        known = self.__dict__
+        if known:
+            changed.__dict__.update(known)
+        return changed
 
     def up_to(self, count: int) -> Conversation:
         """The branch that holds the first `count` messages."""
@@ -89,14 +102,22 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     @property
     def is_valid(self) -> bool:
         """Whether it can be sent: every tool call has exactly one result, in order."""
-        return not mended(self.messages)[1]
+        length = len(self.messages)
+        checked, since = self.__dict__.get(_VALID, _NOTHING_CHECKED)
+        if checked < length:
+            last = last_turn(self.messages, since)
+            if last is None:
+                return False
+            self.__dict__[_VALID] = (length, last)
+        return True
 
     def ensure_valid(self) -> None:
         """Raise InvalidConversationError unless it can be sent."""
+        if self.is_valid:
+            return
         found = self.problems
-        if found:
-            more = f" (and {len(found) - 1} more)" if found[1:] else ""
-            raise InvalidConversationError(f"The conversation cannot be sent: {found[0]}{more}.", problems=found)
+        more = f" (and {len(found) - 1} more)" if found[1:] else ""
+        raise InvalidConversationError(f"The conversation cannot be sent: {found[0]}{more}.", problems=found)
 
     def repaired(self) -> Repaired:
         """A conversation that can be sent, and a list of what was changed to get there; itself if it is valid."""

@@ -10,7 +10,9 @@ A reply without `Completed` is marked interrupted, never taken for a finished on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, cast
+
+from msgspec import Struct
 
 from dragoman.errors import ProtocolError
 
@@ -37,7 +39,6 @@ from .events import (
 from .message import Message
 from .stop_reason import StopReason
 from .usage import Usage
-from .values import Native
 
 __all__ = ["Fold", "fold"]
 
@@ -51,68 +52,77 @@ _END_OF: dict[type[_PartStart], type[_PartEnd]] = {
 }
 
 
-class _Part:
+_NOT_STARTED: Final = ReplyStarted(cast("str", None))
+_NOT_ENDED: Final = Completed(StopReason.INTERRUPTED)
+"""Stand for the start and the end of a reply that has none."""
+
+
+# Structs, because one of each is made for every reply and part, and a struct is made at a third of the cost.
+
+
+class _Part(Struct, eq=False):
     """A part of the reply while it grows."""
 
-    __slots__ = ("end", "pieces", "start")
-
-    def __init__(self, start: _PartStart) -> None:
-        self.start = start
-        self.pieces: list[str] = []
-        self.end: _PartEnd | None = None
+    start: _PartStart
+    pieces: list[str] = []
+    end: _PartEnd | None = None
 
     def block(self) -> Block:
         text = "".join(self.pieces)
         start, end = self.start, self.end
         native = end.native if end is not None else None
-        if isinstance(start, TextStarted):
+        if type(start) is TextStarted:
             return Text(text, native=native)
-        if isinstance(start, ToolCallStarted):
+        if type(start) is ToolCallStarted:
             return ToolCall(start.id, start.name, text, partial=end is None, native=native)
         if isinstance(end, ThinkingEnded):
             return Thinking(text, start.provider, end.signature, end.encrypted, native)
         return Thinking(text, start.provider)
 
 
-class Fold:
+class Fold(Struct, eq=False):
     """Collects events one by one; `message()` may be asked for at any time and gives what is there so far."""
 
-    __slots__ = ("_completed", "_native", "_parts", "_raw_stop", "_started", "_stop", "_usage")
-
-    def __init__(self) -> None:
-        self._parts: dict[int, _Part | Block] = {}
-        self._started: ReplyStarted | None = None
-        self._usage: Usage | None = None
-        self._completed: bool = False
-        self._stop: StopReason = StopReason.INTERRUPTED
-        self._raw_stop: str | None = None
-        self._native: Native | None = None
+    _parts: dict[int, _Part | Block] = {}
+    _started: ReplyStarted | None = None
+    _usage: Usage | None = None
+    _ended: Completed | None = None
+    _failed: bool = False
 
     @property
     def completed(self) -> bool:
         """Whether the reply came to its proper end."""
-        return self._completed
+        return self._ended is not None
 
     def push(self, event: Event) -> None:
         """Take one more event in."""
         self._HANDLERS[type(event)](self, event)
 
+    def extend(self, events: Iterable[Event]) -> None:
+        """Take several events in."""
+        handlers = self._HANDLERS
+        for event in events:
+            handlers[type(event)](self, event)
+
     def message(self) -> Message:
         """The reply so far. Calls whose end never came are marked partial."""
-        started = self._started
+        started, ended = self._started or _NOT_STARTED, self._ended or _NOT_ENDED
         parts = self._parts
-        blocks = [part.block() if isinstance(part, _Part) else part for _, part in sorted(parts.items(), key=_index)]
+        blocks: list[Block] = []
+        for index in sorted(parts) if len(parts) > 1 else parts:
+            part = parts[index]
+            blocks.append(part.block() if type(part) is _Part else part)
         return Message(
             role="assistant",
             blocks=tuple(blocks),
-            provider=started.provider if started else None,
-            model=started.model if started else None,
-            id=started.id if started else None,
+            provider=started.provider,
+            model=started.model,
+            id=started.id,
             usage=self._usage,
-            stop_reason=self._stop,
-            raw_stop_reason=self._raw_stop,
-            time=started.time if started else None,
-            native=self._native,
+            stop_reason=StopReason.ERROR if self._failed else ended.stop_reason,
+            raw_stop_reason=ended.raw_stop_reason,
+            time=started.time,
+            native=ended.native,
         )
 
     # --- one handler for each kind of event ---
@@ -123,56 +133,61 @@ class Fold:
         self._started = event
 
     def _start_part(self, event: _PartStart) -> None:
-        self._new_index(event.index)
-        self._parts[event.index] = _Part(event)
+        index = event.index
+        if index in self._parts or self._ended is not None:
+            raise self._not_new(index)
+        self._parts[index] = _Part(event)
+
+    # The three that grow parts are asked for every piece of every stream, so each looks at its part itself.
 
     def _grow_text(self, event: TextDelta) -> None:
-        self._open(event.index, TextStarted).pieces.append(event.text)
+        part = self._parts.get(event.index)
+        if type(part) is not _Part or part.end is not None or type(part.start) is not TextStarted:
+            raise _not_open(event.index)
+        part.pieces.append(event.text)
 
     def _grow_thinking(self, event: ThinkingDelta) -> None:
-        self._open(event.index, ThinkingStarted).pieces.append(event.text)
+        part = self._parts.get(event.index)
+        if type(part) is not _Part or part.end is not None or type(part.start) is not ThinkingStarted:
+            raise _not_open(event.index)
+        part.pieces.append(event.text)
 
     def _grow_call(self, event: ToolCallDelta) -> None:
-        self._open(event.index, ToolCallStarted).pieces.append(event.arguments)
+        part = self._parts.get(event.index)
+        if type(part) is not _Part or part.end is not None or type(part.start) is not ToolCallStarted:
+            raise _not_open(event.index)
+        part.pieces.append(event.arguments)
 
     def _end_part(self, event: _PartEnd) -> None:
         part = self._parts.get(event.index)
-        if not isinstance(part, _Part) or part.end is not None or _END_OF[type(part.start)] is not type(event):
+        if type(part) is not _Part or part.end is not None or _END_OF[type(part.start)] is not type(event):
             raise _contradiction(f"part {event.index} ended but was not open")
         part.end = event
 
     def _take_block(self, event: BlockReceived) -> None:
-        self._new_index(event.index)
+        if event.index in self._parts or self._ended is not None:
+            raise self._not_new(event.index)
         self._parts[event.index] = event.block
 
     def _take_usage(self, event: UsageReported) -> None:
         self._usage = event.usage
 
     def _complete(self, event: Completed) -> None:
-        if self._completed:
+        if self._ended is not None:
             raise _contradiction("the reply was completed twice")
-        self._completed = True
-        self._stop = event.stop_reason
-        self._raw_stop = event.raw_stop_reason
-        self._native = event.native
+        self._ended = event
+        self._failed = False
 
     def _fail(self, _event: Failed) -> None:
-        self._stop = StopReason.ERROR
+        self._failed = True
 
     def _pass_by(self, _event: ToolStarted | ToolFinished) -> None:
         """Running tools is not part of a reply."""
 
-    def _new_index(self, index: int) -> None:
-        if self._completed:
-            raise _contradiction(f"part {index} came after the end of the reply")
-        if index in self._parts:
-            raise _contradiction(f"part {index} started twice")
-
-    def _open(self, index: int, kind: type[_PartStart]) -> _Part:
-        part = self._parts.get(index)
-        if not isinstance(part, _Part) or part.end is not None or type(part.start) is not kind:
-            raise _contradiction(f"part {index} grew but was not open")
-        return part
+    def _not_new(self, index: int) -> ProtocolError:
+        if self._ended is not None:
+            return _contradiction(f"part {index} came after the end of the reply")
+        return _contradiction(f"part {index} started twice")
 
     # Each handler takes its own kind of event, which the key guarantees and a type cannot say.
     _HANDLERS: ClassVar[dict[type[Event], Callable[[Fold, Any], None]]] = {
@@ -198,13 +213,12 @@ class Fold:
 def fold(events: Iterable[Event]) -> Message:
     """The message that these events tell of."""
     state = Fold()
-    for event in events:
-        state.push(event)
+    state.extend(events)
     return state.message()
 
 
-def _index(item: tuple[int, object]) -> int:
-    return item[0]
+def _not_open(index: int) -> ProtocolError:
+    return _contradiction(f"part {index} grew but was not open")
 
 
 def _contradiction(what: str) -> ProtocolError:

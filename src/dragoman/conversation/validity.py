@@ -10,6 +10,7 @@ for its place: a result that came late (somebody spoke while the tools ran) is m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from .blocks import Block, Text, ToolCall, ToolResult
 from .message import Message
 
-__all__ = ["Change", "ChangeKind", "mended"]
+__all__ = ["Change", "ChangeKind", "last_turn", "mended"]
 
 ChangeKind: TypeAlias = Literal["added_result", "removed_result", "moved_result", "removed_call", "removed_message"]
 
@@ -41,18 +42,45 @@ def mended(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Ch
     """The messages made valid with the least change, and each change; the same messages if nothing is wrong."""
     right: list[Message] = []
     changes: list[Change] = []
-    start = 0
+    for start, end in _turns(messages, 0):
+        right += _mended_turn(messages, start, end, changes)
+    return (tuple(right), tuple(changes)) if changes else (messages, ())
+
+
+def last_turn(messages: tuple[Message, ...], since: int) -> int | None:
+    """Where the last turn begins, if from `since` on, where a turn begins too, nothing is wrong; None if something is.
+
+    The turns before the last one stay right whatever comes behind it: each is mended by itself. The last one may still
+    grow, so whoever adds messages asks again from there.
+    """
+    last = since
+    for index in range(since, len(messages)):
+        if messages[index].role == "assistant":
+            last = index
+        if not _is_plain(messages[index]):
+            break
+    else:
+        return last
+    changes: list[Change] = []
+    for last, end in _turns(messages, last):
+        _mended_turn(messages, last, end, changes)
+        if changes:
+            return None
+    return last
+
+
+def _turns(messages: tuple[Message, ...], start: int) -> Iterator[tuple[int, int]]:
+    """Where turns begin and end: each is a message of the model and all that follows up to its next one."""
     while start < len(messages):
         end = start + 1
         while end < len(messages) and messages[end].role != "assistant":
             end += 1
-        right += _mended_turn(messages, start, end, changes)
+        yield start, end
         start = end
-    return (tuple(right), tuple(changes)) if changes else (messages, ())
 
 
 def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: list[Change]) -> list[Message]:
-    """A message of the model and all that follows up to its next one, as it should be: answers first."""
+    """One turn as it should be: the answers of the tools first."""
     turn = messages[start:end]
     if all(map(_is_plain, turn)):
         return list(turn)
@@ -78,9 +106,10 @@ def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: l
 
 def _is_plain(message: Message) -> bool:
     """A message that says something and neither calls nor answers: nearly all of them."""
-    if message.role == "tool" or not message.blocks:
-        return False
-    return not any(isinstance(block, ToolCall | ToolResult) for block in message.blocks)
+    for block in message.blocks:
+        if type(block) is ToolCall or type(block) is ToolResult:
+            return False
+    return message.role != "tool" and bool(message.blocks)
 
 
 def _without_stray_blocks(message: Message, index: int, changes: list[Change]) -> Message:

@@ -15,7 +15,7 @@ from dragoman.transport.protocol import AsyncTransport
 
 from .connection import Connection
 from .engine import OverHttp
-from .on_loop import AsyncReplyStream, adrive
+from .on_loop import AsyncReplyStream, acarry_out, adrive
 from .reply import Reply
 
 __all__ = ["AsyncHttpEngine"]
@@ -46,8 +46,7 @@ class AsyncHttpEngine(OverHttp):
     ) -> Reply:
         """The model's reply and the account of the call."""
         call = self.connection.call(conversation, tools, options, stream=False)
-        async for _ in adrive(call, self._transport, self._sleep):
-            pass
+        await acarry_out(call, self._transport, self._sleep)
         return call.reply
 
     def stream(

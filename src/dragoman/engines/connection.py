@@ -11,18 +11,19 @@ import platform
 import random as _random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.errors import AuthenticationError, LossyConversionError, ProviderError
+from dragoman.errors import AuthenticationError, LossyConversionError
 from dragoman.providers.catalogue import Dialect, Provider, codec_of
-from dragoman.providers.codec import Call, Codec, Decoder, Encoded, Loss
+from dragoman.providers.codec import Call, Codec, Loss, WireRequest
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.providers.structured import AnswerReader, prepare
+from dragoman.providers.structured import prepare
 from dragoman.transport.base_url import join
 from dragoman.transport.protocol import HttpRequest, Timeouts
 from dragoman.transport.retry import RetryPolicy
@@ -36,7 +37,19 @@ __all__ = ["Connection"]
 _AGENT = f"dragoman/{__version__} python/{platform.python_version()}"
 
 
-class Connection(Struct, frozen=True, kw_only=True):
+class _Envelope(NamedTuple):
+    """What is on the outside of a request, and what it was made of: from turn to turn it is the same."""
+
+    path: str
+    own: Mapping[str, str]
+    wire: Mapping[str, str]
+    """Headers of the connection and of the codec, copied: what somebody does to their own must not change these."""
+    url: str
+    headers: Mapping[str, str]
+
+
+# dict=True: the last envelopes are kept beside it.
+class Connection(Struct, frozen=True, kw_only=True, dict=True):
     """A model, where it is, and how it is to be called."""
 
     provider: Provider
@@ -68,43 +81,26 @@ class Connection(Struct, frozen=True, kw_only=True):
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> ModelCall:
         """Everything ready to be sent. Raises before anything is sent if the call cannot be made."""
-        call, encoded, reader = self._encoded(conversation, tools, options, stream=stream)
+        prepared = self._prepared(conversation, tools, options, stream=stream)
+        encoded = prepared.encoded
         if encoded.losses and self.strict:
             raise _lossy(self.name, encoded.losses)
-        codec = self.codec
-
-        def decoder() -> Decoder:
-            inner = codec.decoder(call, encoded)
-            return inner if reader is None else reader.wrap(inner)
-
-        def error(status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-            return codec.error(status, headers, body, call)
-
-        prepared = Prepared(
-            decoder=decoder, error=error, stream=stream, adaptations=encoded.adaptations, losses=encoded.losses
-        )
-        return ModelCall(
-            self._request(encoded, stream=stream),
-            prepared,
-            retry=self.retry,
-            clock=self.clock,
-            wall_clock=self.wall_clock,
-            random=self.random,
-        )
+        request = self._request(encoded.request, stream=stream)
+        return ModelCall(request, prepared, self.retry, self.clock, self.wall_clock, self.random)
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """What this model would not get of the conversation, or would get in another form; nothing is sent."""
-        return self._encoded(conversation.repaired().conversation, (), None, stream=False)[1].losses
+        return self._prepared(conversation.repaired().conversation, (), None, stream=False).encoded.losses
 
     def prepared_tools(self, tools: Sequence[ToolSpec]) -> object:
         """The tools as this provider gets them, parsed from the request; nothing is sent."""
         asked = Conversation().plus(Message.user("?"))  # no provider takes a request without a message
-        body = self._encoded(asked, tools, None, stream=False)[1].request.body
+        body = self._prepared(asked, tools, None, stream=False).encoded.request.body
         return msgspec.json.decode(body, type=dict[str, object]).get("tools")
 
-    def _encoded(
+    def _prepared(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
-    ) -> tuple[Call, Encoded, AnswerReader | None]:
+    ) -> Prepared:
         conversation.ensure_valid()
         call = Call(
             model=self.model,
@@ -114,28 +110,37 @@ class Connection(Struct, frozen=True, kw_only=True):
             options=self.options if options is None else options,
             stream=stream,
         )
-        call, reader = prepare(call)
-        return call, self.codec.encode(call), reader
+        reader = None
+        if call.options.response_format is not None:
+            call, reader = prepare(call)
+        codec = self.codec
+        return Prepared(codec, call, codec.encode(call), reader)
 
-    def _request(self, encoded: Encoded, *, stream: bool) -> HttpRequest:
-        wire = encoded.request
+    def _request(self, wire: WireRequest, *, stream: bool) -> HttpRequest:
+        accepted = "text/event-stream" if stream else "application/json"
+        known: _Envelope | None = self.__dict__.get(accepted)
+        if known is None or known.path != wire.path or known.wire != wire.headers or known.own != self.headers:
+            known = self.__dict__[accepted] = self._envelope(wire, accepted)
+        return HttpRequest(
+            method=wire.method,
+            url=known.url,
+            headers=known.headers,
+            body=wire.body,
+            timeout=self.timeouts,
+            stream=stream,
+        )
+
+    def _envelope(self, wire: WireRequest, accepted: str) -> _Envelope:
         headers = {
             "content-type": "application/json",
-            "accept": "text/event-stream" if stream else "application/json",
+            "accept": accepted,
             "user-agent": _AGENT,
             **self.headers,
             **wire.headers,
         }
         if self.key is not None:
             headers[self.provider.key_header] = self._key_header(self.key.reveal())
-        return HttpRequest(
-            method=wire.method,
-            url=join(self.base_url, wire.path),
-            headers=headers,
-            body=wire.body,
-            timeout=self.timeouts,
-            stream=stream,
-        )
+        return _Envelope(wire.path, dict(self.headers), dict(wire.headers), join(self.base_url, wire.path), headers)
 
     def _key_header(self, key: str) -> str:
         if not key.isascii() or not key.isprintable() or key != key.strip():

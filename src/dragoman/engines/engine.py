@@ -19,7 +19,7 @@ from dragoman.transport.protocol import Transport
 
 from .connection import Connection
 from .features import ToolFeatures, features_of
-from .plain import ReplyStream, drive
+from .plain import ReplyStream, carry_out, drive
 from .reply import Reply
 
 __all__ = ["AsyncEngine", "AsyncStream", "Engine", "HttpEngine", "OverHttp", "Stream"]
@@ -183,8 +183,7 @@ class HttpEngine(OverHttp):
     ) -> Reply:
         """The model's reply and the account of the call."""
         call = self.connection.call(conversation, tools, options, stream=False)
-        for _ in drive(call, self._transport, self._sleep):
-            pass
+        carry_out(call, self._transport, self._sleep)
         return call.reply
 
     def stream(

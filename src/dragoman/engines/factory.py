@@ -2,19 +2,18 @@
 
 Owns: from a name and options to an engine; the registry of third parties' providers.
 Must not know: configuration files and keychains (the chat room does). A key is given, or found in the provider's usual
-environment variable.
+environment variable; keys.py decides whether it may go to the address.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack, cast
 
 import msgspec
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROVIDERS, Provider, profile_of
+from dragoman.providers.catalogue import ALIASES, PROGRAMS, PROVIDERS, Provider, profile_of
 from dragoman.providers.model_name import divided, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
@@ -24,9 +23,18 @@ from dragoman.transport.retry import RetryPolicy
 
 from .connection import Connection
 from .engine import AsyncEngine, Engine, HttpEngine
+from .keys import key_of
 from .secret import Secret
 
-__all__ = ["EngineOptions", "ProviderFactory", "async_engine", "connection", "engine", "register_provider"]
+__all__ = [
+    "EngineOptions",
+    "ProviderFactory",
+    "async_engine",
+    "connection",
+    "engine",
+    "is_registered",
+    "register_provider",
+]
 
 ENTRY_POINTS = "dragoman.providers"
 """The group in which an installed package offers a ProviderFactory under its provider's name."""
@@ -46,6 +54,8 @@ class EngineOptions(TypedDict, total=False):
     headers: Mapping[str, str]
     allow_insecure_base_url: bool
     """For tests against a server without TLS. Only ever set in code."""
+    find_program: Callable[[str], str | None] | None
+    """For providers that are programs: how one is found by its name, as shutil.which does. Only ever set in code."""
 
 
 class ProviderFactory:
@@ -72,10 +82,19 @@ _registered: dict[str, ProviderFactory] = {}
 
 def register_provider(name: str, factory: ProviderFactory, *, replace: bool = False) -> None:
     """Make `name:model` stand for engines of this factory. A name that is taken is an error unless replaced."""
-    if not replace and (name in _registered or name in PROVIDERS):
+    if not replace and (name in _registered or name in PROVIDERS or name in PROGRAMS):
         message = f"There is a provider named {name!r} already."
         raise ConfigurationError(message, hint="Choose another name, or say replace=True.")
     _registered[name] = factory
+
+
+def is_registered(name: str) -> bool:
+    """Whether engines of this name come from a factory: a third party's, or that of a program on this machine."""
+    return (
+        name in _registered
+        or name in PROGRAMS
+        or (name not in PROVIDERS and name not in ALIASES and _from_entry_point(name) is not None)
+    )
 
 
 def engine(model: str, *, transport: Transport | None = None, **options: Unpack[EngineOptions]) -> Engine:
@@ -122,7 +141,7 @@ def connection(model: str, **options: Unpack[EngineOptions]) -> Connection:
         model=bare,
         profile=_profile(provider, bare, options.get("profile", {})),
         base_url=base_url,
-        key=_key(provider, options.get("key"), base_url),
+        key=key_of(provider, options.get("key"), base_url),
         options=options.get("options", ModelOptions()),
         strict=options.get("strict", False),
         retry=options.get("retry", RetryPolicy()),
@@ -142,23 +161,6 @@ def _profile(provider: Provider, model: str, given: Profile | Mapping[str, Any])
     return msgspec.structs.replace(known, **given) if given else known
 
 
-def _key(provider: Provider, given: str | Secret | None, base_url: str) -> Secret | None:
-    if isinstance(given, Secret):
-        return given
-    if given:
-        return Secret(given)
-    # A key from the environment belongs to the provider's own address; it is not sent anywhere else.
-    if base_url == provider.base_url:
-        for variable in provider.key_variables:
-            if value := os.environ.get(variable):
-                return Secret(value)
-    if not provider.needs_key:
-        return None
-    variables = " or ".join(provider.key_variables)
-    message = f"There is no key for {provider.name}."
-    raise ConfigurationError(message, hint=f"Set {variables}, or give key='…'.")
-
-
 def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
     """The third party's factory for this name, and the model; None for a name that the catalogue knows."""
     parts = divided(model)
@@ -167,6 +169,10 @@ def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
     name, bare = parts
     if name in _registered:
         return _registered[name], bare
+    if name.lower() in PROGRAMS:
+        from .claude_cli.factory import FACTORY  # the one program so far
+
+        return FACTORY, bare
     return (None if name in PROVIDERS or name in ALIASES else _from_entry_point(name)), bare
 
 

@@ -6,7 +6,9 @@ first sent; what the model saw then is what it sees in later turns.
 
 from __future__ import annotations
 
+from operator import is_
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -18,25 +20,42 @@ __all__ = ["with_files_read"]
 
 _MAX_BYTES = 512 * 1024 * 1024
 
+_Known: TypeAlias = tuple[int, Conversation | None]
+_NOTHING_SEEN: _Known = (0, None)
+_KEY = "files read"
+"""Under this name is kept of a conversation how many messages were looked at, and these with their files read, if
+there were any."""
+
 
 def with_files_read(conversation: Conversation) -> Conversation:
     """The conversation with the bytes of all media that were given by path; itself if there are none."""
-    messages = tuple([_read_message(message) for message in conversation.messages])
-    if all(new is old for new, old in zip(messages, conversation.messages, strict=True)):
+    messages = conversation.messages
+    known: _Known = conversation.__dict__.get(_KEY, _NOTHING_SEEN)
+    seen, before = known
+    if seen == len(messages) and before is None:
         return conversation
-    return msgspec.structs.replace(conversation, messages=messages)
+    new = tuple([_read_message(message) for message in messages[seen:]])
+    if before is None and new == messages[seen:]:  # the same ones: a message with a path has another one in its place
+        read = conversation
+    else:
+        # Built upon what was read in an earlier turn, so that what is known of that is handed on.
+        read = (before or conversation.up_to(seen)).plus(*new)
+        read = read.with_system(conversation.system).with_metadata(conversation.metadata)
+    conversation.__dict__[_KEY] = (len(messages), None if read is conversation else read)
+    return read
 
 
 def _read_message(message: Message) -> Message:
-    if not any(_has_path(block) for block in message.blocks):
-        return message
-    return remembered(message, "files read", lambda: _with_blocks_read(message))
+    for block in message.blocks:
+        if _has_path(block):
+            return remembered(message, "files read", lambda: _with_blocks_read(message))
+    return message
 
 
 def _has_path(block: Block | Json) -> bool:
-    if isinstance(block, Media):
+    if type(block) is Media:
         return block.path is not None
-    return isinstance(block, ToolResult) and any(_has_path(part) for part in block.content)
+    return type(block) is ToolResult and any(_has_path(part) for part in block.content)
 
 
 def _with_blocks_read(message: Message) -> Message:

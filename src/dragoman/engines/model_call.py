@@ -1,23 +1,24 @@
-"""One model call, written once: send, read, decode, try again, as a generator of effects.
+"""One model call, written once: what is sent, what becomes of an answer or a failure, and when it is tried again.
 
-Owns: the order of things in a call, the attempt ledger, and the rule that nothing is retried silently once an event has
+Owns: every decision in a call, the attempt ledger, and the rule that nothing is retried silently once an event has
 reached the caller.
-Must not know: sockets, threads, event loops, clocks. It asks for effects and is told how they went; a plain and an
-async driver carry them out (plain.py, on_loop.py).
+Must not know: sockets, threads, event loops, clocks. For a stream it is a generator that asks for effects and is told
+how they went; a whole reply needs only an exchange and then another one, so there it is just told. A plain and an async
+driver do the work (plain.py, on_loop.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.conversation import Failed, Fold, Message, ReplyEvent, ReplyStarted
 from dragoman.errors import ProviderError
-from dragoman.providers.codec import Adaptation, Decoder, Loss
+from dragoman.providers.answers import AnswerReader
+from dragoman.providers.codec import Call, Codec, Decoder, Encoded
 from dragoman.transport.protocol import HttpRequest
-from dragoman.transport.rate_limits import rate_limits_of
 from dragoman.transport.retry import (
     Attempt,
     AttemptRecord,
@@ -29,6 +30,7 @@ from dragoman.transport.retry import (
     retry_after_of,
 )
 
+from .keys import without_keys
 from .reply import Reply
 
 __all__ = ["Effect", "Emit", "ModelCall", "Open", "Opened", "Prepared", "ReadAll", "ReadPiece", "Sleep"]
@@ -40,11 +42,13 @@ class Open(Struct, frozen=True):
     request: HttpRequest
 
 
-class Opened(Struct, frozen=True):
-    """The status and headers of a response; its body is read by further effects."""
+class Opened(Protocol):
+    """A response; its body is read by further effects."""
 
-    status: int
-    headers: Mapping[str, str]
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
 
 class ReadPiece(Struct, frozen=True):
@@ -69,45 +73,51 @@ class Emit(Struct, frozen=True):
 
 Effect: TypeAlias = Open | ReadPiece | ReadAll | Sleep | Emit
 
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _PIECE = ReadPiece()
 _ALL = ReadAll()
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
-    """What the codec made of a call, and what it offers for reading the reply."""
+class Prepared(Struct, frozen=True):
+    """A call as the model gets it, what the codec made of it, and how its reply is read."""
 
-    decoder: Callable[[], Decoder]
-    error: Callable[[int, Mapping[str, str], bytes], ProviderError]
-    stream: bool
-    adaptations: tuple[Adaptation, ...] = ()
-    losses: tuple[Loss, ...] = ()
+    codec: Codec
+    call: Call
+    encoded: Encoded
+    reader: AnswerReader | None = None
+
+    def decoder(self) -> Decoder:
+        """What reads one reply."""
+        decoder = self.codec.decoder(self.call, self.encoded)
+        return decoder if self.reader is None else self.reader.wrap(decoder)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """What a reply with such a status says."""
+        return self.codec.error(status, headers, body, self.call)
 
 
-class ModelCall:
+# A struct, because one is made for every call, and a struct is made at a third of the cost.
+class ModelCall(Struct, eq=False):
     """One call under way: its steps, and the account of it that is complete at any time."""
 
-    def __init__(
-        self,
-        request: HttpRequest,
-        prepared: Prepared,
-        *,
-        retry: RetryPolicy,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        random: Callable[[], float],
-    ) -> None:
-        self._request: HttpRequest = request
-        self._prepared: Prepared = prepared
-        self._retry: RetryPolicy = retry
-        self._clock: Callable[[], float] = clock
-        self._wall_clock: Callable[[], float] = wall_clock
-        self._random: Callable[[], float] = random
-        self._fold: Fold = Fold()
-        self._attempts: list[AttemptRecord] = []
-        self._headers: Mapping[str, str] = {}
-        self._status: int | None = None
-        self._handed_over: bool = False
-        """Whether an event has reached the caller."""
+    request: HttpRequest
+    prepared: Prepared
+    retry: RetryPolicy
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    random: Callable[[], float]
+    _waited: float = 0.0
+    """Seconds before the attempt that is under way."""
+    _began: float = 0.0
+    """When the first attempt began, and when the one that is under way."""
+    _started: float = 0.0
+    _fold: Fold = field(default_factory=Fold)
+    _attempts: list[AttemptRecord] = []
+    _headers: Mapping[str, str] = _NO_HEADERS
+    _status: int | None = None
+    _request_id: str | None = None
+    _handed_over: bool = False
+    """Whether an event has reached the caller."""
 
     @property
     def message(self) -> Message:
@@ -117,55 +127,91 @@ class ModelCall:
     @property
     def reply(self) -> Reply:
         """The message and the account of the call so far."""
-        headers = self._headers
+        encoded = self.prepared.encoded
         return Reply(
-            message=self.message,
-            request_id=request_id_of(headers),
-            headers=headers,
-            rate_limits=rate_limits_of(headers, self._wall_clock()),
-            adaptations=self._prepared.adaptations,
-            losses=self._prepared.losses,
+            message=self._fold.message(),
+            request_id=self._request_id,
+            headers=self._headers,
+            received=self.wall_clock(),
+            adaptations=encoded.adaptations,
+            losses=encoded.losses,
             attempts=tuple(self._attempts),
         )
 
+    # --- what a driver tells --------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The first attempt begins now."""
+        self._began = self._started = self.clock()
+
+    def opened(self, response: Opened) -> None:
+        """The head of a response is here."""
+        headers = response.headers
+        self._headers, self._status, self._request_id = headers, response.status, request_id_of(headers)
+
+    def take_whole(self, body: bytes) -> None:
+        """The whole body of that response is here. Raises a ProviderError if it is not a reply."""
+        status = self._status
+        if status is None or not 200 <= status < 300:
+            raise self._refusal(body)
+        events: list[ReplyEvent] = []
+        decoder = self.prepared.decoder()
+        try:
+            decoder.feed(body, events)
+            decoder.finish(events)
+        except ProviderError:
+            self._fold.extend(events)
+            if not self._fold.completed:  # if it is, the provider had said that this is all: nothing is missing
+                raise
+        else:
+            self._fold.extend(events)
+        self._note("ok", None)
+
+    def failed(self, error: ProviderError) -> float | None:
+        """The attempt failed: the seconds to wait before another one, which begins then; None if that is all."""
+        without_keys(error, self.request.headers)
+        decision = self._decision(error)
+        self._note(decision.why, error)
+        if isinstance(decision, GiveUp):
+            self._fold.push(_failed(error))
+            message = self._fold.message()
+            error.partial = message if message.blocks else None
+            return None
+        self._fold = Fold()
+        self._headers, self._status, self._request_id = _NO_HEADERS, None, None
+        self._waited = decision.after
+        return decision.after
+
+    def again(self) -> None:
+        """Another attempt begins now."""
+        self._started = self.clock()
+
+    # --- a stream -----------------------------------------------------------------------------------------------------
+
     def steps(self) -> Generator[Effect, Any, None]:
-        """Carry the call out. Ends when the reply is complete; raises a ProviderError otherwise."""
-        began = self._clock()
-        waited = 0.0
+        """Carry a streamed call out. Ends when the reply is complete; raises a ProviderError otherwise."""
+        self.begin()
         while True:
-            started = self._clock()
             try:
                 yield from self._attempt()
             except ProviderError as error:
-                decision = self._decision(error, self._clock() - began)
-                self._note(decision.why, started, waited, error)
-                if isinstance(decision, GiveUp):
-                    yield from self._fail(error)
+                pause = self.failed(error)
+                if pause is None:
+                    yield Emit([_failed(error)])
                     raise
-                waited = decision.after
             else:
-                self._note("ok", started, waited, None)
+                self._note("ok", None)
                 return
-            self._fold = Fold()
-            yield Sleep(waited)
-
-    def _decision(self, error: ProviderError, elapsed: float) -> Decision:
-        attempt = Attempt(headers=self._headers, error=error, elapsed=elapsed, delivered=self._handed_over)
-        made = len(self._attempts) + 1
-        return decide(attempt, self._retry, made, random=self._random(), now=self._wall_clock())
+            yield Sleep(pause)
+            self.again()
 
     def _attempt(self) -> Generator[Effect, Any, None]:
-        self._headers, self._status = {}, None
-        opened: Opened = yield Open(self._request)
-        self._headers, self._status = opened.headers, opened.status
-        if not 200 <= opened.status < 300:
-            body: bytes = yield _ALL
-            error = self._prepared.error(opened.status, opened.headers, body)
-            advice = retry_after_of(opened.headers, self._wall_clock())
-            if advice is not None:  # the header is more precise than what a body may say
-                error.retry_after = advice
-            raise error
-        decoder = self._prepared.decoder()
+        self.opened((yield Open(self.request)))
+        if self._status is None or not 200 <= self._status < 300:
+            raise self._refusal((yield _ALL))
+        yield from self._take_stream(self.prepared.decoder())
+
+    def _take_stream(self, decoder: Decoder) -> Generator[Effect, Any, None]:
         events: list[ReplyEvent] = []
         try:
             while piece := (yield _PIECE):
@@ -173,39 +219,50 @@ class ModelCall:
                 if events and not (len(events) == 1 and type(events[0]) is ReplyStarted):
                     # That a reply has begun is told together with what it begins with: until then a provider that
                     # accepts the request and fails at once can still be tried again.
-                    yield from self._hand_over(events)
+                    yield self._handing_over(events)
                     events = []
             decoder.finish(events)
         except ProviderError:
             if any(type(event) is not ReplyStarted for event in events):
-                yield from self._hand_over(events)
+                yield self._handing_over(events)
             if self._fold.completed:
                 return  # the provider had said that this is all: nothing is missing
             raise
-        yield from self._hand_over(events)
+        yield self._handing_over(events)
 
-    def _hand_over(self, events: list[ReplyEvent]) -> Generator[Effect, Any, None]:
-        for event in events:
-            self._fold.push(event)
-        if self._prepared.stream:
-            self._handed_over = True
-            yield Emit(events)
+    def _handing_over(self, events: list[ReplyEvent]) -> Emit:
+        self._fold.extend(events)
+        self._handed_over = True
+        return Emit(events)
 
-    def _fail(self, error: ProviderError) -> Generator[Effect, Any, None]:
-        failed = Failed(type(error).__name__, error.message)
-        self._fold.push(failed)
-        error.partial = self.message if self.message.blocks else None
-        if self._prepared.stream:
-            yield Emit([failed])
+    # --- decisions and the ledger -------------------------------------------------------------------------------------
 
-    def _note(self, outcome: str, started: float, waited: float, error: ProviderError | None) -> None:
+    def _refusal(self, body: bytes) -> ProviderError:
+        """What a response says whose status is not that of a reply."""
+        error = self.prepared.error(self._status or 0, self._headers, body)
+        advice = retry_after_of(self._headers, self.wall_clock())
+        if advice is not None:  # the header is more precise than what a body may say
+            error.retry_after = advice
+        return error
+
+    def _decision(self, error: ProviderError) -> Decision:
+        elapsed = self.clock() - self._began
+        attempt = Attempt(headers=self._headers, error=error, elapsed=elapsed, delivered=self._handed_over)
+        made = len(self._attempts) + 1
+        return decide(attempt, self.retry, made, random=self.random(), now=self.wall_clock())
+
+    def _note(self, outcome: str, error: ProviderError | None) -> None:
         self._attempts.append(
             AttemptRecord(
                 number=len(self._attempts) + 1,
                 outcome=outcome,
-                waited=waited,
-                duration=self._clock() - started,
+                waited=self._waited,
+                duration=self.clock() - self._started,
                 status=self._status if error is None else error.status,
-                request_id=request_id_of(self._headers),
+                request_id=self._request_id,
             )
         )
+
+
+def _failed(error: ProviderError) -> Failed:
+    return Failed(type(error).__name__, error.message)

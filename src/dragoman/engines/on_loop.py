@@ -1,7 +1,7 @@
 """Driving a model call on an event loop.
 
-Owns: carrying out the effects with an async transport, and the stream that a caller iterates.
-Must not know: what the effects are for. The twin of plain.py, and no longer than it.
+Owns: doing with an async transport what a call asks for, and the stream that a caller iterates.
+Must not know: what is asked for and why. The twin of plain.py, and no longer than it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,36 @@ from dragoman.conversation import Message, ReplyEvent
 from dragoman.errors import ProviderError
 from dragoman.transport.protocol import AsyncResponse, AsyncTransport
 
-from .model_call import Emit, ModelCall, Open, Opened, ReadPiece, Sleep
+from .model_call import Emit, ModelCall, Open, ReadPiece, Sleep
 from .reply import Reply
 
-__all__ = ["AsyncReplyStream", "adrive"]
+__all__ = ["AsyncReplyStream", "acarry_out", "adrive"]
+
+
+async def acarry_out(
+    call: ModelCall, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    """Carry out a call for a whole reply."""
+    call.begin()
+    while True:
+        try:
+            response = await transport.open(call.request)
+            call.opened(response)
+            call.take_whole(await response.read())  # which releases the connection, however it ends
+        except ProviderError as error:
+            pause = call.failed(error)
+            if pause is None:
+                raise
+        else:
+            return
+        await sleep(pause)
+        call.again()
 
 
 async def adrive(
     call: ModelCall, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]
 ) -> AsyncGenerator[ReplyEvent, None]:
-    """Carry a call out, and give its events as they come. Closing the generator closes the connection."""
+    """Carry out a streamed call, and give its events as they come. Closing the generator closes the connection."""
     steps = call.steps()
     response: AsyncResponse | None = None
     answer: object = None
@@ -40,8 +60,7 @@ async def adrive(
                 continue
             try:
                 if isinstance(effect, Open):
-                    response = await transport.open(effect.request)
-                    answer = Opened(response.status, response.headers)
+                    answer = response = await transport.open(effect.request)
                 elif isinstance(effect, Sleep):
                     response = await _closed(response)
                     await sleep(effect.seconds)

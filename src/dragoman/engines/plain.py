@@ -1,7 +1,7 @@
 """Driving a model call in a plain program.
 
-Owns: carrying out the effects with a plain transport, and the stream that a caller iterates.
-Must not know: what the effects are for.
+Owns: doing with a plain transport what a call asks for, and the stream that a caller iterates.
+Must not know: what is asked for and why.
 """
 
 from __future__ import annotations
@@ -13,14 +13,32 @@ from dragoman.conversation import Message, ReplyEvent
 from dragoman.errors import ProviderError
 from dragoman.transport.protocol import Response, Transport
 
-from .model_call import Emit, ModelCall, Open, Opened, ReadPiece, Sleep
+from .model_call import Emit, ModelCall, Open, ReadPiece, Sleep
 from .reply import Reply
 
-__all__ = ["ReplyStream", "drive"]
+__all__ = ["ReplyStream", "carry_out", "drive"]
+
+
+def carry_out(call: ModelCall, transport: Transport, sleep: Callable[[float], None]) -> None:
+    """Carry out a call for a whole reply."""
+    call.begin()
+    while True:
+        try:
+            response = transport.open(call.request)
+            call.opened(response)
+            call.take_whole(response.read())  # which releases the connection, however it ends
+        except ProviderError as error:
+            pause = call.failed(error)
+            if pause is None:
+                raise
+        else:
+            return
+        sleep(pause)
+        call.again()
 
 
 def drive(call: ModelCall, transport: Transport, sleep: Callable[[float], None]) -> Generator[ReplyEvent, None, None]:
-    """Carry a call out, and give its events as they come. Closing the generator closes the connection."""
+    """Carry out a streamed call, and give its events as they come. Closing the generator closes the connection."""
     steps = call.steps()
     response: Response | None = None
     answer: object = None
@@ -37,8 +55,7 @@ def drive(call: ModelCall, transport: Transport, sleep: Callable[[float], None])
                 continue
             try:
                 if isinstance(effect, Open):
-                    response = transport.open(effect.request)
-                    answer = Opened(response.status, response.headers)
+                    answer = response = transport.open(effect.request)
                 elif isinstance(effect, Sleep):
                     response = _closed(response)
                     sleep(effect.seconds)

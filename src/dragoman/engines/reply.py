@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dragoman.conversation import Message
 from dragoman.providers.codec import Adaptation, Loss
-from dragoman.transport.rate_limits import RateLimits
+from dragoman.transport.rate_limits import RateLimits, rate_limits_of
 from dragoman.transport.retry import AttemptRecord
 
 __all__ = ["Reply"]
@@ -25,10 +25,16 @@ class Reply(Struct, frozen=True, kw_only=True):
     """Complete, or marked interrupted with everything that was received."""
     request_id: str | None = None
     headers: Mapping[str, str] = {}
-    rate_limits: RateLimits | None = None
+    received: float = 0.0
+    """When: the Unix time."""
     adaptations: tuple[Adaptation, ...] = ()
     """Options and schemas that were changed to suit the model."""
     losses: tuple[Loss, ...] = ()
     """Parts of the history that this model did not get."""
     attempts: tuple[AttemptRecord, ...] = ()
     """The ledger: every attempt, why it failed, how long was waited."""
+
+    @property
+    def rate_limits(self) -> RateLimits | None:
+        """What the provider said about its limits; None if nothing. Read from the headers when it is asked for."""
+        return rate_limits_of(self.headers, self.received)

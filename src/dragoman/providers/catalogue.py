@@ -15,7 +15,7 @@ from msgspec import Struct
 from .codec import Codec
 from .profile import Profile, ProfileRow, lay_over
 
-__all__ = ["PROVIDERS", "WELL_KNOWN_MODELS", "Dialect", "Provider", "codec_of", "profile_of"]
+__all__ = ["PROGRAMS", "PROVIDERS", "WELL_KNOWN_MODELS", "Dialect", "Provider", "codec_of", "profile_of"]
 
 Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini"]
 
@@ -88,6 +88,10 @@ PROVIDERS: dict[str, Provider] = {
 }
 """By the name that stands before the model in `provider:model`."""
 
+PROGRAMS: frozenset[str] = frozenset(["claude-local"])
+"""Providers that are no service but a program on this machine: engines know how to run them, and no model need be named
+(`claude-local:`)."""
+
 ALIASES: dict[str, str] = {"claude": "anthropic", "google": "gemini", "openai-chat": "openai"}
 
 WELL_KNOWN_MODELS: tuple[tuple[str, str], ...] = (
@@ -110,6 +114,8 @@ def codec_of(dialect: Dialect) -> Codec:
 
 def profile_of(provider: str, model: str) -> Profile:
     """What the catalogue knows of a model. A name it does not know gets what holds for its provider."""
+    if provider in PROGRAMS:
+        return cast("dict[str, Profile]", import_module(f"{__package__}.programs").PROFILES)[provider]
     row = PROVIDERS[provider]
     package = import_module(f"{__package__}.{row.dialect}.profiles")
     base = cast("Profile", package.BASE).with_changes(provider=provider)

@@ -1,6 +1,7 @@
 """What every dialect offers, and the values that pass between a codec and an engine.
 
-Owns: the Codec and Decoder protocols; WireRequest; the reports (Adaptation, Loss); the cache of a value's wire form.
+Owns: the Codec and Decoder protocols; WireRequest; the reports (Adaptation, Loss); keeping what was worked out for a
+message, a tool or a call for the next time.
 Must not know: any particular dialect, and how bytes are sent.
 
 A codec is stateless and its functions are pure. A decoder is made for one reply and fed with the reply's bytes in any
@@ -10,8 +11,10 @@ pieces; whole replies and streams give the same events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, cast
+from functools import wraps
+from typing import Any, Final, Protocol, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
@@ -20,7 +23,7 @@ from dragoman.errors import ProviderError
 from .options import ModelOptions
 from .profile import Profile
 
-__all__ = ["Adaptation", "Call", "Codec", "Decoder", "Encoded", "Loss", "WireRequest", "remembered"]
+__all__ = ["Adaptation", "Call", "Codec", "Decoder", "Encoded", "Loss", "WireRequest", "per_terms", "remembered"]
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -127,3 +130,35 @@ def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _
     except KeyError:
         result = memory[key] = make()
         return result
+
+
+_MOST_TERMS: Final = 64
+_NOTHING_SAID: Final = Conversation()
+
+
+def per_terms(make: Callable[[Call], _T]) -> Callable[[Call], _T]:
+    """A function of the terms of a call (all but its conversation) that works once for all calls on the same terms.
+
+    Terms are the same if they are the same values, not only equal ones: to compare tools and options takes longer than
+    most calls. An engine passes the same ones from turn to turn.
+    """
+    made: dict[tuple[object, ...], tuple[_T, Call]] = {}
+
+    @wraps(make)
+    def once(call: Call) -> _T:
+        options = call.options
+        key: tuple[object, ...] = (call.model, call.stream, id(call.profile), id(options))
+        if call.tools:
+            key += tuple(map(id, call.tools))
+        known = made.get(key)
+        if known is not None:
+            return known[0]
+        terms = msgspec.structs.replace(call, conversation=_NOTHING_SAID)
+        result = make(terms)
+        if not options.extra_body and not options.extra_headers:  # these are mappings that somebody may change
+            if len(made) >= _MOST_TERMS:
+                made.clear()
+            made[key] = (result, terms)  # with the terms, so that nothing else can get their ids
+        return result
+
+    return once

@@ -22,6 +22,7 @@ from dragoman.errors import (
     RequestTimeoutError,
 )
 
+from .catalogue import PROVIDERS
 from .codec import Call
 
 __all__ = ["failure"]
@@ -120,7 +121,22 @@ def failure(  # noqa: PLR0917 -- the fields of every provider's error
         status=status,
         code=code,
         request_id=request_id or headers.get("request-id") or headers.get("x-request-id"),
+        hint=_hint(kind, call, status),
     )
+
+
+def _hint(kind: type[ProviderError], call: Call, status: int | None) -> str | None:
+    """What to do next, in the words of this call; None: what holds for the kind of error in general."""
+    provider, model = call.profile.provider, call.model
+    if kind is AuthenticationError:
+        row = PROVIDERS.get(provider)
+        variables = f" (usually in {' or '.join(row.key_variables)})" if row is not None and row.key_variables else ""
+        return f"Check that the key{variables} is the right one for {provider}, complete, and has not expired."
+    if kind is ModelNotFoundError:
+        return f"Check the spelling of {model!r} against the list of {provider}'s models, and that this key may use it."
+    if status in (404, 405):  # nobody is there who knows what this is about
+        return "Check the path of the base URL (for compatible servers it usually ends in /v1), and the model's name."
+    return None
 
 
 def _kind(status: int | None, code: str | None, text: str) -> type[ProviderError]:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from dragoman.errors import ConfigurationError
 
-from .catalogue import ALIASES, PROVIDERS, WELL_KNOWN_MODELS
+from .catalogue import ALIASES, PROGRAMS, PROVIDERS, WELL_KNOWN_MODELS
 
 __all__ = ["divided", "provider_of", "split_model"]
 
@@ -25,7 +25,7 @@ def divided(name: str) -> tuple[str, str] | None:
     if delimiter is None:
         return None
     before, after = name[: delimiter.start()], name[delimiter.end() :]
-    if not before or not after:
+    if not before or (not after and before.lower() not in PROGRAMS):
         side = "behind" if before else "before"
         message = f"{name!r} does not name a model: nothing stands {side} the {delimiter[0]!r}."
         raise ConfigurationError(message, hint="Write provider:model, e.g. anthropic:claude-sonnet-4-5.")
@@ -41,16 +41,25 @@ def split_model(name: str) -> tuple[str, str]:
         if name and fnmatchcase(name, pattern):
             return provider, name
     message = f"{name!r} does not say which provider has the model."
-    raise ConfigurationError(message, hint=f"Write provider:model; the providers are {', '.join(sorted(PROVIDERS))}.")
+    hint = f"Write provider:model; the providers are {', '.join(sorted(PROVIDERS))}."
+    raise ConfigurationError(message, hint=f"Did you mean {near}? Otherwise: {hint}" if (near := _near(name)) else hint)
+
+
+def _near(name: str) -> str:
+    """A well-known model whose name begins almost like this one."""
+    first, dash, rest = name.partition("-")
+    begins = [pattern.removesuffix("-*") for pattern, _ in WELL_KNOWN_MODELS if pattern.endswith("-*")]
+    near = get_close_matches(first.lower(), begins, n=1)
+    return f"{near[0]}-{rest}" if near and dash else ""
 
 
 def provider_of(word: str, name: str | None = None) -> str:
     """The provider that a word means. `name` is the whole name that it was taken from, for the message."""
     lower = word.lower()
     provider = ALIASES.get(lower, lower)
-    if provider in PROVIDERS:
+    if provider in PROVIDERS or provider in PROGRAMS:
         return provider
-    near = get_close_matches(lower, [*PROVIDERS, *ALIASES], n=3)
+    near = get_close_matches(lower, [*PROVIDERS, *PROGRAMS, *ALIASES], n=3)
     meant = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(PROVIDERS))}."
     where = f" (in {name!r})" if name is not None else ""
     raise ConfigurationError(f"There is no provider {word!r}{where}.", hint=meant)

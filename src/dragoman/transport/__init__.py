@@ -5,6 +5,7 @@
     troubles.py              what can go wrong, in words for people
     addresses.py             hosts and origins; base_url.py: which addresses a provider may have
     environment.py           proxies and certificate authorities
+    secret_headers.py        which headers carry keys
     retry.py                 whether to try again and when; rate_limits.py: what the server says about it
     socket_transport.py      plain, on sockets     ┐ both on http1.py (HTTP/1.1 without I/O),
     asyncio_transport.py     async, on asyncio     ┘ routes.py and decoding.py

@@ -9,22 +9,23 @@ A cancelled task cuts its connection at once, whether the reply had begun or not
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from socket import socket
 from typing import Final, cast
 
 from dragoman.errors import DragomanError
 
-from .bases import BaseAsyncResponse, BaseAsyncTransport, check_head, check_request
+from .bases import BaseAsyncResponse, BaseAsyncTransport, check_head
 from .decoding import Unpacker, unpacker
 from .http1 import MalformedReplyError, ReplyReader
-from .protocol import DEFAULT_LIMITS, HttpRequest, Limits
-from .routes import Route, Routes, failure, is_readable
+from .protocol import DEFAULT_LIMITS, HttpRequest, PoolLimits
+from .routes import Route, Routes, failure, watch
 from .troubles import trouble
 
 __all__ = ["AsyncioTransport"]
@@ -49,12 +50,18 @@ class _Connection(asyncio.Protocol):
         self._paused: bool = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._until: float = 0.0
+        """When waiting ends without success."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._disturbed: Callable[[], Sequence[object]] | None = None
         self._gone: asyncio.Future[None] = loop.create_future()
 
     # --- what the event loop says ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        sock = cast("socket | None", transport.get_extra_info("socket"))
+        self._disturbed = None if sock is None else watch(sock.fileno())
 
     def data_received(self, data: bytes) -> None:
         if self.reader is None:
@@ -81,6 +88,9 @@ class _Connection(asyncio.Protocol):
         if self._error is None and exc is not None:
             self._error = exc
         self._end()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -106,9 +116,7 @@ class _Connection(asyncio.Protocol):
     @property
     def quiet(self) -> bool:
         """Whether nothing has come that the event loop, busy elsewhere, has not told us yet."""
-        assert self._transport is not None
-        sock = cast("socket | None", self._transport.get_extra_info("socket"))
-        return sock is not None and not is_readable(sock.fileno())
+        return self._disturbed is not None and not self._disturbed()
 
     def send(self, data: bytes, reader: ReplyReader) -> None:
         assert self._transport is not None
@@ -142,17 +150,32 @@ class _Connection(asyncio.Protocol):
         """Wait until something happens. TimeoutError if it does not."""
         loop = self._loop
         waiter = self._waiter = loop.create_future()
-        until = deadline
+        self._until = math.inf if deadline is None else deadline
         if read is not None:
-            until = loop.time() + read
-            until = until if deadline is None else min(until, deadline)
-        timer = None if until is None else loop.call_at(until, _expire, waiter)
+            self._until = min(self._until, loop.time() + read)
+        self._set_timer()
         try:
             await waiter
         finally:
             self._waiter = None
+
+    def _set_timer(self) -> None:
+        """Have `_tick` called in time. A timer that rings too early is set again then, which is rarer than waiting."""
+        until, timer = self._until, self._timer
+        if until < math.inf and (timer is None or timer.when() > until):
             if timer is not None:
                 timer.cancel()
+            self._timer = self._loop.call_at(until, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if self._until > self._loop.time():
+            self._set_timer()
+        else:
+            waiter.set_exception(TimeoutError())
 
     async def encrypt(self, tls: ssl.SSLContext) -> None:
         """Begin TLS behind a tunnel."""
@@ -172,17 +195,12 @@ class _Connection(asyncio.Protocol):
             await self._gone
 
 
-def _expire(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_exception(TimeoutError())
-
-
 class _Pool:
     """The connections of a transport on one event loop."""
 
-    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, limits: PoolLimits, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
-        self._limits: Limits = limits
+        self._limits: PoolLimits = limits
         self._turns: asyncio.Semaphore = asyncio.Semaphore(limits.connections)
         self._idle: dict[Route, list[_Connection]] = {}
         self.closed: bool = False
@@ -305,22 +323,21 @@ class AsyncioTransport(BaseAsyncTransport):
     def __init__(
         self,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: PoolLimits = DEFAULT_LIMITS,
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         trust_env: bool = True,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._routes: Routes = Routes(proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
-        self._limits: Limits = limits
+        self._limits: PoolLimits = limits
         self._pool: _Pool | None = None
         self._closed: bool = False
 
     async def open(self, request: HttpRequest) -> _Response:
-        check_request(request)
+        route, data = self._routes.find(request)
         if self._closed:
             raise trouble("client_closed", request)
-        route, head = self._routes.find(request)
         loop = asyncio.get_running_loop()
         pool = self._pool
         if pool is None or pool.loop is not loop:
@@ -338,7 +355,7 @@ class AsyncioTransport(BaseAsyncTransport):
                 raise
         response = _Response(request, pool, connection, deadline)
         try:
-            await response.begin(head + request.body)
+            await response.begin(data)
             check_head(request, response.status, response.headers)
         except _ERRORS as error:
             if response.unanswered and isinstance(error, EOFError):

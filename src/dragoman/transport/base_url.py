@@ -48,7 +48,7 @@ _TEXTS: Final[dict[Reason, tuple[str, str | None]]] = {
     ),
     "scheme": (
         "The base URL must start with https://; http:// is only for this machine (localhost, 127.0.0.1, [::1]).",
-        "Use https, or pass allow_insecure_base_url=True in code if you know that nobody can listen on the way.",
+        "Write https:// before the host name; code that knows better may pass allow_insecure_base_url=True.",
     ),
     "no_host": ("The base URL has no host name.", None),
     "placeholder": (

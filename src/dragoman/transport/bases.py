@@ -18,7 +18,7 @@ from dragoman._version import __version__
 from dragoman.errors import ConfigurationError
 
 from .addresses import host_of
-from .protocol import MAX_BODY_BYTES, HttpRequest
+from .protocol import MAX_BODY_BYTES, HttpRequest, Response
 from .troubles import redirected, trouble
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "BaseAsyncTransport",
     "BaseResponse",
     "BaseTransport",
+    "Reading",
     "check_head",
     "check_request",
     "lower_case",
@@ -76,19 +77,17 @@ def lower_case(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     return result
 
 
-class BaseResponse(ABC):
-    """A response but for two methods."""
+class Reading:
+    """What a response can do once it can give its pieces and be closed."""
 
-    def __init__(self, request: HttpRequest, status: int, headers: Mapping[str, str]) -> None:
-        self.request: HttpRequest = request
-        self.status: int = status
-        self.headers: Mapping[str, str] = headers
+    __slots__ = ()
+    request: HttpRequest
 
-    @abstractmethod
-    def __next__(self) -> bytes: ...
+    def __next__(self) -> bytes:
+        raise NotImplementedError
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        raise NotImplementedError
 
     def __iter__(self) -> Self:
         return self
@@ -113,6 +112,21 @@ class BaseResponse(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self.close()
+
+
+class BaseResponse(Reading, ABC):
+    """A response but for two methods."""
+
+    def __init__(self, request: HttpRequest, status: int, headers: Mapping[str, str]) -> None:
+        self.request: HttpRequest = request
+        self.status: int = status
+        self.headers: Mapping[str, str] = headers
+
+    @abstractmethod
+    def __next__(self) -> bytes: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
 
 
 class BaseAsyncResponse(ABC):
@@ -158,7 +172,7 @@ class BaseTransport(ABC):
     """A transport but for two methods."""
 
     @abstractmethod
-    def open(self, request: HttpRequest) -> BaseResponse: ...
+    def open(self, request: HttpRequest) -> Response: ...
 
     @abstractmethod
     def close(self) -> None: ...

@@ -36,7 +36,7 @@ from .bases import (
 )
 from .decoding import Unpacker, accepted_encodings, unpacker
 from .environment import Surroundings, authorities
-from .protocol import DEFAULT_LIMITS, HttpRequest, Limits
+from .protocol import DEFAULT_LIMITS, HttpRequest, PoolLimits
 from .troubles import Code, trouble
 
 __all__ = ["AsyncHttpx2Transport", "Httpx2Transport"]
@@ -95,7 +95,7 @@ class _Clients(Generic[_Client]):
         return clients
 
 
-def _limits(limits: Limits) -> httpx2.Limits:
+def _limits(limits: PoolLimits) -> httpx2.Limits:
     return httpx2.Limits(
         max_connections=limits.connections,
         max_keepalive_connections=limits.idle,
@@ -107,7 +107,7 @@ def _headers(request: HttpRequest) -> dict[str, str]:
     return {"user-agent": USER_AGENT, "accept-encoding": accepted_encodings(), **request.headers}
 
 
-def _timeout(request: HttpRequest, limits: Limits) -> httpx2.Timeout:
+def _timeout(request: HttpRequest, limits: PoolLimits) -> httpx2.Timeout:
     times = request.timeout
     read = min((each for each in (times.read, times.total) if each is not None), default=None)
     return httpx2.Timeout(connect=times.connect, read=read, write=read, pool=limits.wait)
@@ -233,7 +233,7 @@ class Httpx2Transport(BaseTransport):
     def __init__(
         self,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: PoolLimits = DEFAULT_LIMITS,
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         trust_env: bool = True,
@@ -242,7 +242,7 @@ class Httpx2Transport(BaseTransport):
         def make(proxy: str | None, tls: ssl.SSLContext) -> httpx2.Client:
             return httpx2.Client(verify=tls, proxy=proxy, trust_env=False, limits=_limits(limits))
 
-        self._limits: Limits = limits
+        self._limits: PoolLimits = limits
         surroundings = Surroundings.of(proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
         self._clients: _Clients[httpx2.Client] = _Clients(make, surroundings)
 
@@ -334,7 +334,7 @@ class AsyncHttpx2Transport(BaseAsyncTransport):
     def __init__(
         self,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: PoolLimits = DEFAULT_LIMITS,
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         trust_env: bool = True,
@@ -343,7 +343,7 @@ class AsyncHttpx2Transport(BaseAsyncTransport):
         def make(proxy: str | None, tls: ssl.SSLContext) -> httpx2.AsyncClient:
             return httpx2.AsyncClient(verify=tls, proxy=proxy, trust_env=False, limits=_limits(limits))
 
-        self._limits: Limits = limits
+        self._limits: PoolLimits = limits
         surroundings = Surroundings.of(proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
         self._clients: _Clients[httpx2.AsyncClient] = _Clients(make, surroundings)
 

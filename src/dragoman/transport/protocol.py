@@ -1,6 +1,6 @@
 """What a transport is: one request out, one reply back in pieces, in two colours.
 
-Owns: the values HttpRequest, Timeouts and Limits; the protocols Transport and Response with their async twins.
+Owns: the values HttpRequest, Timeouts and PoolLimits; the protocols Transport and Response with their async twins.
 Must not know: which HTTP library does the work, and what the bytes mean.
 
 The rules that every transport keeps:
@@ -32,7 +32,7 @@ __all__ = [
     "AsyncResponse",
     "AsyncTransport",
     "HttpRequest",
-    "Limits",
+    "PoolLimits",
     "Response",
     "Timeouts",
     "Transport",
@@ -53,7 +53,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """From the start of the request to the end of the body."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class PoolLimits(Struct, frozen=True, kw_only=True):
     """How many connections a transport keeps."""
 
     connections: int = 1000
@@ -67,7 +67,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_TIMEOUTS: Final = Timeouts()
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = PoolLimits()
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ from .bases import (
     lower_case,
 )
 from .environment import Surroundings, authorities
-from .protocol import DEFAULT_LIMITS, HttpRequest, Limits, Timeouts
+from .protocol import DEFAULT_LIMITS, HttpRequest, PoolLimits, Timeouts
 from .troubles import Code, trouble
 
 __all__ = ["AsyncPyreqwestTransport", "PyreqwestTransport"]
@@ -145,7 +145,7 @@ def _without_certificates(builder: _Builder) -> _Builder:
     return builder.no_proxy().danger_accept_invalid_certs(True)
 
 
-def _configured(builder: _Builder, key: _Key, limits: Limits, surroundings: Surroundings, http2: bool) -> _Builder:
+def _configured(builder: _Builder, key: _Key, limits: PoolLimits, surroundings: Surroundings, http2: bool) -> _Builder:
     encrypted, proxy, connect, read = key
     builder = (
         builder.user_agent(USER_AGENT)
@@ -301,7 +301,7 @@ class PyreqwestTransport(BaseTransport):
     def __init__(
         self,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: PoolLimits = DEFAULT_LIMITS,
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         trust_env: bool = True,
@@ -386,7 +386,7 @@ class AsyncPyreqwestTransport(BaseAsyncTransport):
     def __init__(
         self,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: PoolLimits = DEFAULT_LIMITS,
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         trust_env: bool = True,

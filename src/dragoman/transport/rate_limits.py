@@ -134,7 +134,7 @@ _READERS: Final[dict[str, Callable[[str, float], float | None]]] = {
 def rate_limits_of(headers: Mapping[str, str], now: float) -> RateLimits | None:
     """The limits in the headers of a reply (names in lower case); None if there are none. `now` is the Unix time."""
     # Nearly every header of nearly every reply is about something else.
-    if not any("ratelimit" in name for name in headers):
+    if "ratelimit" not in "\n".join(headers):
         return None
     found: dict[str, RateLimit] = {}
     for kind, form in _NAMES:

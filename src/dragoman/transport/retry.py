@@ -184,8 +184,11 @@ def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 _REQUEST_IDS: Final = ("request-id", "x-request-id", "x-goog-request-id", "apim-request-id", "cf-ray")
+_ANY_REQUEST_ID: Final = frozenset(_REQUEST_IDS)
 
 
 def request_id_of(headers: Mapping[str, str]) -> str | None:
     """The id under which the provider can find this request."""
+    if _ANY_REQUEST_ID.isdisjoint(headers):
+        return None
     return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)

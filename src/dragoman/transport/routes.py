@@ -12,8 +12,9 @@ import os
 import select
 import socket
 import ssl
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -21,16 +22,16 @@ from msgspec import Struct
 from dragoman.errors import ConfigurationError, DragomanError
 
 from .addresses import host_of, origin_of, port_of
-from .bases import USER_AGENT
+from .bases import USER_AGENT, check_request
 from .decoding import accepted_encodings
 from .environment import Surroundings, authorities
-from .http1 import MalformedReplyError, request_head
+from .http1 import MalformedReplyError, end_of_head, start_of_head
 from .protocol import HttpRequest
 from .troubles import Code, trouble
 
-_MAX_ORIGINS: Final = 256
+_MAX_KNOWN: Final = 256
 
-__all__ = ["Route", "Routes", "failure", "is_readable"]
+__all__ = ["Route", "Routes", "failure", "watch"]
 
 
 class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -64,8 +65,19 @@ class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
         return f"CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n{authorization}\r\n".encode("ascii")
 
 
+class _Known(NamedTuple):
+    """What the last request to an address was found to need; the next one mostly has the same headers."""
+
+    route: Route
+    method: str
+    headers: Mapping[str, str]
+    """A copy: what a caller does to its own mapping must not change what is compared."""
+    head: bytes
+    """How the head begins."""
+
+
 class Routes:
-    """Finds the route for a request and writes the head for it."""
+    """Finds the route for a request and writes it down."""
 
     def __init__(
         self,
@@ -79,22 +91,33 @@ class Routes:
             proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ
         )
         self._encodings: str = accepted_encodings()
-        self._known: dict[str, tuple[Route, str, dict[str, str]]] = {}
+        self._origins: dict[str, tuple[Route, str, dict[str, str]]] = {}
+        self._known: dict[str, _Known] = {}
         self._context: ssl.SSLContext | None = None
 
     def find(self, request: HttpRequest) -> tuple[Route, bytes]:
-        """The route of the request, and the head to send along it. The request has been checked."""
+        """The route of the request, and the bytes to send along it. Raises if the request cannot be sent."""
+        known = self._known.get(request.url)
+        if known is None or known.method != request.method or known.headers != request.headers:
+            known = self._learn(request)
+        return known.route, b"".join((known.head, end_of_head(request), request.body))
+
+    def _learn(self, request: HttpRequest) -> _Known:
+        check_request(request)
         origin = origin_of(request.url)
-        known = self._known.get(origin)
-        if known is None:
-            if len(self._known) >= _MAX_ORIGINS:
-                self._known.clear()
-            known = self._known[origin] = self._route(origin)
-        route, prefix, further = known
+        if origin not in self._origins:
+            if len(self._origins) >= _MAX_KNOWN:
+                self._origins.clear()
+            self._origins[origin] = self._route(origin)
+        route, prefix, further = self._origins[origin]
         target = request.url[len(origin) :].partition("#")[0]
         if not target.startswith("/"):
             target = f"/{target}"
-        return route, request_head(request, target=prefix + target, usual=further)
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        head = start_of_head(request, target=prefix + target, usual=further)
+        known = self._known[request.url] = _Known(route, request.method, dict(request.headers), head)
+        return known
 
     def _route(self, origin: str) -> tuple[Route, str, dict[str, str]]:
         """The route to an origin, what stands before the path in a request, and the headers that all requests have."""
@@ -147,15 +170,13 @@ class Routes:
         return self._context
 
 
-def is_readable(number: int) -> bool:
-    """Whether something has come for this file number: for an idle connection, that it cannot be used any more."""
-    if number < 0:
-        return True
-    if hasattr(select, "poll"):  # not on Windows; and there only does `select` take any number
-        poll = select.poll()
-        poll.register(number, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([number], [], [], 0)[0])
+def watch(number: int) -> Callable[[], Sequence[object]]:
+    """A way to ask whether something has come for an open file: for an idle connection, that its end is near."""
+    if not hasattr(select, "poll"):  # on Windows; and only there does `select` take any number
+        return lambda: select.select([number], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return partial(poll.poll, 0)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

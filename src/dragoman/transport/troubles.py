@@ -127,7 +127,7 @@ _TROUBLES: Final[dict[Code, _Trouble]] = {
     "pool_timeout": _Trouble(
         RequestTimeoutError,
         "All connections of this transport stayed busy.",
-        "Close responses that are no longer read, or raise Limits.connections.",
+        "Close responses that are no longer read, or raise PoolLimits.connections.",
     ),
     "malformed": _Trouble(
         ProtocolError,
@@ -162,6 +162,10 @@ _TROUBLES: Final[dict[Code, _Trouble]] = {
 }
 
 
+_MAYBE_PLAIN: Final[frozenset[Code]] = frozenset({"closed_early", "connect_timeout", "reset", "tls"})
+"""What comes of speaking TLS to a server that does not."""
+
+
 def trouble(code: Code, request: HttpRequest, *, detail: str = "") -> DragomanError:
     """The error for what went wrong with this request, ready to raise."""
     kind, happened, next_step = _TROUBLES[code]
@@ -173,6 +177,8 @@ def trouble(code: Code, request: HttpRequest, *, detail: str = "") -> DragomanEr
         next_step = (
             "Start the server on this machine (for Ollama: `ollama serve`), or correct the port in the base URL."
         )
+    if code in _MAYBE_PLAIN and is_loopback(host) and request.url.startswith("https:"):
+        next_step = "A server on this machine usually speaks plain http: write http:// in the base URL. " + next_step
     if issubclass(kind, ProviderError):
         return kind(message, hint=next_step, code=code)
     return kind(message, hint=next_step)

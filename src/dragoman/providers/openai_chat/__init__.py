@@ -28,14 +28,9 @@ class OpenAIChatCodec:
 
     name: str = "openai_chat"
 
-    def encode(self, call: Call) -> Encoded:
-        return encode(call)
-
-    def decoder(self, call: Call, encoded: Encoded) -> Decoder:
-        return ChatDecoder(call, encoded)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
-        return error_of(status, headers, body, call)
+    encode = staticmethod(encode)
+    decoder = staticmethod(ChatDecoder)
+    error = staticmethod(error_of)
 
 
 CODEC: Codec = OpenAIChatCodec()

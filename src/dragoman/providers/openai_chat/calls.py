@@ -6,7 +6,7 @@ Must not know: JSON framing, text and thinking.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2s
 from typing import Final
 
@@ -61,7 +61,7 @@ class Calls:
     def __init__(
         self,
         reader: str,
-        to_own: dict[str, str],
+        to_own: Mapping[str, str],
         new_part: Callable[[list[ReplyEvent]], int],
         new_id: Callable[[int], str],
     ) -> None:

@@ -60,7 +60,8 @@ class Extras:
 
     def choice(self, name: str) -> str:
         """A string member of the choice, e.g. `native_finish_reason`; empty if there is none."""
-        return string(self._choice.get(name))
+        found = self._choice.get(name)
+        return "" if found is None else string(found)
 
     def native(self, reader: str) -> Native | None:
         """Everything, as the reply's own fields: `choice` and `message` stand for members inside them."""

@@ -1,65 +1,110 @@
 """The history of a conversation, as the wire has it.
 
 Owns: the order of messages on the wire and what must stand between them; keeping the wire form of each message beside
-it, so that a turn on a long history costs its new messages and a join.
+it, and that of the messages so far beside the conversation, so that a turn on a long history costs its new messages and
+a join.
 Must not know: how blocks are written (messages.py does), options and tools.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from dragoman.conversation import Conversation
+from dragoman.conversation import Conversation, Message
 from dragoman.providers.codec import Loss, remembered
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
-from .messages import MessageWriter, user_message
+from .messages import MessageWriter, Wire, user_message
 
-__all__ = ["wire_history"]
+__all__ = ["HistoryWriter"]
 
 _BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
 """What stands between results and a message of the user for servers that refuse the latter right behind the former."""
 
 
-def wire_history(
-    conversation: Conversation, profile: Profile, names: ToolNames, losses: list[Loss], *, mark: bool
-) -> bytes:
-    """All messages as one JSON array. With `mark` the system prompt and the end are marked for the provider's cache."""
-    writer = MessageWriter(profile, names)
-    key = _key(profile, names)
-    bridge = "assistant_after_tool" in profile.quirks
-    out: list[bytes] = [writer.system(conversation.system, mark=mark)] if conversation.system else []
-    behind: list[bytes] = []
-    after_results = False
-    last = len(conversation.messages) - 1 if mark else -1
-    for at, message in enumerate(conversation.messages):
-        if at == last:
-            wire = remembered(message, key + "|marked", lambda m=message: writer.write(m, mark=True))
-        else:
-            wire = remembered(message, key, lambda m=message: writer.write(m))
-        if wire.losses:
-            losses.extend([Loss(at, *loss) for loss in wire.losses])
-        if after_results and message.role != "tool":
-            if bridge and (behind or message.role == "user"):
-                out.append(_BRIDGE)
-            _write_behind(behind, out)
-        after_results = message.role == "tool"
-        if wire.messages:
-            out.append(wire.messages)
-        if wire.behind:
-            behind.append(wire.behind)
-    if bridge and behind:
-        out.append(_BRIDGE)
-    _write_behind(behind, out)
-    return b"[" + b",".join(out) + b"]"
+class _Written(NamedTuple):
+    """The first messages of a conversation, written."""
+
+    count: int = 0
+    """How many messages."""
+    out: tuple[bytes, ...] = ()
+    behind: tuple[bytes, ...] = ()
+    """What results hold and cannot carry; it follows all of them."""
+    after_results: bool = False
+    losses: tuple[Loss, ...] = ()
 
 
-def _write_behind(behind: list[bytes], out: list[bytes]) -> None:
-    """What results hold and cannot carry follows all of them: nothing may come between a call and its results."""
-    if behind:
-        out.append(user_message(b",".join(behind)))
-        behind.clear()
+_NOTHING: Final = _Written()
+
+
+class HistoryWriter:
+    """Writes histories for one server and one set of tools."""
+
+    __slots__ = ("_bridge", "_key", "_mark", "_messages", "_system")
+
+    def __init__(self, profile: Profile, names: ToolNames, *, mark: bool) -> None:
+        self._messages: MessageWriter = MessageWriter(profile, names)
+        self._key: str = _key(profile, names)
+        self._bridge: bool = "assistant_after_tool" in profile.quirks
+        self._mark: bool = mark
+        """Whether the system prompt and the end are marked for the provider's cache."""
+        self._system: tuple[str, bytes] = ("", b"")
+        """The last system prompt and its wire form: from turn to turn it is the same."""
+
+    def write(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
+        """All messages as JSON with commas between them, and what of them this server does not get."""
+        messages = conversation.messages
+        # A mark is not there to stay: the message that has it now is written without it in the next turn.
+        count = len(messages) - 1 if self._mark and messages else len(messages)
+        written: _Written = conversation.__dict__.get(self._key, _NOTHING)
+        if written.count != count:
+            if written.count > count:
+                written = _NOTHING
+            written = self._further(written, messages[written.count : count])
+            conversation.__dict__[self._key] = written
+        if self._mark:
+            written = self._further(written, messages[count:], mark=True)
+        out = written.out
+        if conversation.system:
+            out = (self._system_prompt(conversation.system), *out)
+        if written.behind:
+            out = (*out, *([_BRIDGE] if self._bridge else []), user_message(b",".join(written.behind)))
+        return b",".join(out), written.losses
+
+    def _system_prompt(self, text: str) -> bytes:
+        known, written = self._system
+        if known is not text:
+            written = self._messages.system(text, mark=self._mark)
+            self._system = (text, written)
+        return written
+
+    def _further(self, written: _Written, messages: tuple[Message, ...], *, mark: bool = False) -> _Written:
+        """What was written, and these messages behind it."""
+        at, before, behind, after_results, losses = written
+        out: list[bytes] = []
+        lost: list[Loss] = []
+        for at, message in enumerate(messages, at):
+            wire = self._wire(message, mark=mark)
+            if wire.losses:
+                lost += [Loss(at, *loss) for loss in wire.losses]
+            if after_results and message.role != "tool":
+                if self._bridge and (behind or message.role == "user"):
+                    out.append(_BRIDGE)
+                if behind:  # nothing may come between a call and its results
+                    out.append(user_message(b",".join(behind)))
+                    behind = ()
+            after_results = message.role == "tool"
+            if wire.messages:
+                out.append(wire.messages)
+            if wire.behind:
+                behind = (*behind, wire.behind)
+        return _Written(written.count + len(messages), (*before, *out), behind, after_results, (*losses, *lost))
+
+    def _wire(self, message: Message, *, mark: bool) -> Wire:
+        if mark:
+            return remembered(message, f"{self._key}|marked", lambda: self._messages.write(message, mark=True))
+        return remembered(message, self._key, lambda: self._messages.write(message))
 
 
 def _key(profile: Profile, names: ToolNames) -> str:

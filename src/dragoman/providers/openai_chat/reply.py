@@ -7,7 +7,7 @@ Must not know: framing, and when the bytes end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 from msgspec import Raw
@@ -36,7 +36,7 @@ from .finish import FAILED, stop_reason_of
 from .output_media import Sound, image_of
 from .think_tags import ThinkTags
 from .thoughts import Thought, thinking_text
-from .wire import Delta, elements, integer, is_nothing, members, reader_of, string, text_or_json
+from .wire import Delta, WholeMessage, elements, integer, is_nothing, members, reader_of, string, text_or_json
 
 __all__ = ["Reply"]
 
@@ -65,6 +65,7 @@ class Reply:
         "_sound",
         "_tags",
         "_thought",
+        "_tool_names",
         "_whole",
         "extras",
         "finish_reason",
@@ -74,8 +75,9 @@ class Reply:
         "usage",
     )
 
-    def __init__(self, call: Call, tool_names: dict[str, str]) -> None:
+    def __init__(self, call: Call, tool_names: Mapping[str, str]) -> None:
         self._call = call
+        self._tool_names: Mapping[str, str] = tool_names
         self._reader: str = reader_of(call.profile.provider)
         self._next: int = 0
         self._whole: bool = False
@@ -90,19 +92,18 @@ class Reply:
         """Encrypted thoughts; they may come late, after text that goes on."""
         self._sound: Sound | None = None
         self._tags: ThinkTags | None = ThinkTags() if "think_tags" in call.profile.quirks else None
-        self._calls: Calls = Calls(self._reader, tool_names, self._new_call_part, self._new_id)
+        self._calls: Calls | None = None
         self.extras: Extras = Extras()
         self.finish_reason: str = ""
         self.usage: Usage | None = None
 
     # --- the course of a reply ---
 
-    def start(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
+    def start(self, reply_id: str | None, model: str | None, events: list[ReplyEvent]) -> None:
         """The first chunk, or the whole reply, is here."""
         self.started = True
-        self.id = string(fields.get("id")) or None
-        model = string(fields.get("model")) or self._call.model
-        events.append(ReplyStarted(self._call.profile.provider, model, self.id))
+        self.id = reply_id or None
+        events.append(ReplyStarted(self._call.profile.provider, model or self._call.model, self.id))
 
     def complete(self, events: list[ReplyEvent]) -> None:
         """The reply has come to its end. Raises a ProviderError if its finish reason says that it failed."""
@@ -112,7 +113,7 @@ class Reply:
             self.extras.choice("native_finish_reason"),
             stop_sequence=bool(self.extras.choice("stop_reason")),  # vLLM: the sequence, or the number of a token
             refused=self._refused,
-            calls=len(self._calls) > 0,
+            calls=self._calls is not None,
         )
         if reason.lower() in FAILED:
             self.break_off(events)
@@ -123,7 +124,9 @@ class Reply:
             thought.end(self._reader, events)
         if self._sound is not None and (block := self._sound.block(self._reader, self._call.options)) is not None:
             self.block(block, events)
-        self._calls.end(events, cut=stop in _CUT)
+        if self._calls is not None:
+            self._calls.end(events, cut=stop in _CUT)
+            self._calls = None  # it refers back to this object, and only the collector could free both
         self.report_usage(events)
         events.append(Completed(stop, reason or None, self.extras.native(self._reader)))
 
@@ -181,8 +184,8 @@ class Reply:
         self._close(events)
         events.append(BlockReceived(self._new_part(), "", block))
 
-    def delta(self, delta: Delta, events: list[ReplyEvent]) -> None:
-        """A piece of the message in its plain form."""
+    def delta(self, delta: Delta | WholeMessage, events: list[ReplyEvent], *, whole: bool = False) -> None:
+        """A piece of the message, or the whole of it, in its plain form."""
         if delta.reasoning_content:
             self.think("reasoning_content", delta.reasoning_content, events)
         elif delta.reasoning:
@@ -191,11 +194,21 @@ class Reply:
             self.text(delta.content, events)
         if delta.refusal:
             self.refuse(delta.refusal, events)
-        for call in delta.tool_calls or ():
+        for place, call in enumerate(delta.tool_calls or ()):
             function = call.function
             if function is not None:
                 name, arguments = function.name or "", function.arguments or ""
-                self._calls.piece(events, call.index, call.id or "", name, arguments)
+                self._take_call(events, place if whole else call.index, call.id or "", name, arguments)
+
+    def _take_call(
+        self, events: list[ReplyEvent], index: int | None, call_id: str, name: str, arguments: str
+    ) -> dict[str, Raw] | None:
+        """A piece of a call; the place for its further members, unless the piece says nothing."""
+        if not (call_id or name or arguments):
+            return None
+        if self._calls is None:
+            self._calls = Calls(self._reader, self._tool_names, self._new_call_part, self._new_id)
+        return self._calls.piece(events, index, call_id, name, arguments)
 
     def message(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
         """A piece of the message, or the whole of it, member by member; nothing is passed over."""
@@ -285,9 +298,9 @@ class Reply:
             function = members(inner) if inner is not None and not is_nothing(inner) else {}
             call_id, name = string(fields.pop("id", None)), string(function.get("name"))
             arguments = text_or_json(function.get("input" if custom else "arguments"))
-            if not (call_id or name or arguments):
+            kept = self._take_call(events, index, call_id, name, arguments)
+            if kept is None:
                 continue
-            kept = self._calls.piece(events, index, call_id, name, arguments)
             if custom:
                 kept["type"] = Raw(b'"custom"')
             for member, value in fields.items():
@@ -298,8 +311,7 @@ class Reply:
         """The form that `tool_calls` replaced; some servers still speak it, others send it empty."""
         fields = members(raw) if not is_nothing(raw) else {}
         name, arguments = string(fields.get("name")), text_or_json(fields.get("arguments"))
-        if name or arguments:
-            self._calls.piece(events, 0, "", name, arguments)
+        self._take_call(events, 0, "", name, arguments)
 
     def _take_audio(self, raw: Raw, events: list[ReplyEvent]) -> None:
         if is_nothing(raw):

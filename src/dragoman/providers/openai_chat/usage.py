@@ -6,75 +6,107 @@ Must not know: when a reply is complete.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from dragoman.conversation import Usage
 from dragoman.errors import ProtocolError
 
-from .wire import integer, members
+from .wire import integer, is_nothing, members
 
-__all__ = ["usage_of"]
+__all__ = ["usage_in", "usage_of"]
 
-_Path = tuple[str, ...]
 
-# The first of these that is there counts. `prompt_tokens` includes what came from a cache.
-_CACHE_READ: Final[tuple[_Path, ...]] = (
-    ("prompt_tokens_details", "cached_tokens"),
-    ("prompt_token_details", "cached_tokens"),
-    ("prompt_cache_hit_tokens",),  # DeepSeek
-    ("num_cached_tokens",),  # Mistral
-    ("cached_tokens",),  # Together, Moonshot
-)
-_CACHE_WRITE: Final[tuple[_Path, ...]] = (
-    ("prompt_tokens_details", "cache_write_tokens"),
-    ("prompt_tokens_details", "cache_creation_tokens"),
-)
-_REASONING: Final[tuple[_Path, ...]] = (
-    ("completion_tokens_details", "reasoning_tokens"),
-    ("reasoning_tokens",),
-)
+class _Details(Struct, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_creation_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Counts(Struct, gc=False):
+    prompt_tokens: int | None = None
+    """Includes what came from a cache."""
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    prompt_token_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: int | None = None
+    """DeepSeek."""
+    num_cached_tokens: int | None = None
+    """Mistral."""
+    cached_tokens: int | None = None
+    """Together, Moonshot."""
+    reasoning_tokens: int | None = None
+
+
+_COUNTS: Final = msgspec.json.Decoder(_Counts).decode
+_OBJECTS: Final = frozenset([name for name in _Counts.__struct_fields__ if name.endswith("_details")])
+_NO_DETAILS: Final = _Details()
+_Some = TypeVar("_Some", bound=Struct)
+
+
+def usage_in(fields: Mapping[str, Raw]) -> Usage | None:
+    """The counts in the members of a reply, a chunk or a choice; None if there are none."""
+    found = fields.get("usage")
+    if found is None or is_nothing(found):
+        groq = fields.get("x_groq")
+        found = members(groq).get("usage") if groq is not None and not is_nothing(groq) else None
+    return None if found is None else usage_of(found)
 
 
 def usage_of(raw: Raw) -> Usage | None:
     """The counts of a `usage` member; None if it counts nothing."""
     try:
-        fields = members(raw)
-    except ProtocolError:
-        return None
-    read, written, total = (integer(fields.get(f"{name}_tokens")) for name in ("prompt", "completion", "total"))
+        counts = _COUNTS(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        counts = _leniently(raw, _Counts)
+        if counts is None:
+            return None
+    read, written, total = counts.prompt_tokens, counts.completion_tokens, counts.total_tokens
     if read is None and written is None and total is None:
         return None
-    reasoning = _first(fields, _REASONING)
-    if reasoning and None not in (read, written) and total == (read or 0) + (written or 0) + reasoning:
+    prompt, completion = counts.prompt_tokens_details or _NO_DETAILS, counts.completion_tokens_details
+    reasoning = counts.reasoning_tokens if completion is None else completion.reasoning_tokens
+    if reasoning is None:
+        reasoning = counts.reasoning_tokens
+    if reasoning and read is not None and written is not None and total == read + written + reasoning:
         # xAI counts reasoning beside the completion; here it is a part of the output.
-        written = (written or 0) + reasoning
+        written += reasoning
+    cached, created = prompt.cached_tokens, prompt.cache_write_tokens
     return Usage(
         input=read,
         output=written,
-        cache_read=_first(fields, _CACHE_READ),
-        cache_write=_first(fields, _CACHE_WRITE),
+        cache_read=_cached_elsewhere(counts) if cached is None else cached,
+        cache_write=prompt.cache_creation_tokens if created is None else created,
         reasoning=reasoning,
         total=total,
     )
 
 
-def _first(fields: dict[str, Raw], paths: tuple[_Path, ...]) -> int | None:
-    for path in paths:
-        found: Raw | None = fields.get(path[0])
-        for name in path[1:]:
-            found = _inside(found, name)
-        count = integer(found)
-        if count is not None:
-            return count
-    return None
+def _cached_elsewhere(counts: _Counts) -> int | None:
+    """How many tokens came from a cache, where the usual place does not say it."""
+    details = counts.prompt_token_details
+    if details is not None and details.cached_tokens is not None:
+        return details.cached_tokens
+    if counts.prompt_cache_hit_tokens is not None:
+        return counts.prompt_cache_hit_tokens
+    return counts.cached_tokens if counts.num_cached_tokens is None else counts.num_cached_tokens
 
 
-def _inside(raw: Raw | None, name: str) -> Raw | None:
-    if raw is None or not bytes(raw).startswith(b"{"):
+def _leniently(raw: Raw | None, kind: type[_Some]) -> _Some | None:
+    """The same member by member: what is not a count is passed over. None if it is not an object at all."""
+    if raw is None or not bytes(raw).lstrip().startswith(b"{"):
         return None
     try:
-        return members(raw).get(name)
+        fields = members(raw)
     except ProtocolError:
         return None
+    return kind(**{
+        name: _leniently(fields.get(name), _Details) if name in _OBJECTS else integer(fields.get(name))
+        for name in kind.__struct_fields__
+    })  # fmt: skip

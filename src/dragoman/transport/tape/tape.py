@@ -17,6 +17,7 @@ import msgspec
 
 from dragoman.errors import ConfigurationError
 from dragoman.transport.protocol import AsyncTransport, HttpRequest, Transport
+from dragoman.transport.secret_headers import keys_in
 
 from .exchange import Exchange, Key, RecordedRequest, explain_miss, from_line, key_of, to_line
 from .scan import refuse_secrets, secret_forms
@@ -28,6 +29,8 @@ Mode: TypeAlias = Literal["record", "replay", "auto"]
 """What to do: ask the server and write its answers; answer from the file alone; or record if there is no file yet."""
 
 _FIRST_LINE: Final = b'{"dragoman_tape":1}\n'
+_KEY_LENGTH: Final = 12
+"""A shorter value of a header is a stand-in of some test (`any`, `test-key`), which a text may well contain."""
 
 
 class NotOnTapeError(ConfigurationError):
@@ -62,6 +65,7 @@ class Tape:
         self._replace: Mapping[str, str] = replace or {}
         self._ignore: frozenset[str] = frozenset(ignore)
         self._forms: tuple[str, ...] = secret_forms(secrets)
+        self._keys: frozenset[str] = frozenset()
         self._lock: threading.Lock = threading.Lock()
         self._started: bool = False
         self._exchanges: list[Exchange] = [] if self.recording else _load(self.path)
@@ -95,8 +99,17 @@ class Tape:
         """The request as it goes onto the tape. SecretFoundError if it must not."""
         noted = RecordedRequest.of(request, headers=self._headers, replace=self._replace)
         if self.recording:
+            self._keep_off(request)
             refuse_secrets(Exchange(request=noted).texts(), self._forms)
         return noted
+
+    def _keep_off(self, request: HttpRequest) -> None:
+        """The keys of the request itself are secrets too: a server may repeat them in what it answers."""
+        known = frozenset(key for key in keys_in(request.headers) if len(key) >= _KEY_LENGTH)
+        with self._lock:
+            if not known <= self._keys:
+                self._keys |= known
+                self._forms = tuple(dict.fromkeys((*self._forms, *secret_forms(known))))
 
     @property
     def further_headers(self) -> frozenset[str]:

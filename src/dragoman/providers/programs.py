@@ -1,0 +1,53 @@
+"""Providers that are no service but a program on this machine, and what they can do.
+
+Owns: their profiles. A program is spoken to in its own way (see dragoman.engines), not by a codec.
+Must not know: how it is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dragoman.errors import ConfigurationError
+
+from .anthropic.profiles import BASE
+from .profile import Profile, ToolLimits
+
+__all__ = ["PROFILES", "profile_with"]
+
+# The models are Anthropic's, but what can be asked of them is what the program lets through.
+_CLAUDE: Final = BASE.with_changes(
+    provider="claude-local",
+    dialect="claude_cli",
+    # The program puts a name of its own before a tool's, and the whole must fit the API's 128 characters.
+    tool_limits=ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,64}", max_name_length=64, max_description_length=2048),
+    tool_result_media=frozenset(["image"]),
+    tool_choices=frozenset(["auto", "none"]),
+    parallel_tool_calls=False,
+    needs_tools_of_history=False,
+    tool_schema="json_schema",
+    structured="native",
+    structured_schema="json_schema",
+    reasoning="adaptive",
+    efforts=frozenset(["low", "medium", "high", "xhigh", "max"]),
+    unsupported=frozenset(["seed", "stop", "temperature", "top_k", "top_p", "user"]),
+    default_max_tokens=None,
+)
+
+PROFILES: Final[Mapping[str, Profile]] = {_CLAUDE.provider: _CLAUDE}
+"""By the name that stands before the model in `provider:model`."""
+
+
+def profile_with(provider: str, given: Profile | Mapping[str, Any]) -> Profile:
+    """The profile of a program: a whole one that is given, or the usual one with some fields changed."""
+    if isinstance(given, Profile):
+        return given
+    unknown = [name for name in given if name not in Profile.__struct_fields__]
+    if unknown:
+        message = f"A profile has no field {unknown[0]!r}."
+        raise ConfigurationError(message, hint=f"Its fields are: {', '.join(Profile.__struct_fields__)}.")
+    known = PROFILES[provider]
+    return msgspec.structs.replace(known, **given) if given else known

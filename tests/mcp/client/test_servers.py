@@ -1,0 +1,529 @@
+"""Our client with servers of the official SDK and with our own, over every way there is, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from dragoman import Media, ToolCall, ToolExecutor, ToolRegistry, ToolRun, errors, execute_tool, tool
+from dragoman.mcp import (
+    ClientLimits,
+    HttpDoor,
+    HttpServer,
+    LocalServer,
+    McpServer,
+    McpServers,
+    ServerOptions,
+    StdioServer,
+    connect,
+)
+from dragoman.mcp.progress import LISTENER
+from tests.mcp.client.colours import HOSTILE, Call, Colour, children, hostile, running, until
+from tests.mcp.client.official import PIXEL, official
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[3]
+OPTIONS = ServerOptions(prefix="", call_timeout=30.0)
+
+
+@contextmanager
+def local() -> Iterator[LocalServer]:
+    yield LocalServer(official(), OPTIONS)
+
+
+@contextmanager
+def stdio() -> Iterator[StdioServer]:
+    yield StdioServer(sys.executable, ["-m", "tests.mcp.client.official"], cwd=str(ROOT), options=OPTIONS)
+
+
+@contextmanager
+def http() -> Iterator[HttpServer]:
+    with listening(official().streamable_http_app()) as port:
+        yield HttpServer(f"http://127.0.0.1:{port}/mcp", options=OPTIONS)
+
+
+@contextmanager
+def listening(app: object) -> Iterator[int]:
+    """An ASGI application behind a port."""
+    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1)  # type: ignore[arg-type]
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])), daemon=True)
+        thread.start()
+        until(lambda: server.started, "it listens")
+        try:
+            yield bound.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+Way = Callable[[], AbstractContextManager[object]]
+
+
+@pytest.fixture(params=[local, stdio, http], ids=lambda way: way.__name__)
+def way(request: pytest.FixtureRequest) -> Way:
+    return request.param
+
+
+def test_a_server_of_the_official_sdk_is_used(colour: Colour, way: Way) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        assert {"add", "picture", "fail", "steps", "wait", "environment", "grow"} == set(servers.tools.by_name)
+        assert servers.tools.get("add").description == "Add two numbers."
+        assert call("add", a=1, b=2).value == {"total": 3}
+        assert call("add", a="x").error_type == "validation"  # found out here, before anything is sent
+        (picture,) = call("picture").content
+        assert isinstance(picture, Media)
+        assert picture.data == PIXEL
+        failed = call("fail")
+        assert failed.error_type == "execution"
+        assert "fail" in failed.text
+        heard: list[float] = []
+        token = LISTENER.set(lambda done, total, message: heard.append(done))
+        try:
+            assert call("steps").text == "done"
+        finally:
+            LISTENER.reset(token)
+        if colour.__name__ == "plain":  # on the loop the body runs in a thread whose variables the call does not see
+            until(lambda: heard == [1, 2, 3], "progress is heard")
+
+    with way() as server:
+        colour(McpServers({"sdk": server}), body)
+
+
+def test_changes_are_followed(colour: Colour, way: Way) -> None:
+    if way is local:
+        pytest.skip("the SDK has no notices within a process in this era")
+
+    def body(servers: McpServers, call: Call) -> None:
+        before = servers.tools.by_name
+        assert call("grow").text == "grown"
+        until(lambda: "grown" in servers.tools, "the new tool is there")
+        assert servers.tools.by_name["add"] is before["add"]  # what has not changed stays the same object
+        assert call("grown").text == "new"
+
+    with way() as server:
+        colour(McpServers({"sdk": server}), body)
+
+
+def test_a_cancelled_run_cancels_the_call(colour: Colour, way: Way) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        run = ToolRun()
+        with ToolExecutor(servers.tools) as executor:
+            timer = threading.Timer(0.3, run.cancel)
+            timer.start()
+            assert executor.execute(ToolCall("1", "wait", "{}"), run).error_type == "cancelled"
+            timer.join()
+        assert call("add", a=1, b=2).value == {"total": 3}
+
+    with way() as server:
+        colour(McpServers({"sdk": server}), body)
+
+
+def test_calls_run_side_by_side(colour: Colour, way: Way) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        calls = [ToolCall(str(n), "add", f'{{"a": {n}, "b": 1}}') for n in range(20)]
+        with ToolExecutor(servers.tools) as executor:
+            results = executor.execute_all(calls).results
+        assert [result.value for result in results] == [{"total": n + 1} for n in range(20)]
+
+    with way() as server:
+        colour(McpServers({"sdk": server}), body)
+
+
+# --- our own server, through our own client ---
+
+
+@tool
+def greet(name: str) -> str:
+    """Greet somebody."""
+    return f"hello {name}"
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+def test_our_own_server_with_a_token(colour: Colour, protocol: str) -> None:
+    token = "a-token-of-some-length"
+    options = ServerOptions(prefix="", protocol=protocol)  # type: ignore[arg-type]
+    registry = ToolRegistry([greet])
+
+    def body(servers: McpServers, call: Call) -> None:
+        assert call("greet", name="you").text == "hello you"
+        registry.register(greet.renamed("greet_again"))
+        until(lambda: "greet_again" in servers.tools, "the new tool is there")
+
+    with McpServer(registry, watch_seconds=0.05) as server, HttpDoor(server, token=token) as door:
+        colour(McpServers({"ours": HttpServer(door.url, {"Authorization": f"Bearer {token}"}, options)}), body)
+        with pytest.raises(errors.McpConnectionError) as caught:
+            colour(McpServers({"ours": HttpServer(door.url, options=options)}), body)
+        assert token not in str(caught.value)
+
+
+def test_a_server_can_pass_on_the_tools_of_another(colour: Colour) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        with McpServer(servers.tools) as outer, HttpDoor(outer) as door, connect(door.url) as again:
+            assert again.tools.get("add").function.about.output_schema is not None
+            assert execute_tool(again.tools, "add", {"a": 1, "b": 2}) is not None
+            with ToolExecutor(again.tools) as executor:
+                assert executor.execute(ToolCall("1", "add", '{"a":1,"b":2}')).value == {"total": 3}
+                assert executor.execute(ToolCall("1", "fail", "{}")).is_error
+
+    colour(McpServers({"sdk": LocalServer(official(), OPTIONS)}), body)
+
+
+def test_a_server_that_forgets_its_sessions_is_connected_again(colour: Colour) -> None:
+    """As after a restart behind the same address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ServerOptions(prefix="", protocol="legacy", restart_backoff=0.05, max_restarts=20)
+    with McpServer([greet]) as server:
+        first = HttpDoor(server, port=port)
+        first.__enter__()
+
+        def body(servers: McpServers, call: Call) -> None:
+            assert not call("greet", name="you").is_error
+            first.__exit__()
+            with HttpDoor(server, port=port):
+                until(lambda: not call("greet", name="you").is_error, "it is there again")
+                assert servers.status["ours"].restarts >= 1
+
+        colour(McpServers({"ours": HttpServer(first.url, options=options)}), body)
+
+
+# --- several servers ---
+
+
+def test_names_have_prefixes_and_filters(colour: Colour) -> None:
+    servers = McpServers(
+        {
+            "one": LocalServer(official(), ServerOptions(include=("add", "p*"))),
+            "two.x": LocalServer(official(), ServerOptions(exclude=("wait", "grow", "steps"))),
+            "three": LocalServer(official(), ServerOptions(prefix="", include=("add",))),
+        }
+    )
+
+    def body(servers: McpServers, call: Call) -> None:
+        assert list(servers.tools.by_name) == [
+            "one_add",
+            "one_picture",
+            "two_x_add",
+            "two_x_picture",
+            "two_x_fail",
+            "two_x_environment",
+            "add",
+        ]
+        assert list(servers["one"].by_name) == ["one_add", "one_picture"]
+        assert servers.tools.get("one_add").spec.tags == ("mcp", "mcp:one")
+        assert call("two_x_add", a=1, b=1).value == {"total": 2}
+        assert len(servers) == 3
+        assert list(servers) == ["one", "two.x", "three"]
+        with pytest.raises(errors.ConfigurationError, match="'four'"):
+            servers["four"]
+
+    colour(servers, body)
+
+
+def test_a_server_cannot_take_away_a_tool_of_another(colour: Colour) -> None:
+    first = LocalServer(McpServer([greet]), ServerOptions(prefix=""))
+    second = LocalServer(McpServer([greet.renamed("greet")]), ServerOptions(prefix=""))
+
+    def body(servers: McpServers, call: Call) -> None:
+        assert len(servers.tools) == 1
+        assert servers.tools.get("greet").spec.tags == ("mcp", "mcp:first")
+        (problem,) = servers.problems
+        assert (problem.server, problem.tool) == ("second", "greet")
+        assert isinstance(problem.error, errors.ToolConflictError)
+
+    colour(McpServers({"first": first, "second": second}), body)
+
+
+def test_one_server_that_fails_ends_all_unless_it_is_optional(colour: Colour) -> None:
+    entries = {"good": LocalServer(official(), OPTIONS), "bad": StdioServer("/no/such/program")}
+    with pytest.raises(errors.McpConnectionError, match="'/no/such/program' cannot be started") as caught:
+        colour(McpServers(entries), lambda *_: None)
+    assert caught.value.server == "bad"
+
+    def body(servers: McpServers, call: Call) -> None:
+        assert call("add", a=1, b=1).value == {"total": 2}
+        assert servers.status["good"].state == "ready"
+        assert servers.status["bad"].state == "failed"
+
+    colour(McpServers(entries, optional=True), body)
+
+
+def test_the_json_that_programs_share(colour: Colour, tmp_path: Path) -> None:
+    document = {
+        "mcpServers": {
+            "mine": {
+                "command": "${PYTHON}",
+                "args": ["-S", str(HOSTILE), "environment"],
+                "env": {"NAMED": "${SECRET}"},
+                "dragoman": {"prefix": "my_"},
+            },
+            "off": {"command": "/no/such/program", "disabled": True},
+        }
+    }
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps(document))
+    environ = {"PYTHON": sys.executable, "SECRET": "s3cret", "API_KEY": "hidden", "HOME": "/home/me", "PATH": "/bin"}
+    environ |= {"SHELL": "() { :; }; echo bad", "LD_PRELOAD": "evil.so"}
+
+    def body(servers: McpServers, call: Call) -> None:
+        seen = json.loads(call("my_ok").text)
+        assert seen.items() >= {"NAMED": "s3cret", "HOME": "/home/me", "PATH": "/bin"}.items()
+        assert not {"API_KEY", "SECRET", "PYTHON", "SHELL", "LD_PRELOAD"} & set(seen)
+
+    colour(McpServers.from_json(file, environ=environ), body)
+    with pytest.raises(errors.ConfigurationError, match="cannot be read"):
+        McpServers.from_json(tmp_path / "none.json")
+
+
+# --- answers over HTTP that are too large, or not what they say ---
+
+
+def answering(body: bytes, kind: str = "application/json", **headers: str) -> object:
+    async def app(scope: dict[str, object], receive: object, send: Callable[..., object]) -> None:
+        if scope["type"] == "lifespan":
+            return
+        sent = [(b"content-type", kind.encode()), *[(k.encode(), v.encode()) for k, v in headers.items()]]
+        await send({"type": "http.response.start", "status": 200, "headers": sent})  # type: ignore[misc]
+        for _ in range(50):
+            await send({"type": "http.response.body", "body": body, "more_body": True})  # type: ignore[misc]
+        await send({"type": "http.response.body", "body": b""})  # type: ignore[misc]
+
+    return app
+
+
+@pytest.mark.parametrize(
+    "app",
+    [
+        answering(b"x" * 100_000),
+        answering(b"data: " + b"x" * 100_000, "text/event-stream"),
+        answering(b"<html>", "text/html"),
+        answering(b"\x1f\x8b", **{"content-encoding": "gzip"}),
+        answering(b"", "application/json"),
+        answering(b"[[[["),
+    ],
+    ids=["large", "large-event", "html", "compressed", "empty", "no-json"],
+)
+def test_answers_over_http_that_cannot_be_used(colour: Colour, app: object) -> None:
+    options = ServerOptions(connect_timeout=20.0, limits=ClientLimits(max_message_bytes=1_000_000))
+    with listening(app) as port, pytest.raises(errors.McpError):
+        colour(McpServers({"odd": HttpServer(f"http://127.0.0.1:{port}/mcp", options=options)}), lambda *_: None)
+
+
+def test_nobody_at_the_address(colour: Colour) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(errors.McpConnectionError, match="cannot be used"):
+        colour(McpServers({"none": HttpServer(f"http://127.0.0.1:{port}/mcp?key=s3cret")}), lambda *_: None)
+
+
+def test_an_address_that_accepts_and_says_nothing(colour: Colour) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        server = HttpServer(f"http://127.0.0.1:{silent.getsockname()[1]}/", options=ServerOptions(connect_timeout=0.5))
+        with pytest.raises(errors.McpConnectionError, match="within 0.5 seconds"):
+            colour(McpServers({"silent": server}), lambda *_: None)
+
+
+# --- opening and closing ---
+
+
+def test_closed_servers_say_so_and_can_be_closed_again() -> None:
+    servers = hostile("ok")
+    with servers:
+        kept = servers.tools.get("ok")
+    servers.close()
+    assert servers.status["bad"].state == "closed"
+    with ToolExecutor([kept]) as executor:
+        assert "closed" in executor.execute(ToolCall("1", "ok", "{}")).text
+    with pytest.raises(errors.ConfigurationError, match="before"):
+        servers.__enter__()
+
+
+def test_closing_ends_calls_that_are_under_way() -> None:
+    servers = hostile("hang-call")
+    results: list[str] = []
+    with servers, ToolExecutor(servers.tools) as executor:
+        thread = threading.Thread(target=lambda: results.append(executor.execute(ToolCall("1", "ok", "{}")).text))
+        thread.start()
+        until(lambda: servers._connections["bad"]._session._dispatcher._pending, "the call is under way")  # type: ignore[union-attr]
+        servers.close()
+        thread.join(30)
+    assert len(results) == 1
+
+
+def test_a_cancelled_task_closes_what_it_opened() -> None:
+    async def main() -> None:
+        before = children()
+
+        async def work() -> None:
+            async with hostile("ok"):
+                begun.set()
+                await asyncio.sleep(3600)
+
+        begun = asyncio.Event()
+        task = asyncio.create_task(work())
+        await begun.wait()
+        assert children() > before
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert children() <= before
+        opening = asyncio.create_task(hostile("hang-start").__aenter__())
+        await asyncio.sleep(0.2)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert children() <= before
+
+    asyncio.run(main())
+
+
+def test_forgotten_servers_are_ended() -> None:
+    servers = hostile("ok", "forgotten-marker")
+    servers.__enter__()
+    assert running("forgotten-marker")
+    del servers
+    gc.collect()
+    until(lambda: not running("forgotten-marker"), "it was killed", 10)
+
+
+SCRIPT = """
+import sys, time
+from tests.mcp.client.colours import hostile
+servers = hostile(sys.argv[1], sys.argv[2])
+mode = sys.argv[3]
+if mode == "with":
+    with servers:
+        print("ready", flush=True)
+        time.sleep(3600)
+else:
+    servers.__enter__()
+    print("ready", flush=True)
+    if mode == "exit":
+        sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(("misbehaviour", "mode"), [("ok", "with"), ("stubborn", "exit"), ("hang-start", "with")])
+def test_nothing_outlives_the_program(tmp_path: Path, misbehaviour: str, mode: str) -> None:
+    marker = f"marker-{misbehaviour}-{tmp_path.name}"
+    command = [sys.executable, "-c", SCRIPT, misbehaviour, marker, mode]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        if misbehaviour == "hang-start":
+            until(lambda: len(running(marker)) == 2, "the server was started", 60)
+        else:
+            assert process.stdout.readline() == "ready\n"
+        if mode == "with":
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    if mode == "with":
+        assert "KeyboardInterrupt" in err
+    until(lambda: not running(marker), "nothing is left", 10)
+
+
+def test_within_a_running_loop_the_plain_form_works_too() -> None:
+    async def main() -> str:
+        with hostile("ok") as servers:  # as in a notebook
+            return execute_tool(servers.tools, "ok", {"text": "x"})
+
+    assert asyncio.run(main()) == 'ok {"text": "x"}'
+
+
+def test_one_server_by_its_command() -> None:
+    with connect([sys.executable, "-S", str(HOSTILE), "ok"]) as servers:
+        assert execute_tool(servers.tools, "ok", {}) == "ok {}"
+
+
+def test_a_server_that_was_given_up_can_be_started_again(colour: Colour) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        assert call("ok").is_error
+        until(lambda: servers.status["bad"].state == "failed", "it is given up")
+        servers.restart("bad")
+        until(lambda: servers.status["bad"].state == "ready", "it is there again")
+        servers.restart("bad")
+        until(lambda: servers.status["bad"].state != "ready", "it is started again")
+
+    colour(hostile("die-call", max_restarts=0), body)
+
+
+def test_the_secrets_of_a_server_are_not_in_its_last_words(colour: Colour) -> None:
+    code = "import os, sys; print('my key is', os.environ['KEY'], file=sys.stderr); sys.exit(1)"
+    server = StdioServer(sys.executable, ["-c", code], env={"KEY": "s3cret-value"})
+    with pytest.raises(errors.McpConnectionError, match="my key is …") as caught:
+        colour(McpServers({"bad": server}), lambda *_: None)
+    assert "s3cret" not in str(caught.value)
+
+
+class Slow:
+    """A server behind HTTP that answers what it must to be connected, and then no more."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+
+    async def __call__(self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        if scope["type"] == "lifespan":
+            return
+        self.methods.append(scope["method"])
+        if scope["method"] == "DELETE":
+            await asyncio.sleep(3600)
+        sent = json.loads((await receive())["body"] or b"{}")
+        method = sent.get("method", "")
+        info = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "s", "version": ""},
+        }
+        answers: dict[str, Any] = {
+            "initialize": info,
+            "tools/list": {"tools": [{"name": "ok", "inputSchema": {"type": "object"}}]},
+        }
+        head = [(b"content-type", b"application/json"), (b"mcp-session-id", b"1")]
+        if method == "tools/call":
+            await send(
+                {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+            )
+            for _ in range(36_000):
+                spam = (
+                    b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n'
+                )
+                await send({"type": "http.response.body", "body": spam, "more_body": True})
+                await asyncio.sleep(0.001)
+        status = 200 if method in answers else 202 if "id" not in sent and method else 405
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        body = json.dumps({"jsonrpc": "2.0", "id": sent["id"], "result": answers[method]}) if method in answers else ""
+        await send({"type": "http.response.body", "body": body.encode()})
+
+
+def test_a_server_behind_http_that_hangs_and_floods(colour: Colour) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        assert call("ok").error_type == "timeout"
+        assert servers.status["slow"].state == "ready"
+
+    slow = Slow()
+    with listening(slow) as port:
+        options = ServerOptions(prefix="", protocol="legacy", call_timeout=0.7)
+        colour(McpServers({"slow": HttpServer(f"http://127.0.0.1:{port}/", options=options)}), body)
+        assert "DELETE" in slow.methods  # it was taken leave of, and did not answer that either

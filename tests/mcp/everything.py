@@ -1,0 +1,309 @@
+"""The server that the official conformance runner asks for, built on ours.
+
+Its tools, resources and prompts have the names and the answers that the runner's requirements list. Run it with
+`python -m tests.mcp.everything PORT`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types as types
+from mcp.server.lowlevel.server import Server
+from mcp.shared.exceptions import MCPError
+
+from dragoman import Media, Text, Tool, ToolRegistry, errors, tool
+from dragoman.mcp import McpServer, current_request, report_progress, serve_http
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+)
+SILENCE = bytes.fromhex("524946462400000057415645666d74201000000001000100401f0000401f00000100080064617461" + 8 * "0")
+
+
+@tool
+def test_simple_text() -> str:
+    """Return a text."""
+    return "This is a simple text response for testing."
+
+
+@tool
+def test_image_content() -> Media:
+    """Return an image."""
+    return Media.from_bytes(PIXEL, "image/png")
+
+
+@tool
+def test_audio_content() -> Media:
+    """Return a sound."""
+    return Media.from_bytes(SILENCE, "audio/wav")
+
+
+@tool
+def test_embedded_resource() -> Media:
+    """Return a resource."""
+    return Media.from_bytes(b"This is an embedded resource content.", "text/plain", name="test://embedded-resource")
+
+
+@tool
+def test_multiple_content_types() -> list[object]:
+    """Return a text, an image and a resource."""
+    data = Media.from_bytes(b'{"test":"data","value":123}', "application/json", name="test://mixed-content-resource")
+    return [Text("Multiple content types test:"), Media.from_bytes(PIXEL, "image/png"), data]
+
+
+@tool
+def test_error_handling() -> str:
+    """Fail."""
+    raise errors.ToolExecutionError("This tool intentionally returns an error for testing")
+
+
+@tool
+def test_tool_with_progress() -> str:
+    """Tell how far it is, from a plain function in a worker thread."""
+    for done in (0, 50, 100):
+        report_progress(done, 100, f"Completed step {done} of 100")
+        time.sleep(0.05)
+    return "done"
+
+
+# What only MCP has: these tools talk to their client through the SDK's own context.
+
+
+@tool
+async def test_tool_with_logging() -> str:
+    """Send log messages while it runs."""
+    request = current_request()
+    assert request is not None
+    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # logging is deprecated, and still tested
+            await request.session.send_log_message("info", text, "everything", related_request_id=request.request_id)
+        await asyncio.sleep(0.05)
+    return "logged"
+
+
+@tool
+async def test_sampling(prompt: str) -> str:
+    """Ask the client's model."""
+    request = current_request()
+    assert request is not None
+    message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # sampling is deprecated, and still tested
+        asking = request.session.create_message([message], max_tokens=100, related_request_id=request.request_id)
+    answer = await asking
+    assert isinstance(answer.content, types.TextContent)
+    return f"LLM response: {answer.content.text}"
+
+
+async def _ask(message: str, properties: dict[str, object], required: list[str] | None = None) -> str:
+    request = current_request()
+    assert request is not None
+    schema = {"type": "object", "properties": properties, "required": required or []}
+    answer = await request.session.elicit_form(message, schema, related_request_id=request.request_id)
+    return f"action={answer.action}, content={answer.content}"
+
+
+@tool
+async def test_elicitation(message: str) -> str:
+    """Ask the client's user."""
+    asked = {"response": {"type": "string", "description": "User's response"}}
+    return f"User response: {await _ask(message, asked, ['response'])}"
+
+
+@tool
+async def test_elicitation_sep1034_defaults() -> str:
+    """Ask with defaults."""
+    asked: dict[str, object] = {
+        "name": {"type": "string", "default": "John Doe"},
+        "age": {"type": "integer", "default": 30},
+        "score": {"type": "number", "default": 95.5},
+        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "verified": {"type": "boolean", "default": True},
+    }
+    return f"Elicitation completed: {await _ask('Please review', asked)}"
+
+
+@tool
+async def test_elicitation_sep1330_enums() -> str:
+    """Ask for choices."""
+    titled = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
+    plain = ["option1", "option2", "option3"]
+    asked: dict[str, object] = {
+        "untitledSingle": {"type": "string", "enum": plain},
+        "titledSingle": {"type": "string", "oneOf": titled},
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": plain}},
+        "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+    }
+    return f"Elicitation completed: {await _ask('Please choose', asked)}"
+
+
+@tool
+async def test_logging_tool() -> str:
+    """Log only where that was asked for."""
+    return await test_tool_with_logging()
+
+
+@tool
+def test_streaming_elicitation() -> str:
+    """Answer in several steps, and never ask by a request of its own."""
+    report_progress(1, 2)
+    return "done"
+
+
+@tool
+def test_missing_capability() -> str:
+    """Need something that the client does not have."""
+    request = current_request()
+    assert request is not None
+    needed = types.ClientCapabilities(sampling=types.SamplingCapability())
+    if not request.session.check_client_capability(needed):
+        data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=needed)
+        raise MCPError(
+            types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+            "sampling is needed",
+            data.model_dump(mode="json", by_alias=True, exclude_none=True),
+        )
+    return "it is there"
+
+
+@tool
+def test_trigger_tool_change() -> str:
+    """Change the list of tools."""
+    if "test_dynamic" in TOOLS:
+        TOOLS.unregister("test_dynamic")
+    else:
+        TOOLS.register(test_simple_text.renamed("test_dynamic"))
+    return "changed"
+
+
+@tool
+def test_trigger_prompt_change() -> str:
+    """Say that the list of prompts has changed."""
+    SERVER.changed("prompts")
+    return "changed"
+
+
+test_x_mcp_header = Tool.from_schema(
+    lambda **given: f"called with {sorted(given)}",
+    {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "query": {"type": "string"},
+        },
+        "required": ["region", "query"],
+    },
+    name="test_x_mcp_header",
+    description="Has an argument that is repeated in a header.",
+)
+
+JSON_SCHEMA_2020_12 = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+json_schema_2020_12_tool = Tool.from_schema(
+    lambda **given: f"called with {sorted(given)}",
+    JSON_SCHEMA_2020_12,
+    name="json_schema_2020_12_tool",
+    description="Has a schema with many features.",
+)
+
+
+@dataclass(frozen=True)
+class Offer:
+    name: str
+    description: str
+    data: str | bytes
+    uri: str = ""
+    mime_type: str = "text/plain"
+
+    def read(self) -> str | bytes:
+        return self.data
+
+
+RESOURCES = [
+    Offer(
+        "Static Text Resource",
+        "A static text resource for testing",
+        "This is the content of the static text resource.",
+        "test://static-text",
+    ),
+    Offer("Static Binary Resource", "A static image for testing", PIXEL, "test://static-binary", "image/png"),
+    Offer("Watched Resource", "A resource that can be read", "Watched resource content", "test://watched-resource"),
+]
+PROMPTS = [Offer("test_simple_prompt", "A simple prompt", "This is a simple prompt for testing.")]
+
+TOOLS = ToolRegistry(
+    [
+        test_simple_text,
+        test_image_content,
+        test_audio_content,
+        test_embedded_resource,
+        test_multiple_content_types,
+        test_error_handling,
+        test_tool_with_progress,
+        test_tool_with_logging,
+        test_sampling,
+        test_elicitation,
+        test_elicitation_sep1034_defaults,
+        test_elicitation_sep1330_enums,
+        test_logging_tool,
+        test_streaming_elicitation,
+        test_missing_capability,
+        test_trigger_tool_change,
+        test_trigger_prompt_change,
+        test_x_mcp_header,
+        json_schema_2020_12_tool,
+    ]
+)
+
+
+async def _set_level(_context: object, _params: types.SetLevelRequestParams) -> types.EmptyResult:
+    return types.EmptyResult()
+
+
+def _with_logging(wire: Server[Any]) -> None:
+    """Log messages to the client are not ours; the SDK's handlers can be added."""
+    wire.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
+
+
+SERVER = McpServer(
+    TOOLS,
+    name="dragoman-everything",
+    resources=RESOURCES,
+    prompts=PROMPTS,
+    watch_seconds=0.1,
+    extend=_with_logging,
+)
+
+
+if __name__ == "__main__":
+    serve_http(SERVER, port=int(sys.argv[1]))

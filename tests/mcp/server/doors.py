@@ -1,0 +1,56 @@
+"""Our server, as the official SDK's own client sees it: in this process, over stdio and over HTTP, in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import mcp
+from mcp.client.stdio import StdioServerParameters
+
+from dragoman.mcp import HttpDoor, McpServer
+
+ROOT = Path(__file__).resolve().parents[3]
+ERAS = ("legacy", "auto")
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def in_process(server: McpServer, era: str, **more: object) -> AsyncIterator[mcp.Client]:
+    async with mcp.Client(server.sdk(), mode=era, **more) as client:  # type: ignore[arg-type]
+        yield client
+
+
+@asynccontextmanager
+async def over_http(server: McpServer, era: str, **more: object) -> AsyncIterator[mcp.Client]:
+    async with HttpDoor(server) as door, mcp.Client(door.url, mode=era, **more) as client:  # type: ignore[arg-type]
+        yield client
+
+
+DOORS = [in_process, over_http]
+
+
+def script(path: Path, *arguments: str) -> StdioServerParameters:
+    """A program that serves over stdio."""
+    return StdioServerParameters(command=sys.executable, args=[str(path), *arguments], cwd=ROOT)
+
+
+def talk(
+    server: McpServer,
+    door: Callable[..., object],
+    era: str,
+    body: Callable[[mcp.Client], Awaitable[T]],
+    **more: object,
+) -> T:
+    """Run the body with a client, and close the server."""
+
+    async def main() -> T:
+        async with door(server, era, **more) as client:  # type: ignore[attr-defined]
+            return await body(client)
+
+    with server:
+        return asyncio.run(main())

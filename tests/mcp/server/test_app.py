@@ -1,0 +1,589 @@
+"""A set of tools served: the official SDK's client is the judge."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import mcp
+import mcp_types as types
+import msgspec
+import pydantic
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from dragoman import (
+    Allow,
+    Ask,
+    Deny,
+    Media,
+    Text,
+    Tool,
+    ToolCall,
+    ToolConfig,
+    ToolContext,
+    ToolExecutor,
+    ToolRegistry,
+    ToolResult,
+    ToolRun,
+    errors,
+    tool,
+)
+from dragoman.mcp import McpServer, ToolAbout, current_request, offers_of, report_progress
+from dragoman.toolkit.skills.skill import Skill
+from dragoman.toolkit.skills.store import MemorySkillStore
+from tests.mcp.server.doors import in_process, over_http, talk
+
+Door = Callable[..., object]
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(idempotent=True)
+async def shout(text: str) -> str:
+    """Say it aloud."""
+    await asyncio.sleep(0)
+    return text.upper()
+
+
+@tool
+def boom() -> None:
+    """Fail."""
+    raise ValueError("no luck")
+
+
+def text_of(result: types.CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+def test_tools_are_listed_and_called(door: Door, era: str) -> None:
+    async def body(client: mcp.Client) -> None:
+        listed = {each.name: each for each in (await client.list_tools()).tools}
+        assert list(listed) == ["add", "shout", "boom"]
+        assert listed["add"].description == "Add two numbers."
+        assert listed["add"].input_schema["required"] == ["a", "b"]
+        hints = listed["add"].annotations
+        assert hints is not None
+        assert (hints.read_only_hint, hints.idempotent_hint, hints.destructive_hint) == (True, True, False)
+        hints = listed["shout"].annotations
+        assert hints is not None
+        assert (hints.read_only_hint, hints.idempotent_hint, hints.destructive_hint) == (False, True, None)
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+        assert text_of(await client.call_tool("shout", {"text": "hé"})) == "HÉ"
+
+    talk(McpServer([add, shout, boom]), door, era, body)
+
+
+def test_what_goes_wrong_with_a_call_is_a_result_and_an_unknown_tool_is_not(door: Door, era: str) -> None:
+    async def body(client: mcp.Client) -> None:
+        failed = await client.call_tool("boom")
+        assert failed.is_error
+        assert "no luck" in text_of(failed)
+        wrong = await client.call_tool("add", {"a": "x"})
+        assert wrong.is_error
+        assert "a: expected integer" in text_of(wrong)
+        with pytest.raises(MCPError, match="Unknown tool: nothing") as caught:
+            await client.call_tool("nothing")
+        assert caught.value.code == types.INVALID_PARAMS
+
+    talk(McpServer([add, boom]), door, era, body)
+
+
+@dataclass
+class Weather:
+    city: str
+    degrees: float
+
+
+class Point(TypedDict):
+    x: int
+    y: int
+
+
+class Node(msgspec.Struct):
+    name: str
+    children: list[Node] = []
+
+
+class Model(pydantic.BaseModel):
+    size: int
+
+
+@tool
+def weather(city: str) -> Weather:
+    return Weather(city, 21.5)
+
+
+@tool
+def point() -> Point:
+    return {"x": 1, "y": 2}
+
+
+@tool
+def tree() -> Node:
+    return Node("root", [Node("leaf")])
+
+
+@tool
+def model() -> Model:
+    return Model(size=3)
+
+
+@tool
+def loose() -> dict[str, object]:
+    return {"any": "thing"}
+
+
+@tool
+def lying() -> Weather:
+    return {"city": 5}  # type: ignore[return-value]
+
+
+def test_results_with_named_fields_promise_a_schema_and_keep_it(door: Door, era: str) -> None:
+    async def body(client: mcp.Client) -> None:
+        listed = {each.name: each for each in (await client.list_tools()).tools}
+        promised = {name for name, each in listed.items() if each.output_schema is not None}
+        assert promised == {"weather", "point", "tree", "model", "lying"}
+        # The SDK's client checks every result against the schema.
+        assert (await client.call_tool("weather", {"city": "Ulm"})).structured_content == {
+            "city": "Ulm",
+            "degrees": 21.5,
+        }
+        assert (await client.call_tool("point")).structured_content == {"x": 1, "y": 2}
+        nodes = (await client.call_tool("tree")).structured_content
+        assert nodes == {"name": "root", "children": [{"name": "leaf", "children": []}]}
+        assert (await client.call_tool("model")).structured_content == {"size": 3}
+        assert (await client.call_tool("loose")).structured_content == {"any": "thing"}
+        broken = await client.call_tool("lying")
+        assert broken.is_error
+        assert "output schema" in text_of(broken)
+
+    talk(McpServer([weather, point, tree, model, loose, lying, add]), door, era, body)
+
+
+def test_what_is_said_of_a_tool_can_be_given(era: str) -> None:
+    about = ToolAbout(
+        title="Addition",
+        destructive=False,
+        open_world=False,
+        output_schema={"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]},
+    )
+    plus = Tool.from_function(lambda: {"sum": 3}, name="plus")
+
+    async def body(client: mcp.Client) -> None:
+        (listed,) = (await client.list_tools()).tools
+        assert listed.title == "Addition"
+        assert listed.annotations is not None
+        assert (listed.annotations.destructive_hint, listed.annotations.open_world_hint) == (False, False)
+        assert listed.output_schema == about.output_schema
+        assert (await client.call_tool("plus")).structured_content == {"sum": 3}
+
+    talk(McpServer([plus], about={"plus": about}), in_process, era, body)
+
+
+def test_media_and_several_parts(door: Door, era: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(b"\x89PNG")
+
+    @tool
+    def mixed() -> list[object]:
+        return [Text("look"), Media.from_path(file), Media.from_bytes(b"RIFF", "audio/wav")]
+
+    @tool
+    def lost() -> Media:
+        return Media.from_path(tmp_path / "none.png")
+
+    async def body(client: mcp.Client) -> None:
+        result = await client.call_tool("mixed")
+        assert [block.type for block in result.content] == ["text", "image", "audio"]
+        gone = await client.call_tool("lost")
+        assert gone.is_error
+        assert "cannot be sent" in text_of(gone)
+
+    talk(McpServer([mixed, lost]), door, era, body)
+
+
+# --- the executor's limits hold ---
+
+
+def test_permissions_hold_and_are_told_with_their_reason(door: Door, era: str) -> None:
+    def check(call: ToolCall, _tool: object, _context: object) -> Allow | Ask | Deny:
+        return {"add": Allow(), "shout": Deny("too loud"), "boom": Ask("dangerous")}[call.name]
+
+    async def body(client: mcp.Client) -> None:
+        assert not (await client.call_tool("add", {"a": 1, "b": 1})).is_error
+        denied = await client.call_tool("shout", {"text": "x"})
+        assert denied.is_error
+        assert "too loud" in text_of(denied)
+        asked = await client.call_tool("boom")
+        assert asked.is_error
+        assert "dangerous" in text_of(asked)
+        assert "approve" in text_of(asked)
+
+    talk(McpServer([add, shout, boom], permission=check), door, era, body)
+
+
+def test_timeouts_budgets_and_allowed_tools_hold(era: str) -> None:
+    @tool
+    def slow() -> None:
+        time.sleep(5)
+
+    config = ToolConfig(execution_timeout=0.1, budgets={"add": 2}, allowed_tools=frozenset({"add", "slow"}))
+
+    async def body(client: mcp.Client) -> None:
+        assert [each.name for each in (await client.list_tools()).tools] == ["add", "slow"]
+        assert "0.1 seconds" in text_of(await client.call_tool("slow"))
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool("shout", {"text": "x"})
+        said = [(await client.call_tool("add", {"a": 1, "b": 1})).is_error for _ in range(3)]
+        assert said == [False, False, True]
+
+    talk(McpServer([add, shout, slow], config=config), in_process, era, body)
+
+
+def test_tools_can_be_switched_off(era: str) -> None:
+    async def body(client: mcp.Client) -> None:
+        assert (await client.list_tools()).tools == []
+
+    talk(McpServer([add], config=ToolConfig(enabled=False)), in_process, era, body)
+
+
+def test_no_more_calls_run_at_once_than_allowed(door: Door, era: str) -> None:
+    running, most = 0, 0
+    lock = threading.Lock()
+
+    @tool
+    def busy() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+
+    async def body(client: mcp.Client) -> None:
+        results = await asyncio.gather(*[client.call_tool("busy") for _ in range(12)])
+        assert not any(result.is_error for result in results)
+
+    talk(McpServer([busy], config=ToolConfig(max_parallel_tools=2)), door, era, body)
+    assert most == 2
+
+
+def test_every_call_is_logged_and_counted_once(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    async def body(client: mcp.Client) -> None:
+        await client.call_tool("add", {"a": 1, "b": 1})
+        await client.call_tool("add", {})
+        with pytest.raises(MCPError):
+            await client.call_tool("nothing")
+
+    with caplog.at_level(logging.INFO, "dragoman.tools"):
+        server = McpServer([add], on_result=lambda call, result: seen.append((call.name, result.error_type)))
+        talk(server, in_process, era, body)
+    assert seen == [("add", None), ("add", "validation"), ("nothing", "not_found")]
+    assert [record.name for record in caplog.records].count("dragoman.tools") == 3
+
+
+def test_an_executor_can_be_shared(era: str) -> None:
+    def loud(call: ToolCall, _run: ToolRun) -> Generator[None, ToolResult, ToolResult]:
+        result = yield
+        return msgspec.structs.replace(result, content=(Text(result.text + "!"),))
+
+    with ToolExecutor([add], middleware=[loud]) as executor:
+
+        async def body(client: mcp.Client) -> None:
+            assert text_of(await client.call_tool("add", {"a": 1, "b": 1})) == "2!"
+
+        talk(McpServer(executor=executor), in_process, era, body)
+        assert executor.execute(ToolCall("1", "add", '{"a":1,"b":1}')).text == "2!"  # still open
+    with pytest.raises(errors.ConfigurationError, match="executor"):
+        McpServer([add], executor=executor)
+
+
+def test_deps_reach_the_tools(era: str) -> None:
+    @tool
+    def who(context: ToolContext[str]) -> str:
+        return context.deps
+
+    async def body(client: mcp.Client) -> None:
+        assert text_of(await client.call_tool("who")) == "me"
+
+    talk(McpServer([who], deps="me"), in_process, era, body)
+
+
+# --- while a call runs ---
+
+
+def test_progress_is_told_in_order_by_plain_and_async_tools(door: Door, era: str) -> None:
+    @tool
+    def plain() -> str:
+        for done in (1, 2, 2, 1, float("nan"), 3):  # only what grows is told
+            report_progress(done, 3, f"step {done}")
+        return "done"
+
+    @tool
+    async def on_loop() -> str:
+        for done in range(1, 4):
+            report_progress(done)
+            await asyncio.sleep(0)
+        return "done"
+
+    async def body(client: mcp.Client) -> None:
+        for name in ("plain", "on_loop"):
+            heard: list[tuple[float, float | None, str | None]] = []
+
+            async def hear(progress: float, total: float | None, message: str | None, heard: list[Any] = heard) -> None:
+                heard.append((progress, total, message))
+
+            assert text_of(await client.call_tool(name, progress_callback=hear)) == "done"
+            await asyncio.sleep(0.05)
+            assert [done for done, _, _ in heard] == [1, 2, 3]
+        assert text_of(await client.call_tool("plain")) == "done"  # nobody listens
+
+    talk(McpServer([plain, on_loop]), door, era, body)
+
+
+def test_progress_without_anybody_to_hear_it_is_nothing() -> None:
+    report_progress(1)
+    assert current_request() is None
+
+
+def test_a_cancelled_request_cancels_the_tool(door: Door, era: str) -> None:
+    begun, ended, told = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    async def wait() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    @tool
+    def wait_in_a_thread(context: ToolContext[None]) -> None:
+        begun.set()
+        for _ in range(3_000):
+            if context.cancelled:
+                told.set()
+                return
+            time.sleep(0.01)
+
+    async def body(client: mcp.Client) -> None:
+        for name, seen in (("wait", ended), ("wait_in_a_thread", told)):
+            begun.clear()
+            call = asyncio.ensure_future(client.call_tool(name))
+            assert await asyncio.to_thread(begun.wait, 30)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert await asyncio.to_thread(seen.wait, 30)
+        assert text_of(await client.call_tool("add", {"a": 1, "b": 1})) == "2"  # the connection goes on
+
+    talk(McpServer([wait, wait_in_a_thread, add]), door, era, body)
+
+
+def test_a_tool_may_look_at_the_request_and_fail_as_the_protocol_does(door: Door, era: str) -> None:
+    @tool
+    def version() -> str:
+        request = current_request()
+        assert request is not None
+        return request.protocol_version
+
+    @tool
+    def refuse() -> str:
+        raise MCPError(-32042, "not like this")
+
+    async def body(client: mcp.Client) -> None:
+        assert text_of(await client.call_tool("version")) == client.protocol_version
+        with pytest.raises(MCPError, match="not like this"):
+            await client.call_tool("refuse")
+
+    talk(McpServer([version, refuse]), door, era, body)
+
+
+# --- lists ---
+
+
+@pytest.mark.parametrize("door", [over_http, in_process])
+def test_changed_tools_are_told(door: Door, era: str) -> None:
+    if door is in_process and era != "legacy":
+        pytest.skip("the SDK has no notices in the process itself in this era")
+    registry = ToolRegistry([add])
+
+    async def body(client: mcp.Client) -> None:
+        assert client.server_capabilities.tools is not None
+        assert client.server_capabilities.tools.list_changed
+        await _changed(client, lambda: registry.register(shout))
+        names = [each.name for each in (await client.list_tools(cache_mode="bypass")).tools]
+        assert names == ["add", "shout"]
+
+    talk(McpServer(registry, watch_seconds=0.02), door, era, body, message_handler=_hear)
+
+
+HEARD: list[object] = []
+
+
+async def _hear(message: object) -> None:
+    HEARD.append(message)
+
+
+async def _changed(client: mcp.Client, change: Callable[[], object]) -> None:
+    """Make the change and wait for the notice."""
+    HEARD.clear()
+    if client.protocol_version == "2026-07-28":
+        async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
+            change()
+            async with asyncio.timeout(30):
+                await anext(aiter(changes))
+        return
+    await asyncio.sleep(0.2)  # the stream of notices is opened in the background
+    change()
+    for _ in range(3_000):
+        if HEARD:
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("no notice came")
+
+
+def test_pages(era: str) -> None:
+    tools = [add.renamed(f"t{number}") for number in range(7)]
+
+    async def body(client: mcp.Client) -> None:
+        names: list[str] = []
+        cursor: str | None = None
+        for _ in range(10):
+            page = await client.list_tools(cursor=cursor)
+            assert len(page.tools) <= 3
+            names += [each.name for each in page.tools]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert names == [f"t{number}" for number in range(7)]
+        with pytest.raises(MCPError, match="cursor"):
+            await client.list_tools(cursor="no-such-cursor")
+
+    talk(McpServer(tools, page_size=3), in_process, era, body)
+
+
+def test_two_tools_of_one_name_are_told_and_do_not_end_the_server(era: str) -> None:
+    registry = ToolRegistry([add, shout])
+    view = registry.renamed({"shout": "add"})
+
+    async def body(client: mcp.Client) -> None:
+        with pytest.raises(MCPError, match="two different tools"):
+            await client.list_tools()
+        registry.unregister("shout")
+        assert len((await client.list_tools()).tools) == 1
+
+    talk(McpServer(view), in_process, era, body)
+
+
+# --- resources and prompts ---
+
+
+@dataclass(frozen=True)
+class Note:
+    name: str
+    description: str
+    body: str | bytes
+
+    def read(self) -> str | bytes:
+        if self.body == "broken":
+            raise OSError("the disk is gone")
+        return self.body
+
+
+def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era: str) -> None:
+    skills = [Note("make coffee", "How to.", "# Grind"), Note("image", "A picture.", b"\x89PNG")]
+    server = McpServer([add], resources=lambda: skills, prompts=skills[:1])
+
+    async def body(client: mcp.Client) -> None:
+        listed = (await client.list_resources()).resources
+        assert [(each.name, each.description) for each in listed] == [
+            ("make coffee", "How to."),
+            ("image", "A picture."),
+        ]
+        (text,) = (await client.read_resource(listed[0].uri)).contents
+        assert isinstance(text, types.TextResourceContents)
+        assert text.text == "# Grind"
+        (blob,) = (await client.read_resource(listed[1].uri)).contents
+        assert isinstance(blob, types.BlobResourceContents)
+        skills.append(Note("new", "", "broken"))
+        newest = (await client.list_resources(cache_mode="bypass")).resources[-1]
+        with pytest.raises(MCPError, match="the disk is gone"):
+            await client.read_resource(newest.uri)
+        with pytest.raises(MCPError, match="not found"):
+            await client.read_resource("dragoman://resources/none")
+        assert [each.name for each in (await client.list_prompts()).prompts] == ["make coffee"]
+        (message,) = (await client.get_prompt("make coffee")).messages
+        assert isinstance(message.content, types.TextContent)
+        assert message.content.text == "# Grind"
+        with pytest.raises(MCPError, match="Unknown prompt"):
+            await client.get_prompt("none")
+
+    talk(server, door, era, body)
+
+
+def test_changed_prompts_are_told_on_request(era: str) -> None:
+    server = McpServer([add], prompts=[Note("a", "", "b")], watch_seconds=0.02)
+
+    async def body(client: mcp.Client) -> None:
+        await _changed(client, lambda: server.changed("prompts"))
+
+    talk(server, over_http, era, body, message_handler=_hear)
+
+
+def test_without_resources_there_is_no_such_capability(era: str) -> None:
+    async def body(client: mcp.Client) -> None:
+        assert client.server_capabilities.resources is None
+        assert client.server_capabilities.prompts is None
+
+    talk(McpServer([add]), in_process, era, body)
+
+
+def test_awaitable_readers_are_awaited(era: str) -> None:
+    class Late:
+        name = "late"
+        description = ""
+
+        async def read(self) -> str:
+            await asyncio.sleep(0)
+            return "here"
+
+    async def body(client: mcp.Client) -> None:
+        (message,) = (await client.get_prompt("late")).messages
+        assert isinstance(message.content, types.TextContent)
+        assert message.content.text == "here"
+
+    talk(McpServer(prompts=[Late()]), in_process, era, body)
+
+
+def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str) -> None:
+    store = MemorySkillStore([Skill(name="make-coffee", description="How to.", body="# Grind")])
+    server = McpServer(resources=offers_of(store), prompts=offers_of(store))
+
+    async def body(client: mcp.Client) -> None:
+        (listed,) = (await client.list_resources()).resources
+        assert (listed.uri, listed.mime_type) == ("skill://make-coffee/SKILL.md", "text/markdown")
+        (text,) = (await client.read_resource(listed.uri)).contents
+        assert isinstance(text, types.TextResourceContents)
+        assert text.text == "# Grind"
+        (message,) = (await client.get_prompt("make-coffee")).messages
+        assert isinstance(message.content, types.TextContent)
+        assert message.content.text == "# Grind"
+
+    talk(server, in_process, era, body)

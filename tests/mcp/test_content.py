@@ -1,0 +1,123 @@
+"""Results, there and back."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import mcp_types as types
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from dragoman.conversation import Json, Media, Text, ToolResult
+from dragoman.mcp.content import content_from_mcp, result_from_mcp, to_content, to_structured
+
+MUCH = 1_000_000
+
+
+def back(*parts: Text | Json | Media) -> tuple[object, ...]:
+    return content_from_mcp(to_content(parts), MUCH)
+
+
+def test_text_images_sound_and_documents_come_back() -> None:
+    image = Media.from_bytes(b"\x89PNG", "image/png")
+    sound = Media.from_bytes(b"RIFF", "audio/wav")
+    paper = Media.from_bytes(b"%PDF", "application/pdf", name="test://paper")
+    assert back(Text("héllo"), image, sound, paper) == (Text("héllo"), image, sound, paper)
+
+
+def test_json_becomes_text_and_an_object_is_structured_as_well() -> None:
+    result = ToolResult("1", "t", (Json(Raw(b'{"a":1}')),))
+    assert to_content(result.content) == [types.TextContent(text='{"a":1}')]
+    assert to_structured(result) == {"a": 1}
+    assert to_structured(ToolResult("1", "t", (Json(Raw(b"[1]")),))) is None
+    assert to_structured(ToolResult("1", "t", (Text("x"),), structured=Json(Raw(b"[1]")))) == [1]
+
+
+def test_texts_that_are_resources_stay_resources() -> None:
+    notes = types.TextResourceContents(uri="file:///notes.md", mime_type="text/markdown", text="# Notes")
+    block = types.EmbeddedResource(resource=notes)
+    (part,) = content_from_mcp([block], MUCH)
+    assert isinstance(part, Text)
+    assert part.text == "# Notes"
+    assert to_content([part]) == [block]
+
+
+def test_a_text_document_is_sent_as_text_and_bytes_that_only_say_so_are_not() -> None:
+    (block,) = to_content([Media.from_bytes(b"a,b", "text/csv", name="table.csv")])
+    assert isinstance(block, types.EmbeddedResource)
+    assert isinstance(block.resource, types.TextResourceContents)
+    assert (block.resource.uri, block.resource.text) == ("resource://result/table.csv", "a,b")
+    (block,) = to_content([Media.from_bytes(b"\xff\xfe", "text/csv")])
+    assert isinstance(block, types.EmbeddedResource)
+    assert isinstance(block.resource, types.BlobResourceContents)
+
+
+def test_a_link_stays_a_link_in_both_directions() -> None:
+    (block,) = to_content([Media.from_url("https://dragoman.dev/a.png")])
+    assert isinstance(block, types.ResourceLink)
+    (part,) = content_from_mcp([block], MUCH)
+    assert isinstance(part, Text)  # nobody shall fetch what a stranger names
+    assert "https://dragoman.dev/a.png" in part.text
+
+
+def test_a_file_is_read_when_it_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(b"\x89PNG")
+    (block,) = to_content([Media.from_path(file)])
+    assert isinstance(block, types.ImageContent)
+    assert base64.b64decode(block.data) == b"\x89PNG"
+    with pytest.raises(OSError, match="No such file"):
+        to_content([Media.from_path(tmp_path / "none.png")])
+    with (tmp_path / "big.png").open("wb") as big:
+        big.truncate(21 * 1024 * 1024)
+    with pytest.raises(ValueError, match="larger"):
+        to_content([Media.from_path(tmp_path / "big.png")])
+
+
+def test_structured_content_is_kept_beside_the_text() -> None:
+    result = result_from_mcp(
+        types.CallToolResult(content=[types.TextContent(text="one")], structured_content={"n": 1}), MUCH
+    )
+    assert (result.text, result.value) == ("one", {"n": 1})
+    alone = result_from_mcp(types.CallToolResult(content=[], structured_content={"n": 1}), MUCH)
+    assert alone.content == (alone.structured,)
+    large = result_from_mcp(types.CallToolResult(content=[], structured_content={"n": "x" * 100}), 50)
+    assert large.structured is None
+    assert "left out" in large.text
+
+
+def test_an_error_is_an_error() -> None:
+    result = result_from_mcp(types.CallToolResult(content=[types.TextContent(text="no")], is_error=True), MUCH)
+    assert (result.is_error, result.error_type, result.text) == (True, "execution", "no")
+
+
+blocks = st.one_of(
+    st.builds(lambda text: types.TextContent(text=text), st.text(st.characters(codec="utf-8"))),
+    st.builds(
+        lambda data, mime: types.ImageContent(data=data, mime_type=mime),
+        st.text() | st.binary().map(lambda b: base64.b64encode(b).decode()),
+        st.text(),
+    ),
+    st.builds(
+        lambda uri, text: types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text)),
+        st.text(st.characters(codec="utf-8")),
+        st.text(st.characters(codec="utf-8")),
+    ),
+    st.builds(
+        lambda uri, blob: types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=blob)),
+        st.text(st.characters(codec="utf-8")),
+        st.text(),
+    ),
+)
+
+
+@given(st.lists(blocks, max_size=8), st.integers(1, 200))
+def test_whatever_a_server_sends_fits_the_limit_and_can_be_written(sent: list[types.ContentBlock], limit: int) -> None:
+    parts = content_from_mcp(sent, limit)
+    size = sum(len(p.data or b"") if isinstance(p, Media) else len(p.text.encode()) for p in parts)
+    assert size <= limit + 200 * (len(parts) + 1)  # the marks themselves
+    msgspec.json.encode(ToolResult("1", "t", parts))

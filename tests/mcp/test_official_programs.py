@@ -1,0 +1,161 @@
+"""The official programs: the conformance runner and the Inspector against our server, our client against two servers.
+
+They come from npm, at exact versions; where npm or Node cannot be had these tests are skipped, visibly.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman import Media
+from dragoman.mcp import HttpDoor, McpServer, McpServers, ServerOptions, StdioServer
+from tests.mcp import conformance
+from tests.mcp.client.colours import COLOURS, Call, Colour, until
+from tests.mcp.everything import SERVER
+from tests.mcp.node import NotInstalledError, program
+
+pytestmark = pytest.mark.slow
+
+Program = Callable[[str], list[str]]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def npm(outside_environ: dict[str, str]) -> Program:
+    def command(name: str) -> list[str]:
+        try:
+            return program(name, outside_environ)
+        except NotInstalledError as error:
+            pytest.skip(f"{name} from npm cannot be had: {error}")
+
+    return command
+
+
+@pytest.fixture(params=COLOURS, ids=lambda colour: colour.__name__)
+def colour(request: pytest.FixtureRequest) -> Colour:
+    return request.param
+
+
+# --- the conformance runner ---
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with conformance.serving() as address:
+        yield address
+
+
+@pytest.mark.parametrize("revision", conformance.REVISIONS)
+def test_what_is_required_of_a_server_holds(
+    npm: Program, url: str, revision: str, outside_environ: dict[str, str]
+) -> None:
+    npm("conformance")
+    report = conformance.run(url, revision, outside_environ)
+    assert report.unexpected == [], report.output
+    assert report.stale == []
+    assert sum(name.startswith("tools-") for name in report.failed) >= 8
+    assert all(report.passed[name] for name in report.failed if name.startswith("tools-"))
+
+
+def test_nothing_that_concerns_tools_is_out_of_scope() -> None:
+    assert not [name for name in conformance.OUT_OF_SCOPE if conformance.TOOLS.match(name)]
+    assert all(reason.endswith((".", "`.")) or ";" in reason for reason in conformance.OUT_OF_SCOPE.values())
+
+
+def test_the_documentation_lists_what_is_out_of_scope() -> None:
+    text = (ROOT / "docs" / "mcp.md").read_text()
+    families = ("input-required-result-", "tasks-")
+    for name in conformance.OUT_OF_SCOPE:
+        family = next((f"`{prefix}*`" for prefix in families if name.startswith(prefix)), f"`{name}`")
+        assert family in text
+
+
+# --- the Inspector ---
+
+
+def inspect(npm: Program, *arguments: str) -> dict[str, object]:
+    command = [*npm("inspector"), "--cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_the_inspector_lists_and_calls_our_tools_over_http(npm: Program) -> None:
+    with HttpDoor(McpServer(executor=SERVER.executor)) as door:
+        listed = inspect(npm, door.url, "--transport", "http", "--method", "tools/list")
+        names = [each["name"] for each in listed["tools"]]  # type: ignore[index,attr-defined]
+        assert "test_simple_text" in names
+        said = inspect(
+            npm, door.url, "--transport", "http", "--method", "tools/call", "--tool-name", "test_simple_text"
+        )
+        assert said["content"][0]["text"].startswith("This is a simple text")  # type: ignore[index]
+
+
+def test_the_inspector_lists_and_calls_our_tools_over_stdio(npm: Program, tmp_path: Path) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(
+        "from dragoman import tool\n"
+        "from dragoman.mcp import serve_stdio\n"
+        "@tool\n"
+        "def add(a: int, b: int) -> int:\n"
+        "    'Add two numbers.'\n"
+        "    print('stray')\n"
+        "    return a + b\n"
+        "serve_stdio([add])\n"
+    )
+    target = [sys.executable, str(script)]
+    listed = inspect(npm, *target, "--method", "tools/list")
+    assert [each["name"] for each in listed["tools"]] == ["add"]  # type: ignore[index,attr-defined]
+    said = inspect(
+        npm, *target, "--method", "tools/call", "--tool-name", "add", "--tool-arg", "a=2", "--tool-arg", "b=3"
+    )
+    assert said["content"][0]["text"] == "5"  # type: ignore[index]
+
+
+# --- servers ---
+
+
+def started(command: list[str], *arguments: str) -> McpServers:
+    options = ServerOptions(prefix="", connect_timeout=60.0)
+    return McpServers({"official": StdioServer(command[0], [*command[1:], *arguments], options=options)})
+
+
+def test_our_client_drives_the_filesystem_server(npm: Program, colour: Colour, tmp_path: Path) -> None:
+    (tmp_path / "hello.txt").write_text("hello there")
+
+    def body(servers: McpServers, call: Call) -> None:
+        assert {"read_text_file", "write_file", "list_directory"} <= set(servers.tools.by_name)
+        assert servers.problems == []
+        assert "hello there" in call("read_text_file", path=str(tmp_path / "hello.txt")).text
+        written = call("write_file", path=str(tmp_path / "new.txt"), content="fresh")
+        assert not written.is_error
+        assert (tmp_path / "new.txt").read_text() == "fresh"
+        assert "new.txt" in call("list_directory", path=str(tmp_path)).text
+        assert call("read_text_file", path="/etc/passwd").is_error
+        assert call("read_text_file").error_type == "validation"
+
+    colour(started(npm("server-filesystem"), str(tmp_path)), body)
+
+
+def test_our_client_drives_the_everything_server(npm: Program, colour: Colour) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        names = set(servers.tools.by_name)
+        assert {"echo", "get-sum", "get-tiny-image"} <= names, names
+        assert servers.problems == []
+        assert "hello" in call("echo", message="hello").text
+        assert "5" in call("get-sum", a=2, b=3).text
+        assert any(isinstance(part, Media) and part.kind == "image" for part in call("get-tiny-image").content)
+        structured = call("get-structured-content", location="Chicago")
+        assert structured.structured is not None
+        assert "temperature" in structured.value  # type: ignore[operator]
+        assert not call("trigger-long-running-operation", duration=0.2, steps=2).is_error
+        until(lambda: servers.status["official"].state == "ready", "it is still there")
+
+    colour(started(npm("server-everything")), body)

@@ -1,0 +1,149 @@
+"""Servers as data, and the JSON that they are read from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman import errors
+from dragoman.engines.secret import Secret
+from dragoman.mcp import HttpServer, ServerOptions, StdioServer
+from dragoman.mcp.entries import expanded, servers_from_json
+
+ENVIRON = {"TOKEN": "s3cret", "EMPTY": "", "ODD": "${TOKEN}"}
+
+
+def read(entry: object, environ: dict[str, str] | None = None) -> object:
+    servers = servers_from_json({"mcpServers": {"it": entry}}, ENVIRON if environ is None else environ)
+    return servers.get("it")
+
+
+def revealed(values: object) -> dict[str, str]:
+    assert isinstance(values, dict)
+    return {key: value.reveal() for key, value in values.items()}
+
+
+def test_a_command() -> None:
+    server = read(
+        {"command": "npx", "args": ["-y", "pkg", "${TOKEN}"], "env": {"KEY": "${TOKEN}"}, "cwd": "/tmp/${EMPTY}x"}
+    )
+    assert isinstance(server, StdioServer)
+    assert (server.command, list(server.args), server.cwd) == ("npx", ["-y", "pkg", "s3cret"], "/tmp/x")
+    assert revealed(server.env) == {"KEY": "s3cret"}
+    assert "s3cret" not in repr(server)
+
+
+@pytest.mark.parametrize("kind", [{}, {"type": "http"}, {"type": "streamable-http"}, {"type": "streamableHttp"}])
+def test_an_address(kind: dict[str, object]) -> None:
+    server = read({"url": "https://mcp.dragoman.dev/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}, **kind})
+    assert isinstance(server, HttpServer)
+    assert revealed(server.headers) == {"Authorization": "Bearer s3cret"}
+    assert "s3cret" not in repr(server)
+    assert "dragoman.dev" not in repr(server)  # an address may hold a key
+
+
+def test_text_bytes_and_the_other_name_of_the_list_are_read() -> None:
+    text = json.dumps({"servers": {"a": {"command": "x"}, "b": {"command": "y", "disabled": True}}})
+    assert list(servers_from_json(text, {})) == list(servers_from_json(text.encode(), {})) == ["a"]
+
+
+def test_what_is_unknown_in_an_entry_is_left_to_other_programs() -> None:
+    assert read({"command": "x", "alwaysAllow": ["a"], "timeout": 5, "description": "d"}) is not None
+
+
+def test_our_own_options() -> None:
+    entry = {"command": "x", "dragoman": {"prefix": "", "include": ["read_*"], "call_timeout": 5, "trust": "pinned"}}
+    server = read(entry)
+    assert isinstance(server, StdioServer)
+    assert server.options == ServerOptions(prefix="", include=("read_*",), call_timeout=5, trust="pinned")
+
+
+@pytest.mark.parametrize(
+    ("entry", "what"),
+    [
+        ([], "not an object"),
+        ({}, "'url' is not a text"),
+        ({"command": 5}, "'command' is not a text"),
+        ({"command": ""}, "empty"),
+        ({"command": "a\0b"}, "NUL"),
+        ({"command": "x", "args": "y"}, "'args' is not a list of texts"),
+        ({"command": "x", "args": [1]}, "'args' is not a list of texts"),
+        ({"command": "x", "env": {"A": 1}}, "'env' is not an object of texts"),
+        ({"command": "x", "env": {"A=B": "1"}}, "no usable name"),
+        ({"command": "x", "url": "https://dragoman.dev"}, "both"),
+        ({"url": "http://dragoman.dev/mcp"}, "https://"),
+        ({"url": "https://user:pw@dragoman.dev/mcp"}, "user name"),
+        ({"url": "file:///etc/passwd"}, "https://"),
+        ({"url": "https://dragoman.dev", "headers": {"A": "x\r\nB: y"}}, "cannot be sent"),
+        ({"url": "https://dragoman.dev", "headers": {"A b": "x"}}, "cannot be sent"),
+        ({"url": "https://dragoman.dev", "type": "sse"}, "sse"),
+        ({"url": "https://dragoman.dev", "type": "carrier-pigeon"}, "not known"),
+        ({"command": "x", "dragoman": {"prefx": ""}}, "prefx"),
+        ({"command": "x", "dragoman": {"call_timeout": 0}}, "call_timeout"),
+        ({"command": "${MISSING}"}, "'MISSING' is not set"),
+        ({"command": "${not a name}"}, "not the name"),
+        ({"command": "${TOKEN"}, "not the name"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_name_of_the_server(entry: object, what: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match="'it'") as caught:
+        read(entry)
+    assert what in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "document", ["", "{", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a b": {}}}', b"\xff"]
+)
+def test_what_is_no_list_of_servers_is_refused(document: str | bytes) -> None:
+    with pytest.raises(errors.ConfigurationError):
+        servers_from_json(document, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${TOKEN}", "s3cret"),
+        ("${env:TOKEN}", "s3cret"),
+        ("a${TOKEN}b${EMPTY}c", "as3cretbc"),
+        ("${MISSING:-there}", "there"),
+        ("${MISSING:-}", ""),
+        ("${TOKEN:-other}", "s3cret"),
+        ("${EMPTY:-other}", ""),  # set is set
+        ("$TOKEN $ {TOKEN}", "$TOKEN $ {TOKEN}"),
+        ("$${TOKEN}", "${TOKEN}"),
+        ("${ODD}", "${TOKEN}"),  # once, and not again
+    ],
+)
+def test_variables(text: str, value: str) -> None:
+    assert expanded(text, ENVIRON) == value
+
+
+@given(st.text(st.characters(exclude_characters="$")))
+def test_a_text_without_variables_stays_as_it_is(text: str) -> None:
+    assert expanded(text, {}) == text
+
+
+@given(st.text(), st.text())
+def test_a_value_is_put_in_as_it_is(before: str, value: str) -> None:
+    escaped = before.replace("$", "")
+    assert expanded(escaped + "${NAME}", {"NAME": value}) == escaped + value
+
+
+def test_filters() -> None:
+    options = ServerOptions(include=("read_*", "list"), exclude=("read_secret",))
+    assert [options.takes(name) for name in ("read_file", "list", "read_secret", "write", "Read_file")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert ServerOptions().takes("anything")
+
+
+def test_secrets_may_be_given_as_such() -> None:
+    assert revealed(StdioServer("x", env={"A": Secret("b"), "C": "d"}).env) == {"A": "b", "C": "d"}
