@@ -19,7 +19,9 @@ from dragoman.errors import (
     ProviderError,
     RequestTimeoutError,
 )
+from dragoman.transport.asyncio_transport import AsyncioTransport
 from dragoman.transport.protocol import Timeouts
+from dragoman.transport.socket_transport import SocketTransport
 from tests.transport.colours import Client, Kind
 from tests.transport.server import Exchange, Server, closed_port, deaf_server, full_server
 
@@ -128,6 +130,26 @@ class TestTime:
                 client.open(address(server), timeout=Timeouts(read=SOON))
             assert f"read {SOON:g} s" in str(caught.value)
             server.wait_for_open(0)
+
+    @pytest.mark.parametrize("transport", [SocketTransport, AsyncioTransport])
+    def test_each_request_on_a_connection_has_its_own_limit(
+        self, transport: type[SocketTransport | AsyncioTransport]
+    ) -> None:
+        async def after_a_while(exchange: Exchange) -> None:
+            await asyncio.sleep(6 * SOON)
+            await exchange.reply(b"at last")
+
+        async def at_once(exchange: Exchange) -> None:
+            await exchange.reply(b"at once")
+
+        scripts = {"/slow": after_a_while, "/silent": self.silent, "*": at_once}
+        with Server(scripts) as server, Client(transport()) as client:
+            assert client.open(server.url, timeout=Timeouts(read=5 * SOON)).read() == b"at once"
+            # The clock of the request before rings while this one waits.
+            assert client.open(f"{server.url}/slow", timeout=Timeouts(read=20)).read() == b"at last"
+            assert server.connections == 1
+            with raises(RequestTimeoutError, "read_timeout"):
+                client.open(f"{server.url}/silent", timeout=Timeouts(read=SOON))
 
     def test_a_stalled_body(self, client: Client) -> None:
         with Server({"*": self.stalls}) as server:

@@ -69,6 +69,8 @@ LENIENT: list[tuple[str, bytes, int, bytes]] = [
     ("bare line feeds", b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok", 200, b"ok"),
     ("bare line feeds in chunks", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\nok\n0\n\n", 200, b"ok"),
     ("a folded header", b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 2\r\n\r\nok", 200, b"ok"),
+    ("line ends of both kinds", b"HTTP/1.1 200 OK\r\nx: a\ncontent-length: 2\n\r\nok", 200, b"ok"),
+    ("an end before another", b"HTTP/1.1 200 OK\ncontent-length: 6\n\nok\r\n\r\n", 200, b"ok\r\n\r\n"),
 ]
 BAD: list[tuple[str, bytes]] = [
     ("no status", b"HTTP/1.1 OK\r\n\r\n"),
@@ -84,6 +86,9 @@ BAD: list[tuple[str, bytes]] = [
     ("no colon", b"HTTP/1.1 200 OK\r\nnocolon\r\n\r\n"),
     ("blank in a name", b"HTTP/1.1 200 OK\r\nx : y\r\n\r\n"),
     ("null", b"HTTP/1.1 200 OK\r\nx: \x00\r\n\r\n"),
+    ("a bare return", b"HTTP/1.1 200 OK\r\nx: a\rcontent-length: 2\r\n\r\nok"),
+    ("a bare return among bare line feeds", b"HTTP/1.1 200 OK\nx: a\ry: b\n\n"),
+    ("a blank first", b"HTTP/1.1 200 OK\r\n x: y\r\n\r\n"),
     ("hex with prefix", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n"),
     ("hex with underscore", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0_5\r\nhello\r\n0\r\n\r\n"),
     ("empty size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n"),
@@ -164,6 +169,54 @@ def test_the_end_is_known_without_waiting_for_more() -> None:
             reader = ReplyReader("POST")
             reader.feed(data)
             assert reader.complete
+
+
+_LINES = st.sampled_from(
+    [
+        b"HTTP/1.1 200 OK",
+        b"HTTP/1.0 200",
+        b"HTTP/1.1 100 Continue",
+        b"HTTP/1.1 204 ",
+        b"content-length: 3",
+        b"Content-Length:4",
+        b"content-length: 3, 3",
+        b"transfer-encoding: chunked",
+        b"connection: keep-alive",
+        b"connection: close",
+        b"x-odd : y",
+        b"x: a\rb",
+        b"x: \x85\xff ",
+        b"x:",
+        b": y",
+        b" folded",
+        b"x: \0",
+        b"3",
+        b"0",
+        b"abc",
+        b"",
+    ]
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.tuples(_LINES, st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n", b"\r\r\n"])), max_size=10))
+def test_a_head_in_one_piece_is_read_as_one_that_comes_byte_by_byte(lines: list[tuple[bytes, bytes]]) -> None:
+    data = b"HTTP/1.1 200 OK\r\n" + b"".join([line + end for line, end in lines])
+
+    def outcome(size: int) -> object:
+        try:
+            reader, body = read(data, size)
+        except (MalformedReplyError, EOFError) as error:
+            return type(error)
+        return reader.status, dict(reader.headers), body, reader.complete, reader.reusable
+
+    assert outcome(len(data)) == outcome(1)
+
+
+def test_headers_of_one_name_are_joined() -> None:
+    head = b"HTTP/1.1 200 OK\r\nSet-X: a\r\nset-x:  b \r\nSET-X:\r\ncontent-length: 0\r\n\r\n"
+    for size in (1, 1000):
+        assert read(head, size)[0].headers == {"set-x": "a, b, ", "content-length": "0"}
 
 
 class TestRequestHead:

@@ -190,6 +190,37 @@ class TestConnections:
             assert len(server.requests) == 20
             assert server.connections == 1
 
+    def test_what_was_said_before_does_not_mix_with_what_is_said_now(self, client: Client) -> None:
+        seen: list[tuple[str, str, str | None]] = []
+
+        async def note(exchange: Exchange) -> None:
+            seen.append((exchange.method, exchange.headers["x-key"], exchange.headers.get("x-more")))
+            await exchange.reply(exchange.body)
+
+        with Server({"*": note}) as server:
+            headers = {"x-key": "one"}
+            for method, changes in [
+                ("POST", {}),
+                ("POST", {"x-key": "two"}),
+                ("PUT", {}),
+                ("PUT", {"x-more": "1"}),
+                ("POST", {"x-key": "one"}),
+            ]:
+                headers |= changes  # the caller's own mapping, changed in place
+                assert client.open(server.url, method=method, headers=headers, body=b"x").read() == b"x"
+            assert seen == [
+                ("POST", "one", None),
+                ("POST", "two", None),
+                ("PUT", "two", None),
+                ("PUT", "two", "1"),
+                ("POST", "one", "1"),
+            ]
+            for bad in ({"x-key": "one\r\ny: z"}, {"x y": "z"}):
+                with pytest.raises(ConfigurationError):
+                    client.open(server.url, headers={**headers, **bad})
+            assert server.connections == 1
+            assert len(seen) == 5
+
     def test_a_stream_read_to_its_end_frees_its_connection(self, client: Client) -> None:
         with Server({"/drip": drip, "*": echo}) as server:
             for number in range(3):

@@ -7,7 +7,7 @@ Must not know: providers, I/O, and how it is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -38,13 +38,19 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     metadata: dict[str, object] = _NO_METADATA
     """Free-form JSON data of the program that holds the conversation; never sent to a model."""
 
+    if TYPE_CHECKING:
+
+        @property
+        def __dict__(self) -> dict[str, Any]: ...
+
     def __post_init__(self) -> None:
         if type(self.metadata) is not FrozenDict:
             msgspec.structs.force_setattr(self, "metadata", FrozenDict(self.metadata))
 
     def plus(self, *messages: Message) -> Conversation:
         """This conversation with further messages at its end."""
-        return self._handed_on(msgspec.structs.replace(self, messages=self.messages + messages))
+        longer = msgspec.structs.replace(self, messages=self.messages + messages)
+        return self._handed_on(longer) if self.__dict__ else longer
 
     def with_system(self, system: str | None) -> Conversation:
         """This conversation under another system prompt."""
@@ -56,9 +62,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     def _handed_on(self, changed: Conversation) -> Conversation:
         """A copy that begins with the same messages, now with what is known of them."""
-        known = self.__dict__
-        if known:
-            changed.__dict__.update(known)
+        changed.__dict__.update(self.__dict__)
         return changed
 
     def up_to(self, count: int) -> Conversation:

@@ -71,9 +71,9 @@ class _Part(Struct, eq=False):
         text = "".join(self.pieces)
         start, end = self.start, self.end
         native = end.native if end is not None else None
-        if type(start) is TextStarted:
+        if isinstance(start, TextStarted):
             return Text(text, native=native)
-        if type(start) is ToolCallStarted:
+        if isinstance(start, ToolCallStarted):
             return ToolCall(start.id, start.name, text, partial=end is None, native=native)
         if isinstance(end, ThinkingEnded):
             return Thinking(text, start.provider, end.signature, end.encrypted, native)
@@ -111,7 +111,7 @@ class Fold(Struct, eq=False):
         blocks: list[Block] = []
         for index in sorted(parts) if len(parts) > 1 else parts:
             part = parts[index]
-            blocks.append(part.block() if type(part) is _Part else part)
+            blocks.append(part.block() if isinstance(part, _Part) else part)
         return Message(
             role="assistant",
             blocks=tuple(blocks),

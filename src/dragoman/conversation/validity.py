@@ -22,6 +22,7 @@ __all__ = ["Change", "ChangeKind", "last_turn", "mended"]
 
 ChangeKind: TypeAlias = Literal["added_result", "removed_result", "moved_result", "removed_call", "removed_message"]
 
+_OF_TOOLS = frozenset([ToolCall, ToolResult])
 _NOT_RUN = "This call was not completed: no result was recorded for it."
 
 
@@ -62,10 +63,11 @@ def last_turn(messages: tuple[Message, ...], since: int) -> int | None:
     else:
         return last
     changes: list[Change] = []
-    for last, end in _turns(messages, last):
-        _mended_turn(messages, last, end, changes)
+    for start, end in _turns(messages, last):
+        _mended_turn(messages, start, end, changes)
         if changes:
             return None
+        last = start
     return last
 
 
@@ -107,7 +109,7 @@ def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: l
 def _is_plain(message: Message) -> bool:
     """A message that says something and neither calls nor answers: nearly all of them."""
     for block in message.blocks:
-        if type(block) is ToolCall or type(block) is ToolResult:
+        if type(block) in _OF_TOOLS:
             return False
     return message.role != "tool" and bool(message.blocks)
 

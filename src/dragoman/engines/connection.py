@@ -11,7 +11,7 @@ import platform
 import random as _random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -66,6 +66,11 @@ class Connection(Struct, frozen=True, kw_only=True, dict=True):
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = _random.random
+
+    if TYPE_CHECKING:
+
+        @property
+        def __dict__(self) -> dict[str, Any]: ...
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ environment variable; keys.py decides whether it may go to the address.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, TypedDict, Unpack, cast
 
 import msgspec
@@ -170,10 +171,16 @@ def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
     if name in _registered:
         return _registered[name], bare
     if name.lower() in PROGRAMS:
-        from .claude_cli.factory import FACTORY  # the one program so far
-
-        return FACTORY, bare
+        return _program(name.lower()), bare
     return (None if name in PROVIDERS or name in ALIASES else _from_entry_point(name)), bare
+
+
+_PROGRAM_FACTORIES = {"claude-local": ".claude_cli.factory", "local": ".local.factory"}
+
+
+def _program(name: str) -> ProviderFactory:
+    """The factory of a program on this machine; its package is loaded now if it was not before."""
+    return cast("ProviderFactory", import_module(_PROGRAM_FACTORIES[name], __package__).FACTORY)
 
 
 def _from_entry_point(name: str) -> ProviderFactory | None:

@@ -6,13 +6,12 @@ first sent; what the model saw then is what it sees in later turns.
 
 from __future__ import annotations
 
-from operator import is_
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from dragoman.conversation import Block, Conversation, Json, Media, Message, ToolResult
+from dragoman.conversation import Block, Conversation, Json, Media, Message, Text, ToolResult
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import remembered
 
@@ -34,28 +33,32 @@ def with_files_read(conversation: Conversation) -> Conversation:
     seen, before = known
     if seen == len(messages) and before is None:
         return conversation
-    new = tuple([_read_message(message) for message in messages[seen:]])
-    if before is None and new == messages[seen:]:  # the same ones: a message with a path has another one in its place
+    new = messages[seen:]
+    if before is None and not any(map(_names_file, new)):
         read = conversation
     else:
         # Built upon what was read in an earlier turn, so that what is known of that is handed on.
-        read = (before or conversation.up_to(seen)).plus(*new)
+        read = (before or conversation.up_to(seen)).plus(*[_read_message(message) for message in new])
         read = read.with_system(conversation.system).with_metadata(conversation.metadata)
     conversation.__dict__[_KEY] = (len(messages), None if read is conversation else read)
     return read
 
 
-def _read_message(message: Message) -> Message:
-    for block in message.blocks:
-        if _has_path(block):
-            return remembered(message, "files read", lambda: _with_blocks_read(message))
-    return message
+def _names_file(message: Message) -> bool:
+    for block in message.blocks:  # a loop: `any` takes three times as long, and nearly all blocks are texts
+        if type(block) is not Text and _has_path(block):
+            return True
+    return False  # noqa: SIM110 -- see above
 
 
 def _has_path(block: Block | Json) -> bool:
-    if type(block) is Media:
+    if isinstance(block, Media):
         return block.path is not None
-    return type(block) is ToolResult and any(_has_path(part) for part in block.content)
+    return isinstance(block, ToolResult) and any(_has_path(part) for part in block.content)
+
+
+def _read_message(message: Message) -> Message:
+    return remembered(message, _KEY, lambda: _with_blocks_read(message)) if _names_file(message) else message
 
 
 def _with_blocks_read(message: Message) -> Message:

@@ -19,9 +19,7 @@ from .reply import Reply
 __all__ = ["AsyncReplyStream", "acarry_out", "adrive"]
 
 
-async def acarry_out(
-    call: ModelCall, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]
-) -> None:
+async def acarry_out(call: ModelCall, transport: AsyncTransport, sleep: Callable[[float], Awaitable[None]]) -> None:
     """Carry out a call for a whole reply."""
     call.begin()
     while True:

@@ -88,7 +88,7 @@ PROVIDERS: dict[str, Provider] = {
 }
 """By the name that stands before the model in `provider:model`."""
 
-PROGRAMS: frozenset[str] = frozenset(["claude-local"])
+PROGRAMS: frozenset[str] = frozenset(["claude-local", "local"])
 """Providers that are no service but a program on this machine: engines know how to run them, and no model need be named
 (`claude-local:`)."""
 

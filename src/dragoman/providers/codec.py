@@ -23,7 +23,19 @@ from dragoman.errors import ProviderError
 from .options import ModelOptions
 from .profile import Profile
 
-__all__ = ["Adaptation", "Call", "Codec", "Decoder", "Encoded", "Loss", "WireRequest", "per_terms", "remembered"]
+__all__ = [
+    "Adaptation",
+    "Call",
+    "Codec",
+    "Decoder",
+    "Encoded",
+    "Loss",
+    "WireRequest",
+    "Written",
+    "per_terms",
+    "remembered",
+    "written_up_to",
+]
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -130,6 +142,35 @@ def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _
     except KeyError:
         result = memory[key] = make()
         return result
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """The first messages of a conversation in a provider's terms. A dialect that must know more derives from it."""
+
+    count: int = 0
+    """How many messages."""
+    pieces: tuple[bytes, ...] = ()
+    """What they became, to be joined."""
+    losses: tuple[Loss, ...] = ()
+
+
+_W = TypeVar("_W", bound=Written)
+
+
+def written_up_to(
+    conversation: Conversation, count: int, key: str, further: Callable[[_W, tuple[Message, ...]], _W], nothing: _W
+) -> _W:
+    """The first `count` messages, written from where an earlier turn on this conversation or its beginning stopped.
+
+    The key must name everything besides the messages that the result depends on.
+    """
+    memory = cast("dict[str, Any]", conversation.__dict__)
+    written: _W = memory.get(key, nothing)
+    if written.count != count:
+        if written.count > count:
+            written = nothing
+        written = memory[key] = further(written, conversation.messages[written.count : count])
+    return written
 
 
 _MOST_TERMS: Final = 64

@@ -37,7 +37,21 @@ _CLAUDE: Final = BASE.with_changes(
     default_max_tokens=None,
 )
 
-PROFILES: Final[Mapping[str, Profile]] = {_CLAUDE.provider: _CLAUDE}
+# A small model that llama.cpp runs in a child of this process. Names of tools stand in a grammar, so any will do.
+_LOCAL: Final = Profile(
+    provider="local",
+    dialect="local",
+    media=frozenset(),
+    media_urls=frozenset(),
+    tool_limits=ToolLimits(name_pattern=r"[\s\S]{1,200}", max_name_length=200),
+    strict_tools=True,
+    reasoning_replayed=False,
+    unsupported=frozenset(["user"]),
+    default_max_tokens=2048,  # a small model may not find an end by itself
+    context_window=8192,
+)
+
+PROFILES: Final[Mapping[str, Profile]] = {profile.provider: profile for profile in (_CLAUDE, _LOCAL)}
 """By the name that stands before the model in `provider:model`."""
 
 

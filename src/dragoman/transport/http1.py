@@ -258,7 +258,7 @@ class ReplyReader(Struct, eq=False):
         length = headers.get("content-length")
         if self.method == "HEAD" or self.status in _WITHOUT_BODY:
             self.complete = True
-        elif "transfer-encoding" in headers and headers["transfer-encoding"]:
+        elif headers.get("transfer-encoding"):
             if headers["transfer-encoding"].lower().strip() != "chunked":
                 message = "its transfer coding is not known"
                 raise MalformedReplyError(message)

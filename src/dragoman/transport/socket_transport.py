@@ -238,9 +238,7 @@ class _Response(Reading, Struct, eq=False):
         if not self._over:
             self._over = True
             reader = self._reader
-            self._pool.give_back(
-                self._connection, reusable=reader.complete and reader.reusable and not self._spoiled
-            )
+            self._pool.give_back(self._connection, reusable=reader.complete and reader.reusable and not self._spoiled)
 
 
 class SocketTransport(BaseTransport):

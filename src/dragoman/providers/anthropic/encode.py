@@ -22,7 +22,7 @@ from dragoman.providers.options import ModelOptions
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
 
 from .betas import beta_header
-from .history import MODEL_SPEAKS, Rules, Turn, wire_turn, wire_turns
+from .history import MODEL_SPEAKS, Rules, Sent, Turn, joined, sent, wire_turn, wire_turns
 from .thinking import BINDING_BETA, Thinking, asked_thinking, checked_sampling
 from .tools import format_schema, wire_tools
 from .wire import READER, members, text, written
@@ -43,13 +43,14 @@ def encoded_call(call: Call) -> Encoded:
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations)
     names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    messages = call.conversation.messages
-    turns = _turns(messages, _rules(call, names))
-    unusual = [(at, turn) for at, turn in enumerate(turns) if not turn.plain]
-    if len(unusual) == len(turns) and not any(turn.content for turn in turns):
+    rules = _rules(call, names)
+    history = sent(call.conversation, rules)
+    if any(turn.server_calls for _, turn in history.unusual):
+        history = joined(Sent(), _turns(call.conversation.messages, rules))
+    if not history.pieces:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
         raise ConfigurationError(message, hint="Add a message of the user.")
-    thinking = asked_thinking(call, options, adaptations, replayed=any(turn.thinks for _, turn in unusual))
+    thinking = asked_thinking(call, options, adaptations, replayed=any(turn.thinks for _, turn in history.unusual))
     tools = wire_tools(call, names, adaptations)
     system, marks = _system(call), _Marks(options)
     on_turns = marks.take()
@@ -64,12 +65,15 @@ def encoded_call(call: Call) -> Encoded:
         body["tools"] = b"[" + b",".join(tools) + b"]"
     for name, value in _parameters(call, options, thinking, names, adaptations).items():
         body[name] = written(value)
-    body["messages"] = _joined(turns, on_turns + marks.take())
+    if on_turns:
+        turns = _turns(call.conversation.messages, rules)
+        history = joined(Sent(), turns, dict.fromkeys(_last_user_turns(turns, on_turns + marks.take()), _MARK))
+    body["messages"] = b"".join((*history.pieces, b"]}]"))
     body |= {name: written(value) for name, value in options.extra_body.items()}
     return Encoded(
         request=WireRequest(path=_PATH, body=_object(body), headers=_headers(options, thinking)),
         adaptations=tuple(adaptations),
-        losses=tuple([Loss(at, *loss) for at, turn in unusual for loss in turn.losses]),
+        losses=tuple([Loss(at, *loss) for at, turn in history.unusual for loss in turn.losses]),
         tool_names=names.to_own,
     )
 
@@ -112,26 +116,6 @@ def _turns(messages: Sequence[Message], rules: Rules) -> list[Turn]:
             if lost and (messages[at].interrupted or any(later.role != "tool" for later in messages[at + 1 :])):
                 turns[at] = wire_turn(messages[at], msgspec.structs.replace(rules, left_out=frozenset(lost)))
     return turns
-
-
-def _joined(turns: Sequence[Turn], marks: int) -> bytes:
-    """The array of messages. Turns of one role that follow each other become one, as the API would make them anyway.
-
-    Results of tools so come first in the turn after their calls, where the API wants them, whoever speaks after them.
-    """
-    marked = _last_user_turns(turns, marks) if marks else ()
-    pieces: list[bytes] = []
-    speaking = b""
-    for at, turn in enumerate(turns):
-        content = turn.content
-        if not content:
-            continue
-        opening = turn.opening
-        pieces.append(b"," if opening is speaking else b"]}," + opening if speaking else b"[" + opening)
-        pieces.append(content[:-1] + _MARK if at in marked else content)
-        speaking = opening
-    pieces.append(b"]}]")
-    return b"".join(pieces)
 
 
 def _last_user_turns(turns: Sequence[Turn], count: int) -> list[int]:
@@ -248,4 +232,8 @@ def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
 
 
 def _object(body: dict[str, bytes]) -> bytes:
-    return b"{" + b",".join([b"%b:%b" % (written(name), value) for name, value in body.items()]) + b"}"
+    # Joined once: to format a long history into a line, and that into a body, copies it several times.
+    pieces: list[bytes] = []
+    for name, value in body.items():
+        pieces += (b"," if pieces else b"{", written(name), b":", value)
+    return b"".join((*pieces, b"}"))

@@ -4,13 +4,14 @@ Owns: each block's wire form; what of a history this provider does not get, and 
 Must not know: options, tools and everything else of a request.
 
 A message's wire form is computed once and kept beside it. It is the inside of the content array, without brackets, so
-that turns of one role that follow each other become one by joining.
+that turns of one role that follow each other become one by joining. What the messages so far became is kept beside the
+conversation, so that a turn on a long history costs its new messages and a join.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2s
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from msgspec import Raw, Struct
 
 from dragoman.conversation import (
     Block,
+    Conversation,
     Media,
     MediaKind,
     Message,
@@ -29,19 +31,20 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.providers.codec import remembered
+from dragoman.providers.codec import Written, remembered, written_up_to
 
 from .media import media_block
 from .parts import UNREADABLE
 from .wire import READER, as_object, members, text, written
 
-__all__ = ["MODEL_SPEAKS", "Rules", "Turn", "wire_turn", "wire_turns"]
+__all__ = ["MODEL_SPEAKS", "Rules", "Sent", "Turn", "joined", "sent", "wire_turn", "wire_turns"]
 
 MODEL_SPEAKS: Final = b'{"role":"assistant","content":['
 _USER_SPEAKS: Final = b'{"role":"user","content":['
 _OPENINGS: Final = {"user": _USER_SPEAKS, "tool": _USER_SPEAKS, "assistant": MODEL_SPEAKS}
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_NONE_MARKED: Final[Mapping[int, bytes]] = {}
 _NO_ERROR_TEXT: Final = "The tool failed and gave no reason."
 
 
@@ -106,6 +109,49 @@ class _Writer:
 
     def lose(self, what: str, why: str) -> None:
         self.losses.append((self.index, what, why))
+
+
+class Sent(Written, frozen=True, kw_only=True):
+    """Turns joined to messages, but for the end of the last one."""
+
+    speaking: bytes = b""
+    """The opening of the last one."""
+    unusual: tuple[tuple[int, Turn], ...] = ()
+    """Which turns are not plain."""
+
+
+def sent(conversation: Conversation, rules: Rules) -> Sent:
+    """All messages. Turns of one role that follow each other become one, as the API would make them anyway.
+
+    Results of tools so come first in the turn after their calls, where the API wants them, whoever speaks after them.
+    """
+    count = len(conversation.messages)
+    return written_up_to(
+        conversation, count, rules.key, lambda before, new: joined(before, wire_turns(new, rules)), Sent()
+    )
+
+
+def joined(before: Sent, turns: Sequence[Turn], marked: Mapping[int, bytes] = _NONE_MARKED) -> Sent:
+    """What was sent before, and these turns behind it; at the given places with this at their end."""
+    pieces: list[bytes] = []
+    speaking = before.speaking
+    unusual: list[tuple[int, Turn]] = []
+    for at, turn in enumerate(turns, before.count):
+        if not turn.plain:
+            unusual.append((at, turn))
+        content = turn.content
+        if not content:
+            continue
+        opening = turn.opening
+        pieces.append(b"," if opening is speaking else b"]}," + opening if speaking else b"[" + opening)
+        pieces.append(content[:-1] + marked[at] if at in marked else content)
+        speaking = opening
+    return Sent(
+        count=before.count + len(turns),
+        pieces=(*before.pieces, *pieces),
+        speaking=speaking,
+        unusual=(*before.unusual, *unusual),
+    )
 
 
 def wire_turns(messages: Iterable[Message], rules: Rules) -> list[Turn]:

@@ -14,20 +14,30 @@ import msgspec
 
 from dragoman.conversation import Message, StopReason, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, Loss, WireRequest, remembered
+from dragoman.providers.codec import (
+    Adaptation,
+    Call,
+    Encoded,
+    Loss,
+    WireRequest,
+    Written,
+    remembered,
+    written_up_to,
+)
 from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import convert
 
-from .history import NO_USER, Manner, contents_of
+from .history import NO_USER, Manner, further
 from .settings import generation_config, tool_config
 from .wire import READER
 
 __all__ = ["encode"]
 
 _json = msgspec.json.encode
+_NOTHING = Written()
 
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9._@:/~-]+")
 # Names that say where they are themselves. On Vertex AI a model is named with its publisher, and mostly its project.
@@ -111,7 +121,11 @@ def _body(work: _Work) -> bytes:
         _leave_to_the_cache(members, objects, work.adaptations)
     _add_extra(members, objects, options.extra_body)
     members.update({name: _json(value) for name, value in objects.items() if value})
-    return b"{%b}" % b",".join([b"%b:%b" % (_json(name), data) for name, data in members.items()])
+    # Joined once: to format a long history into a line, and that into a body, copies it several times.
+    pieces: list[bytes] = []
+    for name, data in members.items():
+        pieces += (b"," if pieces else b"{", _json(name), b":", data)
+    return b"".join((*pieces, b"}"))
 
 
 def _contents(work: _Work, messages: tuple[Message, ...]) -> bytes:
@@ -122,16 +136,17 @@ def _contents(work: _Work, messages: tuple[Message, ...]) -> bytes:
         work.adaptations.append(
             Adaptation("system prompt", "this model has none; it is sent as the user's first words")
         )
-    manner, losses = work.manner, work.losses
-    for index, message in enumerate(messages):
-        data, lost = contents_of(message, manner)
-        if data:
-            contents.append(data)
-        if lost:
-            losses += [Loss(index, block, what, why) for block, what, why in lost]
+    manner = work.manner
+    written = written_up_to(
+        work.call.conversation, len(messages), manner.key, lambda before, new: further(before, new, manner), _NOTHING
+    )
+    contents += written.pieces
+    work.losses.extend(written.losses)
     if not contents or contents[0].startswith(b'{"role":"model"'):
         contents.insert(0, NO_USER)
-    return b"[%b]" % b",".join(contents)
+    contents[0] = b"[" + contents[0]
+    contents[-1] += b"]"
+    return b",".join(contents)
 
 
 def _to_continue(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], bytes | None]:

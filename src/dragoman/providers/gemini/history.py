@@ -1,7 +1,7 @@
 """Messages → contents.
 
 Owns: how each block is written as parts, and what a model does not get of it. A message's contents are made once and
-kept beside it.
+kept beside it; those of the messages so far are kept beside the conversation.
 Must not know: options, tools' declarations, the rest of the request.
 """
 
@@ -27,13 +27,13 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.errors import ConfigurationError, ToolValidationError
-from dragoman.providers.codec import remembered
+from dragoman.providers.codec import Loss, Written, remembered
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
 from .wire import MADE_UP_ID, READER, SIGNATURE, raw_members
 
-__all__ = ["NO_USER", "Content", "Manner", "contents_of"]
+__all__ = ["NO_USER", "Content", "Manner", "contents_of", "further"]
 
 _json = msgspec.json.encode
 
@@ -89,6 +89,22 @@ class Content(NamedTuple):
 def contents_of(message: Message, manner: Manner) -> Content:
     """The contents of a message."""
     return remembered(message, manner.key, lambda: _Writer(message, manner).content())
+
+
+def further(written: Written, messages: tuple[Message, ...], manner: Manner) -> Written:
+    """What was written, and these messages behind it."""
+    contents: list[bytes] = []
+    losses: list[Loss] = []
+    for index, message in enumerate(messages, written.count):
+        data, lost = contents_of(message, manner)
+        if data:
+            contents.append(data)
+        losses += [Loss(index, block, what, why) for block, what, why in lost]
+    return Written(
+        count=written.count + len(messages),
+        pieces=(*written.pieces, *contents),
+        losses=(*written.losses, *losses),
+    )
 
 
 class _Writer:

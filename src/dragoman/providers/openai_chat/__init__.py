@@ -11,9 +11,6 @@ wire.py           the shapes of the wire
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from dragoman.errors import ProviderError
 from dragoman.providers.codec import Call, Codec, Decoder, Encoded
 
 from .decode import ChatDecoder
@@ -29,8 +26,10 @@ class OpenAIChatCodec:
     name: str = "openai_chat"
 
     encode = staticmethod(encode)
-    decoder = staticmethod(ChatDecoder)
     error = staticmethod(error_of)
+
+    def decoder(self, call: Call, encoded: Encoded) -> Decoder:
+        return ChatDecoder(call, encoded)
 
 
 CODEC: Codec = OpenAIChatCodec()

@@ -8,10 +8,10 @@ Must not know: how blocks are written (messages.py does), options and tools.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from dragoman.conversation import Conversation, Message
-from dragoman.providers.codec import Loss, remembered
+from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
@@ -23,16 +23,10 @@ _BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
 """What stands between results and a message of the user for servers that refuse the latter right behind the former."""
 
 
-class _Written(NamedTuple):
-    """The first messages of a conversation, written."""
-
-    count: int = 0
-    """How many messages."""
-    out: tuple[bytes, ...] = ()
+class _Written(Written, frozen=True, kw_only=True):
     behind: tuple[bytes, ...] = ()
     """What results hold and cannot carry; it follows all of them."""
     after_results: bool = False
-    losses: tuple[Loss, ...] = ()
 
 
 _NOTHING: Final = _Written()
@@ -57,15 +51,10 @@ class HistoryWriter:
         messages = conversation.messages
         # A mark is not there to stay: the message that has it now is written without it in the next turn.
         count = len(messages) - 1 if self._mark and messages else len(messages)
-        written: _Written = conversation.__dict__.get(self._key, _NOTHING)
-        if written.count != count:
-            if written.count > count:
-                written = _NOTHING
-            written = self._further(written, messages[written.count : count])
-            conversation.__dict__[self._key] = written
+        written = written_up_to(conversation, count, self._key, self._further, _NOTHING)
         if self._mark:
             written = self._further(written, messages[count:], mark=True)
-        out = written.out
+        out = written.pieces
         if conversation.system:
             out = (self._system_prompt(conversation.system), *out)
         if written.behind:
@@ -81,10 +70,10 @@ class HistoryWriter:
 
     def _further(self, written: _Written, messages: tuple[Message, ...], *, mark: bool = False) -> _Written:
         """What was written, and these messages behind it."""
-        at, before, behind, after_results, losses = written
+        behind, after_results = written.behind, written.after_results
         out: list[bytes] = []
         lost: list[Loss] = []
-        for at, message in enumerate(messages, at):
+        for at, message in enumerate(messages, written.count):
             wire = self._wire(message, mark=mark)
             if wire.losses:
                 lost += [Loss(at, *loss) for loss in wire.losses]
@@ -99,12 +88,21 @@ class HistoryWriter:
                 out.append(wire.messages)
             if wire.behind:
                 behind = (*behind, wire.behind)
-        return _Written(written.count + len(messages), (*before, *out), behind, after_results, (*losses, *lost))
+        return _Written(
+            count=written.count + len(messages),
+            pieces=(*written.pieces, *out),
+            losses=(*written.losses, *lost),
+            behind=behind,
+            after_results=after_results,
+        )
 
     def _wire(self, message: Message, *, mark: bool) -> Wire:
-        if mark:
-            return remembered(message, f"{self._key}|marked", lambda: self._messages.write(message, mark=True))
-        return remembered(message, self._key, lambda: self._messages.write(message))
+        key = f"{self._key}|marked" if mark else self._key
+        memory = message.__dict__  # what `remembered` does, without two calls for each new message
+        wire = memory.get(key)
+        if wire is None:
+            wire = memory[key] = self._messages.write(message, mark=mark)
+        return wire
 
 
 def _key(profile: Profile, names: ToolNames) -> str:

@@ -79,6 +79,9 @@ class MessageWriter:
     # --- the user's ---
 
     def _user(self, message: Message, losses: _Losses, *, mark: bool) -> bytes:
+        text = _only_text(message)
+        if text is not None and not mark:
+            return b'{"role":"user","content":%s}' % _encode(text)
         texts: list[str] = []
         parts: list[bytes] = []
         plain = not mark
@@ -155,6 +158,9 @@ class MessageWriter:
     # --- the model's ---
 
     def _assistant(self, message: Message, losses: _Losses) -> bytes:
+        text = _only_text(message)
+        if text is not None and (message.native is None or "message" not in message.native.fields):
+            return b'{"role":"assistant","content":%s}' % _encode(text)
         out = _Assistant()
         for at, block in enumerate(message.blocks):
             if isinstance(block, Text):
@@ -219,6 +225,15 @@ class MessageWriter:
         else:
             kind = "tool_result" if isinstance(block, ToolResult) else "tool_call"
             losses.add(at, kind, "it stands in a message of the wrong role")
+
+
+def _only_text(message: Message) -> str | None:
+    """The text of a message that is nothing else, as nearly all are."""
+    if len(message.blocks) == 1:
+        block = message.blocks[0]
+        if type(block) is Text and block.native is None:
+            return block.text
+    return None
 
 
 class _Assistant:

@@ -55,7 +55,7 @@ def usage_in(fields: Mapping[str, Raw]) -> Usage | None:
     found = fields.get("usage")
     if found is None or is_nothing(found):
         groq = fields.get("x_groq")
-        found = members(groq).get("usage") if groq is not None and not is_nothing(groq) else None
+        found = members(groq).get("usage") if groq is not None and bytes(groq).startswith(b"{") else None
     return None if found is None else usage_of(found)
 
 

@@ -53,7 +53,9 @@ def text_reply(whole: Whole, call: Call, events: list[ReplyEvent]) -> bool:
     usage = usage_in(fields)
     if usage is not None:
         events.append(UsageReported(usage))
-    events.append(Completed(_stop(reason), reason or None, Native(reader_of(profile.provider), fields) if fields else None))
+    events.append(
+        Completed(_stop(reason), reason or None, Native(reader_of(profile.provider), fields) if fields else None)
+    )
     return True
 
 

@@ -52,7 +52,7 @@ def encode_call(call: Call) -> Encoded:
     for name, value in extra.items():
         body[name] = _merged(name, body.get(name), value)
     style = Style(call.profile, stateless=body.get("store") is False, names=names.to_wire)
-    items, losses = input_items(call.conversation.messages, _first(call.conversation.messages, extra), style)
+    items, losses = input_items(call.conversation, _first(call.conversation.messages, extra), style)
     if "input" not in extra:
         body["input"] = Raw(items)
     return Encoded(

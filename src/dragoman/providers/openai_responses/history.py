@@ -23,6 +23,7 @@ from msgspec import Raw
 
 from dragoman.conversation import (
     Block,
+    Conversation,
     Media,
     Message,
     Native,
@@ -32,7 +33,7 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.providers.codec import Loss, remembered
+from dragoman.providers.codec import Loss, Written, remembered, written_up_to
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
@@ -90,25 +91,46 @@ class Wire(NamedTuple):
     """By call id: what ran the call, where it was a program of the model's; its result must say so again."""
 
 
-def input_items(messages: tuple[Message, ...], first: int, style: Style) -> tuple[bytes, tuple[Loss, ...]]:
+class _Written(Written, frozen=True, kw_only=True):
+    callers: Mapping[str, Raw] = {}
+    """Of the last message."""
+
+
+_NOTHING: Final = _Written()
+
+
+def input_items(conversation: Conversation, first: int, style: Style) -> tuple[bytes, tuple[Loss, ...]]:
     """The messages from `first` on as the JSON array of input items, and what was lost of them."""
-    key = style.key
-    # What `remembered` does, without a call for each of a thousand messages that are known already.
-    wires = [
-        kept if (kept := message.__dict__.get(key)) is not None else _remembered(message, key, style)
-        for message in messages[first:]
-    ]
-    for place, wire in [(place, wire) for place, wire in enumerate(wires) if not wire.plain and wire.callers]:
-        after = first + place + 1
-        if after < len(messages) and messages[after].role == "tool":
-            wires[place + 1] = _wire(messages[after], style, wire.callers)
-    losses = [
-        Loss(first + place, block, what, why)
-        for place, wire in enumerate(wires)
-        if not wire.plain
-        for block, what, why in wire.losses
-    ]
-    return b"[" + b",".join([wire.items for wire in wires if wire.items]) + b"]", tuple(losses)
+    key, messages = style.key, conversation.messages
+    if first:  # the service has the others
+        written = _further(_Written(count=first), messages[first:], key, style)
+    else:
+        written = written_up_to(
+            conversation, len(messages), key, lambda before, new: _further(before, new, key, style), _NOTHING
+        )
+    return b"[" + b",".join(written.pieces) + b"]", written.losses
+
+
+def _further(written: _Written, messages: tuple[Message, ...], key: str, style: Style) -> _Written:
+    """What was written, and these messages behind it."""
+    items: list[bytes] = []
+    losses: list[Loss] = []
+    callers = written.callers
+    for at, message in enumerate(messages, written.count):
+        if callers and message.role == "tool":
+            wire = _wire(message, style, callers)
+        else:
+            wire = _remembered(message, key, style)
+        callers = wire.callers
+        if wire.items:
+            items.append(wire.items)
+        losses += [Loss(at, block, what, why) for block, what, why in wire.losses]
+    return _Written(
+        count=written.count + len(messages),
+        pieces=(*written.pieces, *items),
+        losses=(*written.losses, *losses),
+        callers=callers,
+    )
 
 
 def _remembered(message: Message, key: str, style: Style) -> Wire:

@@ -1,0 +1,269 @@
+"""From a call to the program that answers it: its arguments, its environment, and the first line it is told.
+
+Owns: what of a call is decided when the program starts, and cannot be changed while it runs.
+Must not know: the conversation, but for its system prompt. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2s
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.conversation import ToolSpec
+from dragoman.engines.keys import environment_without_keys, may_go, usual_key
+from dragoman.engines.secret import Secret
+from dragoman.errors import ConfigurationError
+from dragoman.providers.catalogue import PROVIDERS
+from dragoman.providers.codec import Adaptation, Call
+from dragoman.providers.names import ToolNames
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.parameters import effective_options, refuse_or_adapt
+
+from .mcp import PREFIX, SERVER, wire_tools
+from .names import DEFAULT_MODEL
+from .settings import ClaudeSettings, found_program
+
+__all__ = ["Account", "Launch", "launch_for"]
+
+_FIXED: Final = (
+    "-p",
+    *("--input-format", "stream-json"),
+    *("--output-format", "stream-json"),
+    "--verbose",
+    "--include-partial-messages",
+    *("--permission-prompt-tool", "stdio"),
+    "--strict-mcp-config",
+    "--disable-slash-commands",
+)
+
+_QUIET: Final = {
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_TELEMETRY": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "CLAUDE_CODE_DISABLE_TERMINAL_TITLE": "1",
+}
+_WHOLE: Final = {
+    # What the model gets is what we give it: all tools at once, whole results, and the history as it is.
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "CLAUDE_CODE_DISABLE_CLAUDE_MDS": "1",
+    "DISABLE_AUTO_COMPACT": "1",
+    "ENABLE_TOOL_SEARCH": "false",
+    "MAX_MCP_OUTPUT_TOKENS": "1000000",
+    # A call of a tool waits as long as our side takes, be it for a person's approval.
+    "MCP_TOOL_TIMEOUT": "100000000",
+}
+
+_INHERITED: Final = frozenset(
+    [
+        *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
+        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+        *("NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+    ]
+)
+_ITS_OWN: Final = ("ANTHROPIC_", "CLAUDE_")
+_OF_A_SESSION: Final = frozenset(["CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"])
+"""Set inside of the program: a child that sees them takes itself for a part of that session."""
+_CLOUDS: Final = {
+    "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
+    "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "CLOUD_ML_", "VERTEX_"),
+    "CLAUDE_CODE_USE_FOUNDRY": ("AZURE_",),
+}
+_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_LONGEST_ARGUMENT: Final = 64 * 1024
+"""Bytes; a longer schema goes through standard input."""
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """Who pays and where: what the program takes from its own login unless it is said."""
+
+    key: Secret | None = None
+    base_url: str | None = None
+    headers: Mapping[str, str] = {}
+    attempts: int = 3
+    environ: Mapping[str, str]
+    """The variables of this process."""
+
+    def __repr__(self) -> str:
+        return "Account(…)"
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """A program to be started."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: str | None
+    opening: Mapping[str, object]
+    """The request `initialize`."""
+    tools: tuple[Raw, ...]
+    names: Mapping[str, str]
+    """Own names of our tools by those that the program knows them by."""
+    structured: bool
+    resume: tuple[str, str] | None = None
+    """A session and the message in it to go on from."""
+    key: str
+    """Names all of this but `resume`: a program that was started the same way will do."""
+
+    def __repr__(self) -> str:
+        """Without the environment, which holds a key, and without what the program is told."""
+        return f"Launch({self.arguments[0]!r})"
+
+    def command(self) -> list[str]:
+        """The program and its arguments."""
+        if self.resume is None:
+            return list(self.arguments)
+        session, message = self.resume
+        # With `=`: a value must never be read as a further option.
+        resuming = (f"--resume={session}", f"--resume-session-at={message}", "--fork-session")
+        return [*self.arguments, *resuming]
+
+
+def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptations: list[Adaptation]) -> Launch:
+    """The program for this call. Raises ConfigurationError for what the program cannot do, or if it is not there."""
+    options = effective_options(call, adaptations)
+    tools = () if options.tool_choice == "none" else call.tools
+    _note_tools(tools, call, adaptations)
+    names = ToolNames([spec.name for spec in tools], call.profile.tool_limits)
+    arguments = [found_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
+    arguments += _by_reasoning(call, options, adaptations)
+    opening: dict[str, object] = {"subtype": "initialize"}
+    _put_prompt(opening, call.conversation.system or "", settings)
+    if tools:
+        opening["sdkMcpServers"] = [SERVER]
+        arguments += ["--allowed-tools", f"{PREFIX}*"]
+    if options.response_format is not None:
+        _put_schema(arguments, opening, options.response_format.schema)
+    arguments += settings.arguments
+    environment = _environment(settings, account, options)
+    offered = tuple(wire_tools(tools, names))
+    return Launch(
+        arguments=tuple(arguments),
+        environment=environment,
+        directory=settings.directory,
+        opening=opening,
+        tools=offered,
+        names={f"{PREFIX}{names.wire(spec.name)}": spec.name for spec in tools},
+        structured=options.response_format is not None,
+        key=_key_of(arguments, environment, opening, offered),
+    )
+
+
+def _by_model(model: str) -> tuple[str, ...]:
+    if model.startswith("-"):
+        message = f"{model!r} is not the name of a model."
+        raise ConfigurationError(message, hint="Write claude-local:sonnet, or claude-local: for the program's default.")
+    return () if model in ("", DEFAULT_MODEL) else ("--model", model)
+
+
+def _isolation(settings: ClaudeSettings) -> list[str]:
+    found = ["--tools", ",".join(settings.own_tools), f"--setting-sources={','.join(settings.setting_sources)}"]
+    if settings.own_tools:
+        # Also about what it would let pass by itself, the program is to ask.
+        asking = {"permissions": {"ask": list(settings.own_tools)}}
+        found += ["--settings", msgspec.json.encode(asking).decode()]
+    return found if settings.keep_sessions else [*found, "--no-session-persistence"]
+
+
+def _by_reasoning(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:
+    wanted = options.reasoning
+    if wanted is None:
+        return []
+    if wanted.budget is not None:
+        return ["--max-thinking-tokens", str(wanted.budget)]
+    if wanted.effort is None:
+        return []
+    if wanted.effort == "none":
+        return ["--thinking", "disabled"]
+    if wanted.effort in call.profile.efforts:
+        return ["--effort", wanted.effort]
+    refuse_or_adapt(call, adaptations, f"reasoning.effort={wanted.effort!r}", "it knows low to max", "Say 'low'.")
+    return ["--effort", "low"]
+
+
+def _put_prompt(opening: dict[str, object], system: str, settings: ClaudeSettings) -> None:
+    """The system prompt goes through standard input: arguments can be seen by everybody on the machine."""
+    if not settings.own_prompt:
+        opening["systemPrompt"] = system
+    elif system:
+        opening["appendSystemPrompt"] = system
+
+
+def _put_schema(arguments: list[str], opening: dict[str, object], schema: Raw) -> None:
+    if len(bytes(schema)) <= _LONGEST_ARGUMENT:
+        arguments += ["--json-schema", bytes(schema).decode()]
+    else:
+        opening["jsonSchema"] = schema
+
+
+def _note_tools(tools: tuple[ToolSpec, ...], call: Call, adaptations: list[Adaptation]) -> None:
+    longest = call.profile.tool_limits.max_description_length
+    for spec in tools:
+        if longest is not None and len(spec.description) > longest:
+            why = f"the program cuts it after {longest} characters"
+            adaptations.append(Adaptation(f"description of tool {spec.name!r}", why))
+        if spec.strict:
+            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "the program does not support it"))
+    if call.options.server_tools:
+        refuse_or_adapt(call, adaptations, "server_tools", "the program has tools of its own", "See own_tools.")
+
+
+# --- the environment --------------------------------------------------------------------------------------------------
+
+
+def _environment(settings: ClaudeSettings, account: Account, options: ModelOptions) -> dict[str, str]:
+    environ = account.environ
+    found = {name: value for name, value in environment_without_keys(environ).items() if _may_know(name, environ)}
+    found |= _login(account)
+    found |= _QUIET | _WHOLE
+    found["CLAUDE_CODE_MAX_RETRIES"] = str(max(0, account.attempts - 1))
+    if options.max_tokens is not None:
+        found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(options.max_tokens)
+    headers = {**account.headers, **options.extra_headers}
+    if headers:
+        found["ANTHROPIC_CUSTOM_HEADERS"] = "\n".join([f"{name}: {value}" for name, value in headers.items()])
+    if options.extra_body:
+        found["CLAUDE_CODE_EXTRA_BODY"] = msgspec.json.encode(options.extra_body).decode()
+    return found | dict(settings.environment)
+
+
+def _may_know(name: str, environ: Mapping[str, str]) -> bool:
+    if name in _INHERITED:
+        return True
+    if name.startswith(_ITS_OWN):
+        return name not in _OF_A_SESSION and name not in _KEYS
+    return any(name.startswith(begins) for switch, begins in _CLOUDS.items() if environ.get(switch))
+
+
+def _login(account: Account) -> dict[str, str]:
+    """The key that was given, or else what the program would find by itself, where it may go."""
+    found: dict[str, str] = {}
+    if account.base_url:
+        found["ANTHROPIC_BASE_URL"] = account.base_url
+    if account.key is not None:
+        if account.base_url and not may_go(account.key, account.base_url):
+            message = "The key for claude-local does not belong to this base URL."
+            raise ConfigurationError(message, hint="Give the key together with the base URL as arguments.")
+        found["ANTHROPIC_API_KEY"] = account.key.reveal()
+        return found
+    address = account.base_url or account.environ.get("ANTHROPIC_BASE_URL", "")
+    usual = usual_key(PROVIDERS["anthropic"], account.environ)
+    said_together = not account.base_url  # both of the user's own environment
+    for name in _KEYS:
+        value = account.environ.get(name)
+        if value and (said_together or (usual is not None and may_go(usual[0], address))):
+            found[name] = value
+    return found
+
+
+def _key_of(
+    arguments: list[str], environment: Mapping[str, str], opening: Mapping[str, object], tools: tuple[Raw, ...]
+) -> str:
+    # Hashed: it holds the key of the account.
+    everything = msgspec.json.encode([arguments, sorted(environment.items()), opening, tools])
+    return blake2s(everything).hexdigest()

@@ -1,0 +1,228 @@
+"""Programs for tests, what they say, and the four ways of asking them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
+from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
+from dragoman.engines.claude_cli.engine import ClaudeEngine
+from dragoman.engines.claude_cli.settings import ClaudeSettings
+from dragoman.errors import DragomanError
+from dragoman.providers.options import ModelOptions
+from dragoman.transport.protocol import Timeouts
+from tests.engines.claude_cli.stages import install_stand_in
+from tests.engines.talking import Outcome
+
+ASKED = Conversation("Be brief.").plus(Message.user("Hello"))
+WEATHER = ToolSpec("weather", "What the weather is like.")
+QUICK = Timeouts(read=0.4, total=20.0)
+CALM = Timeouts(read=30.0, total=60.0)
+Json = dict[str, Any]
+
+
+# --- what a program says ----------------------------------------------------------------------------------------------
+
+
+def said(event: Json) -> Json:
+    return {"say": {"type": "stream_event", "event": event, "parent_tool_use_id": None}}
+
+
+def system(**more: Any) -> Json:
+    message = {"type": "system", "subtype": "init", "session_id": "s1", "tools": [], "claude_code_version": "2.1.197"}
+    return {"say": {**message, **more}}
+
+
+HEARS_OPENING: Json = {"await": '"initialize"'}
+HEARS_USER: Json = {"await": '"type":"user"'}
+GREETS: Json = {
+    "say": {
+        "type": "control_response",
+        "response": {"subtype": "success", "request_id": "dragoman-1", "response": {}},
+    }
+}
+BEGINS = said(
+    {
+        "type": "message_start",
+        "message": {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": []},
+    }
+)
+OPENS_TEXT = said({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+SPEAKS = said({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi."}})
+CLOSES = said({"type": "content_block_stop", "index": 0})
+STOPS = said(
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 3, "output_tokens": 1}}
+)
+ENDS = said({"type": "message_stop"})
+RESULT: Json = {
+    "say": {"type": "result", "subtype": "success", "is_error": False, "result": "Hi.", "total_cost_usd": 0.5}
+}
+FAILS: Json = {"say": {"type": "result", "subtype": "success", "is_error": True, "result": "API Error: 500 oh"}}
+
+START = [HEARS_OPENING, GREETS, HEARS_USER, system()]
+MESSAGE = [BEGINS, OPENS_TEXT, SPEAKS, CLOSES, STOPS, ENDS]
+REPLY = [*START, *MESSAGE, RESULT]
+LINGERS: Json = {"await": "never said"}
+"""The program waits for its input to end."""
+
+
+def opens_call(id: str = "c1", name: str = "mcp__dragoman__weather") -> Json:
+    block = {"type": "tool_use", "id": id, "name": name, "input": {}}
+    return said({"type": "content_block_start", "index": 0, "content_block": block})
+
+
+def request(id: str, **request: Any) -> Json:
+    return {"say": {"type": "control_request", "request_id": id, "request": request}}
+
+
+def tool_request(id: str, call: str | None = "c1", name: str = "weather") -> Json:
+    parameters: Json = {"name": name, "arguments": {}}
+    if call is not None:
+        parameters["_meta"] = {"claudecode/toolUseId": call}
+    message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": parameters}
+    return request(id, subtype="mcp_message", server_name="dragoman", message=message)
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+class Programs:
+    """Makes settings for programs that play a script, and knows what was said to the last one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._program = install_stand_in(directory / "bin")
+        self.log = directory / "heard"
+
+    def playing(self, steps: Sequence[Json], **more: Any) -> ClaudeSettings:
+        """A program that plays these steps."""
+        script = self._directory / "script.json"
+        script.write_text(json.dumps(list(steps)))
+        variables = {"STAND_IN_SCRIPT": str(script), "STAND_IN_LOG": str(self.log)}
+        more.setdefault("start_seconds", 20.0)
+        return ClaudeSettings(program=str(self._program), environment=variables, **more)
+
+    def acting(self, **more: Any) -> ClaudeSettings:
+        """A program that asks the model."""
+        return ClaudeSettings(program=str(self._program), **more)
+
+    @property
+    def heard(self) -> list[Json]:
+        """What the last scripted program was told, as far as it has read."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    return Programs(tmp_path)
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+def plain_whole(settings: ClaudeSettings, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+    tools, options = more.pop("tools", ()), more.pop("ask", None)
+    with ClaudeEngine("m", settings=settings, **more) as engine:
+        try:
+            return Outcome(engine.reply(conversation, tools=tools, options=options), [], None)
+        except DragomanError as error:
+            return Outcome(None, [], error)  # type: ignore[arg-type]
+
+
+def plain_stream(settings: ClaudeSettings, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+    tools, options = more.pop("tools", ()), more.pop("ask", None)
+    events: list[ReplyEvent] = []
+    with ClaudeEngine("m", settings=settings, **more) as engine:
+        try:
+            with engine.stream(conversation, tools=tools, options=options) as stream:
+                events.extend(stream)
+        except DragomanError as error:
+            return Outcome(None, events, error)  # type: ignore[arg-type]
+        return Outcome(stream.reply, events, None)
+
+
+async def _async_whole(
+    settings: ClaudeSettings,
+    conversation: Conversation,
+    tools: Sequence[ToolSpec],
+    ask: ModelOptions | None,
+    **more: Any,
+) -> Outcome:
+    async with AsyncClaudeEngine("m", settings=settings, **more) as engine:
+        try:
+            return Outcome(await engine.reply(conversation, tools=tools, options=ask), [], None)
+        except DragomanError as error:
+            return Outcome(None, [], error)  # type: ignore[arg-type]
+
+
+async def _async_stream(
+    settings: ClaudeSettings,
+    conversation: Conversation,
+    tools: Sequence[ToolSpec],
+    ask: ModelOptions | None,
+    **more: Any,
+) -> Outcome:
+    events: list[ReplyEvent] = []
+    async with AsyncClaudeEngine("m", settings=settings, **more) as engine:
+        try:
+            async with engine.stream(conversation, tools=tools, options=ask) as stream:
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401 -- what came before an error counts
+        except DragomanError as error:
+            return Outcome(None, events, error)  # type: ignore[arg-type]
+        return Outcome(stream.reply, events, None)
+
+
+def _on_loop(asked: Callable[..., Any]) -> Callable[..., Outcome]:
+    def run(settings: ClaudeSettings, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+        async def checked() -> Outcome:
+            tools, ask = more.pop("tools", ()), more.pop("ask", None)
+            outcome = await asked(settings, conversation, tools, ask, **more)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, f"tasks left behind: {left}"
+            return outcome
+
+        return asyncio.run(checked())
+
+    return run
+
+
+WAYS: dict[str, Callable[..., Outcome]] = {
+    "plain-whole": plain_whole,
+    "plain-stream": plain_stream,
+    "async-whole": _on_loop(_async_whole),
+    "async-stream": _on_loop(_async_stream),
+}
+every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+
+
+def children() -> list[int]:
+    """The processes that we have started and that are still there, dead ones included."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False

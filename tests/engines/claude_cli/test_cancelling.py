@@ -1,0 +1,163 @@
+"""A reply that nobody wants to the end, at every event of it: the conversation goes on, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dragoman.chat.async_client import AsyncChatClient
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Conversation, Event, Message, TextDelta, ToolCall
+from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
+from dragoman.engines.claude_cli.engine import ClaudeEngine
+from dragoman.simulator import Chunking, Reply, Request, Simulator
+from dragoman.tools.definition import tool
+from tests.engines.claude_cli.programs import (
+    BEGINS,
+    CALM,
+    LINGERS,
+    OPENS_TEXT,
+    SPEAKS,
+    START,
+    Programs,
+    children,
+    programs,
+)
+from tests.engines.claude_cli.stages import as_the_program_names_them
+
+__all__ = ["programs"]
+
+
+@tool
+def weather(city: str) -> str:
+    """What the weather is like."""
+    return f"rain in {city}"
+
+
+def answering(request: Request) -> Any:
+    if b"And you?" in request.raw:
+        return "Fine."
+    if request.tool_results:
+        return Reply("It rains, and it will rain.", chunking=Chunking(delta=9))
+    if "eather" in request.last_user_text:
+        return Reply("I look.", ToolCall("c1", "weather", '{"city": "Lyon"}'), chunking=Chunking(delta=4))
+    return "Hello."
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator(as_the_program_names_them(answering)) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing() -> Iterator[None]:
+    before = set(children())
+    yield
+    assert set(children()) <= before
+
+
+def options(programs: Programs, simulator: Simulator) -> dict[str, Any]:
+    return {
+        "settings": programs.acting(),
+        "key": "k",
+        "base_url": simulator.base_url("anthropic"),
+        "timeouts": CALM,
+    }
+
+
+EVENTS = 26
+"""More than the turn has: the last numbers let it come to its end."""
+
+
+@pytest.mark.parametrize("count", range(EVENTS))
+def test_cancelled_after_any_event(count: int, programs: Programs, simulator: Simulator) -> None:
+    with ClaudeEngine("m", **options(programs, simulator)) as engine, ChatClient(engine, [weather]) as client:
+        seen: list[Event] = []
+
+        def stop(event: Event) -> bool:
+            seen.append(event)
+            return len(seen) <= count
+
+        client.stream_chat("Weather in Lyon?", stop)
+        assert client.conversation.is_valid
+        assert client.chat("And you?").text == "Fine."
+        assert client.conversation.is_valid
+
+
+@pytest.mark.parametrize("count", range(0, EVENTS, 3))
+def test_cancelled_after_any_event_on_a_loop(count: int, programs: Programs, simulator: Simulator) -> None:
+    async def main() -> None:
+        async with AsyncClaudeEngine("m", **options(programs, simulator)) as engine:
+            client = AsyncChatClient(engine, [weather])
+            seen: list[Event] = []
+
+            def stop(event: Event) -> bool:
+                seen.append(event)
+                return len(seen) <= count
+
+            await client.stream_chat("Weather in Lyon?", stop)
+            assert client.conversation.is_valid
+            assert (await client.chat("And you?")).text == "Fine."
+            await client.aclose()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_an_interrupted_program_is_used_again(programs: Programs, simulator: Simulator) -> None:
+    before = set(children())
+    with ClaudeEngine("m", **options(programs, simulator)) as engine, ChatClient(engine, [weather]) as client:
+        client.stream_chat("Weather in Lyon?", lambda event: not isinstance(event, TextDelta))
+        (pid,) = set(children()) - before
+        client.chat("And you?")
+        assert set(children()) - before == {pid}
+        assert "interrupted" in simulator.requests[-1].raw.decode()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
+def test_a_task_that_is_cancelled_at_any_time(seconds: float, programs: Programs) -> None:
+    async def main() -> None:
+        settings = programs.playing([*START, BEGINS, OPENS_TEXT, SPEAKS, LINGERS])
+        async with AsyncClaudeEngine("m", settings=settings, timeouts=CALM) as engine:
+            asking = asyncio.create_task(engine.reply(Conversation().plus(Message.user("Hello"))))
+            await asyncio.sleep(seconds)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_a_program_that_does_not_let_itself_be_interrupted(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.engines.claude_cli.call._DRAIN_SECONDS", 0.3)
+    settings = programs.playing([*START, BEGINS, OPENS_TEXT, SPEAKS, LINGERS])
+    asked = Conversation().plus(Message.user("Hello"))
+    with ClaudeEngine("m", settings=settings, timeouts=CALM) as engine:
+        with engine.stream(asked) as stream:
+            for event in stream:
+                if isinstance(event, TextDelta):
+                    break
+        said = asked.plus(stream.message).plus(Message.user("Go on"))
+        # Another program is started, which says as much and then waits to be stopped too.
+        with engine.stream(said) as stream:
+            assert any(isinstance(event, TextDelta) for event in _first(stream, 8))
+        assert len([line for line in programs.heard if line.get("type") == "user"]) >= 2
+
+
+def _first(events: Any, most: int) -> Iterator[Event]:
+    for count, event in enumerate(events):
+        yield event
+        if isinstance(event, TextDelta) or count > most:
+            return
+
+
+def test_a_stream_that_is_never_read(programs: Programs, simulator: Simulator) -> None:
+    with ClaudeEngine("m", **options(programs, simulator)) as engine:
+        with engine.stream(Conversation().plus(Message.user("Hello"))):
+            pass
+        assert not simulator.requests

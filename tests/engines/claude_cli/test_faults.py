@@ -1,0 +1,309 @@
+"""What can go wrong with a program: each a typed error that says what to do, and nothing of the program is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.conversation import Failed, StopReason
+from dragoman.engines.claude_cli.settings import ClaudeSettings
+from dragoman.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ConnectionFailedError,
+    ContextTooLongError,
+    ProviderError,
+    RateLimitError,
+    RequestTimeoutError,
+)
+from tests.engines.claude_cli.programs import (
+    BEGINS,
+    CALM,
+    CLOSES,
+    ENDS,
+    FAILS,
+    GREETS,
+    HEARS_OPENING,
+    HEARS_USER,
+    LINGERS,
+    MESSAGE,
+    OPENS_TEXT,
+    QUICK,
+    REPLY,
+    RESULT,
+    SPEAKS,
+    START,
+    STOPS,
+    WAYS,
+    Programs,
+    children,
+    every_way,
+    is_alive,
+    programs,
+    request,
+    system,
+)
+
+__all__ = ["programs"]
+
+Way = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing() -> Iterator[None]:
+    before = set(children())
+    yield
+    assert set(children()) <= before, "the program, or what is left of it, is still there"
+
+
+@every_way
+def test_a_program_that_answers(way: Way, programs: Programs) -> None:
+    outcome = way(programs.playing([*REPLY, LINGERS]))
+    message = outcome.reply.message
+    assert (message.text, message.stop_reason, message.provider) == ("Hi.", StopReason.END, "claude-local")
+    assert (message.usage.input, message.usage.output) == (3, 1)
+
+
+@every_way
+@pytest.mark.parametrize(
+    "settings", [ClaudeSettings(find_program=lambda _: None), ClaudeSettings(program="/no/claude")]
+)
+def test_absent(way: Way, settings: ClaudeSettings) -> None:
+    error = way(settings).error
+    assert isinstance(error, ConfigurationError)
+    assert "npm install -g @anthropic-ai/claude-code" in error.hint
+    assert "PATH" in error.hint
+
+
+@every_way
+def test_not_a_program(way: Way, tmp_path: Path) -> None:
+    file = tmp_path / "claude"
+    file.write_bytes(b"\x7fELF nothing")
+    file.chmod(0o755)
+    error = way(ClaudeSettings(program=str(file))).error
+    assert isinstance(error, ConfigurationError)
+    assert "cannot be started" in error.message
+
+
+@every_way
+def test_exits_at_once(way: Way, programs: Programs) -> None:
+    error = way(programs.playing([{"stderr": "first\nboom: no config\n"}, {"exit": 3}])).error
+    assert isinstance(error, ConnectionFailedError)
+    assert "exit code 3" in error.message
+    assert "boom: no config" in error.message
+
+
+@every_way
+def test_dies_in_the_middle(way: Way, programs: Programs) -> None:
+    outcome = way(programs.playing([*START, BEGINS, OPENS_TEXT, SPEAKS, {"sleep": 0.1}, {"exit": 1}]))
+    assert isinstance(outcome.error, ConnectionFailedError)
+    if outcome.events:  # streamed: what had been received is not lost
+        assert outcome.error.partial.text == "Hi."
+        assert isinstance(outcome.events[-1], Failed)
+
+
+HANGS = {
+    "before a word": [LINGERS],
+    "after the greeting": [HEARS_OPENING, GREETS, LINGERS],
+    "before the model": [*START, LINGERS],
+    "at the start of a message": [*START, BEGINS, LINGERS],
+    "in a text": [*START, BEGINS, OPENS_TEXT, SPEAKS, LINGERS],
+    "before the result": [*START, *MESSAGE, LINGERS],
+    "in half a line": [*START, {"raw": '{"type":"stream_event","ev'}, LINGERS],
+}
+
+
+@every_way
+@pytest.mark.parametrize("steps", HANGS.values(), ids=HANGS.keys())
+def test_hangs(way: Way, steps: list[Any], programs: Programs) -> None:
+    start = 0.4 if steps == [LINGERS] else 20.0
+    outcome = way(programs.playing(steps, start_seconds=start), timeouts=QUICK)
+    assert isinstance(outcome.error, RequestTimeoutError)
+    assert outcome.error.code == ("start_timeout" if steps == [LINGERS] else "read_timeout")
+
+
+@every_way
+def test_talks_for_ever(way: Way, programs: Programs) -> None:
+    from dragoman.transport.protocol import Timeouts
+
+    steps = [*START, BEGINS, OPENS_TEXT] + [SPEAKS, {"sleep": 0.05}] * 200
+    outcome = way(programs.playing(steps), timeouts=Timeouts(read=10.0, total=1.5))
+    assert isinstance(outcome.error, RequestTimeoutError)
+    assert outcome.error.code == "total_timeout"
+
+
+@every_way
+def test_lines_of_megabytes(way: Way, programs: Programs) -> None:
+    outcome = way(programs.playing([*START, BEGINS, OPENS_TEXT, {"long": 5_000_000}, CLOSES, STOPS, ENDS, RESULT]))
+    assert len(outcome.reply.message.text) == 5_000_000
+
+
+@every_way
+def test_a_prompt_of_megabytes(way: Way, programs: Programs) -> None:
+    from dragoman.conversation import Conversation, Message
+
+    asked = Conversation().plus(Message.user("x" * 5_000_000))
+    # It does not listen for a while, and talks meanwhile: neither side may wait for the other.
+    steps = [{"say": {"type": "noise", "text": "y" * 200_000}}, {"sleep": 0.2}, *REPLY]
+    assert way(programs.playing(steps), asked, timeouts=CALM).reply.message.text == "Hi."
+
+
+@every_way
+def test_garbage_and_unknown_messages(way: Way, programs: Programs) -> None:
+    noise = [
+        {"raw": "not json\n\n[1, 2]\n{}\nnull\n\x00\x01\n"},
+        {"raw": '{"type": 7}\n{"type": "assistant"}\n{"type": "user", "message": 3}\n{"type":"stream_event"}\n'},
+        {"say": {"type": "tomorrow", "subtype": "news"}},
+        {"say": {"type": "system", "subtype": "something_new"}},
+        {"say": {"type": "stream_event", "event": {"type": "message_stop"}, "parent_tool_use_id": "helper"}},
+    ]
+    outcome = way(programs.playing([*START, *noise, *MESSAGE[:3], *noise, *MESSAGE[3:], *noise, RESULT]))
+    assert outcome.reply.message.text == "Hi."
+
+
+@every_way
+def test_unknown_requests_get_an_error(way: Way, programs: Programs) -> None:
+    asks = [
+        request("q1", subtype="make_coffee"),
+        {"await": "q1"},
+        request("q2", subtype="mcp_message", server_name="dragoman", message={"id": 1, "method": "prompts/list"}),
+        {"await": "q2"},
+        request("q3", subtype="mcp_message"),
+        {"await": "q3"},
+    ]
+    assert way(programs.playing([*START, *asks, *MESSAGE, RESULT])).reply.message.text == "Hi."
+    answers = {
+        each["response"]["request_id"]: each["response"]
+        for each in programs.heard
+        if each["type"] == "control_response"
+    }
+    assert answers["q1"]["subtype"] == "error"
+    assert "make_coffee" in answers["q1"]["error"]
+    assert answers["q2"]["response"]["mcp_response"]["error"]["code"] == -32601
+    assert answers["q3"]["subtype"] == "error"
+
+
+@every_way
+def test_mcp_is_served_before_the_greeting(way: Way, programs: Programs) -> None:
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    tools = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    steps = [
+        HEARS_OPENING,
+        request("q1", subtype="mcp_message", server_name="dragoman", message=hello),
+        {"await": "q1"},
+        request("q2", subtype="mcp_message", server_name="dragoman", message=tools),
+        {"await": "q2"},
+        GREETS,
+        *REPLY[3:],
+    ]
+    from tests.engines.claude_cli.programs import WEATHER
+
+    assert way(programs.playing(steps), tools=[WEATHER]).reply.message.text == "Hi."
+    heard = {
+        each["response"]["request_id"]: each["response"]["response"] for each in programs.heard if "response" in each
+    }
+    assert heard["q1"]["mcp_response"]["result"]["protocolVersion"] == "2025-11-25"
+    (tool,) = heard["q2"]["mcp_response"]["result"]["tools"]
+    assert tool["name"] == "weather"
+
+
+FAILURES = {
+    "rate limit": ({"result": "API Error: too many", "api_error_status": 429}, "rate_limit", RateLimitError),
+    "usage limit": ({"result": "You've hit your limit · resets 3pm"}, None, RateLimitError),
+    "not logged in": ({"result": "Not logged in · Please run /login"}, "authentication_failed", AuthenticationError),
+    "key refused": ({"result": "Failed to authenticate.", "api_error_status": 401}, None, AuthenticationError),
+    "context": ({"result": "Prompt is too long"}, "invalid_request", ContextTooLongError),
+    "other": ({"subtype": "error_during_execution", "errors": ["it broke"]}, None, ProviderError),
+    "says nothing": ({}, None, ProviderError),
+}
+
+
+@every_way
+@pytest.mark.parametrize(("fields", "word", "kind"), FAILURES.values(), ids=FAILURES.keys())
+def test_failed_results(way: Way, fields: Any, word: str | None, kind: type[ProviderError], programs: Programs) -> None:
+    made_up = {"id": "e", "model": "<synthetic>", "content": [{"type": "text", "text": "error text"}]}
+    steps = [
+        *START,
+        {"say": {"type": "assistant", "message": made_up, "error": word}},
+        {"say": {"type": "result", "subtype": "success", "is_error": True, **fields}},
+    ]
+    outcome = way(programs.playing(steps))
+    assert type(outcome.error) is kind
+    assert outcome.error.partial is None  # what the program made up is no reply
+    if kind is AuthenticationError:
+        assert "/login" in outcome.error.hint
+
+
+def test_an_error_has_the_code_of_the_program(programs: Programs) -> None:
+    steps = [*START, {"say": {"type": "result", "subtype": "error_max_structured_output_retries", "is_error": True}}]
+    assert WAYS["plain-whole"](programs.playing(steps)).error.code == "error_max_structured_output_retries"
+
+
+@every_way
+def test_a_child_that_holds_the_pipes(way: Way, programs: Programs) -> None:
+    began = time.monotonic()
+    outcome = way(programs.playing([*START, BEGINS, {"spawn": 600}, {"exit": 4}]), timeouts=CALM)
+    assert isinstance(outcome.error, ConnectionFailedError)
+    assert time.monotonic() - began < 25  # it was not waited for
+
+
+@every_way
+@pytest.mark.parametrize("end", [[RESULT, LINGERS], [FAILS, LINGERS], [{"sleep": 600}]], ids=["well", "failed", "hung"])
+def test_what_it_started_ends_with_it(way: Way, end: list[Any], programs: Programs, tmp_path: Path) -> None:
+    note = tmp_path / "grandchild"
+    way(programs.playing([*START, {"spawn_note": str(note)}, *MESSAGE, *end]), timeouts=QUICK)
+    pid = int(note.read_text())
+    deadline = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_alive(pid)
+
+
+@every_way
+def test_complaints_do_not_block_it(way: Way, programs: Programs) -> None:
+    outcome = way(programs.playing([{"flood": 1_000_000}, *START, {"flood": 1_000_000}, *MESSAGE, RESULT]))
+    assert outcome.reply.message.text == "Hi."
+
+
+@every_way
+def test_too_old(way: Way, programs: Programs) -> None:
+    steps = [HEARS_OPENING, GREETS, HEARS_USER, system(claude_code_version="1.0.33"), *MESSAGE, RESULT]
+    error = way(programs.playing(steps)).error
+    assert isinstance(error, ConfigurationError)
+    assert "1.0.33" in error.message
+
+
+@every_way
+def test_a_refused_opening(way: Way, programs: Programs) -> None:
+    refusal = {"subtype": "error", "request_id": "dragoman-1", "error": "not today"}
+    steps = [HEARS_OPENING, {"say": {"type": "control_response", "response": refusal}}, LINGERS]
+    error = way(programs.playing(steps)).error
+    assert isinstance(error, ConfigurationError)
+    assert "not today" in error.message
+
+
+@every_way
+def test_a_reply_that_was_not_streamed(way: Way, programs: Programs) -> None:
+    """After a broken stream the program asks for the whole reply, and tells it block by block."""
+    whole = {"id": "m2", "model": "m", "role": "assistant", "type": "message", "stop_reason": "end_turn"}
+    blocks = [{"type": "text", "text": "Recovered."}], [{"type": "text", "text": " Really."}]
+    steps = [
+        *START,
+        BEGINS,
+        *({"say": {"type": "assistant", "message": {**whole, "content": each}}} for each in blocks),
+        RESULT,
+    ]
+    assert way(programs.playing(steps)).reply.message.text == "Recovered. Really."
+
+
+def test_a_stream_that_began_anew(programs: Programs) -> None:
+    """Half an answer followed by another one is an error to who has seen the first half, and none to who has not."""
+    again = [BEGINS, OPENS_TEXT, SPEAKS, {"sleep": 0.1}, *MESSAGE, RESULT]
+    assert WAYS["plain-whole"](programs.playing([*START, *again])).reply.message.text == "Hi."
+    outcome = WAYS["plain-stream"](programs.playing([*START, *again]))
+    assert isinstance(outcome.error, ConnectionFailedError)
+    assert outcome.error.partial.text == "Hi."

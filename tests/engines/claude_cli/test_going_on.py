@@ -1,0 +1,392 @@
+"""Which program answers the next call: one that waits, one that takes a session up, or one that is told everything."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Conversation, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
+from dragoman.engines.claude_cli.engine import ClaudeEngine
+from dragoman.engines.claude_cli.history import mark_of
+from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError, RateLimitError
+from dragoman.loop.limits import Limits
+from dragoman.simulator import Reply, Request, Simulator, Status
+from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
+from dragoman.tools.definition import tool
+from tests.engines.claude_cli.programs import CALM, Programs, children, programs
+from tests.engines.claude_cli.stages import as_the_program_names_them
+from tests.engines.talking import ONCE
+
+__all__ = ["programs"]
+
+
+@tool
+def weather(city: str) -> str:
+    """What the weather is like."""
+    return f"rain in {city}"
+
+
+def answering(request: Request) -> Any:
+    """Looks at the weather if asked about it, and else counts."""
+    if request.tool_results:
+        return "It rains."
+    if "eather" in request.last_user_text.rpartition("</conversation>")[2]:
+        return Reply("I look.", ToolCall(f"c{request.number}", "weather", '{"city": "Lyon"}'))
+    return f"Answer {request.number}."
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    with Simulator(as_the_program_names_them(answering)) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing() -> Iterator[None]:
+    before = set(children())
+    yield
+    assert set(children()) <= before
+
+
+def engine(programs: Programs, simulator: Simulator, *, strict: bool = False, **settings: Any) -> ClaudeEngine:
+    return ClaudeEngine(
+        "m",
+        settings=programs.acting(**settings),
+        key="test-key",
+        base_url=simulator.base_url("anthropic"),
+        retry=ONCE,
+        timeouts=CALM,
+        strict=strict,
+    )
+
+
+def turns(simulator: Simulator) -> list[int]:
+    """How many messages each request had: a program that knows the conversation sends all of it."""
+    return [len(request.body["messages"]) for request in simulator.requests]  # type: ignore[arg-type]
+
+
+def test_one_program_for_all_turns(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made, ChatClient(made, [weather], system="Be brief.") as client:
+        before = set(children())
+        client.chat("Weather in Lyon?")
+        (pid,) = set(children()) - before
+        client.chat("And now?")
+        assert set(children()) - before == {pid}
+        assert turns(simulator) == [1, 3, 5]
+        assert simulator.requests[-1].system == "Be brief."
+
+
+def test_other_tools_need_another_program(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made, ChatClient(made, [weather]) as client:
+        client.chat("Hello")
+        client.set_tools([])
+        client.chat("Hello again")
+        assert simulator.requests[-1].tools == ()
+        assert "<conversation>" in simulator.requests[-1].last_user_text
+        assert '"Hello"' in simulator.requests[-1].last_user_text
+
+
+def test_what_is_said_while_tools_run_is_heard(programs: Programs, simulator: Simulator) -> None:
+    asked = Conversation().plus(Message.user("Weather in Lyon?"))
+    spec = ToolSpec("weather")
+    with engine(programs, simulator) as made:
+        first = asked.plus(made.reply(asked, tools=[spec]).message)
+        (call,) = first.pending_tool_calls
+        results = Message.tool([ToolResult(call.id, call.name, (Text("rain"),))])
+        made.reply(first.plus(results, Message.user("In French, please.")), tools=[spec])
+        assert turns(simulator) == [1, 3]
+        assert "In French, please." in simulator.requests[-1].raw.decode()
+
+
+def test_what_would_not_be_heard_in_time_is_told_to_another_program(programs: Programs) -> None:
+    """The program disposes itself of a tool that is not there, and is speaking already when we are asked again."""
+    replies = [Reply(ToolCall("c1", "magic", "{}")), "I cannot.", "Oui."]
+    spec = ToolSpec("weather")
+    with Simulator(replies) as simulator, engine(programs, simulator) as made:
+        conversation = made.run_inference(Conversation().plus(Message.user("Do magic.")), tools=[spec])
+        refused = Message.tool([ToolResult("c1", "magic", (Text("no such tool"),), is_error=True)])
+        said = conversation.plus(refused, Message.user("In French, please."))
+        made.reply(said, tools=[spec])
+        assert simulator.requests[-1].last_user_text.endswith("In French, please.")
+
+
+def test_an_empty_conversation_is_refused(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made, pytest.raises(InvalidConversationError):
+        made.reply(Conversation())
+
+
+def test_keys_are_not_shown(programs: Programs) -> None:
+    settings = programs.playing([{"stderr": "bad key sk-very-secret-key\n"}, {"exit": 1}])
+    with ClaudeEngine("m", settings=settings, key="sk-very-secret-key") as made:
+        with pytest.raises(ProviderError) as caught:
+            made.reply(Conversation().plus(Message.user("Hello")))
+        assert "sk-very-secret-key" not in str(caught.value)
+        prepared = made._prepared(Conversation().plus(Message.user("Hello")), (), None, stream=False)
+        assert "sk-very-secret-key" not in repr(prepared)
+
+
+def test_a_branch_gets_a_program_of_its_own(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made, ChatClient(made) as client:
+        client.chat("Hello")
+        with client.fork() as twin:
+            client.chat("One")
+            assert twin.chat("Two").text
+            assert "One" not in simulator.requests[-1].raw.decode()
+            assert '"Hello"' in simulator.requests[-1].last_user_text
+
+
+def test_only_so_many_wait(programs: Programs, simulator: Simulator) -> None:
+    before = set(children())
+    with engine(programs, simulator, idle_programs=2) as made:
+        for number in range(4):
+            made.reply(Conversation().plus(Message.user(f"Hello {number}")))
+        assert len(set(children()) - before) == 2
+
+
+@pytest.mark.parametrize("when", ["idle", "waiting"])
+def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs, simulator: Simulator) -> None:
+    spec = ToolSpec("weather")
+    before = set(children())
+    conversation = Conversation().plus(Message.user("Weather?" if when == "waiting" else "Hello"))
+    with engine(programs, simulator) as made:
+        conversation = made.run_inference(conversation, tools=[spec])
+        (pid,) = set(children()) - before
+        os.killpg(pid, signal.SIGKILL)
+        if when == "waiting":
+            (call,) = conversation.pending_tool_calls
+            conversation = conversation.plus(Message.tool([ToolResult(call.id, call.name, (Text("rain"),))]))
+        else:
+            conversation = conversation.plus(Message.user("Still there?"))
+        reply = made.reply(conversation, tools=[spec])
+        assert reply.message.text.startswith("Answer")
+        told = simulator.requests[-1].last_user_text
+        assert "<conversation>" in told
+        if when == "waiting":
+            assert [loss.what for loss in reply.losses] == ["tool_call", "tool_result"]
+            assert '"result_of"' in told
+
+
+def test_a_program_that_dies_as_it_is_spoken_to_is_replaced(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made:
+        conversation = made.run_inference(Conversation().plus(Message.user("Hello")))
+        (live,) = made._pool._idle
+        handle = live.handle
+        real = type(handle)._has_ended
+        handle._has_ended = lambda: False  # type: ignore[method-assign] -- it looks alive at first
+        os.killpg(handle.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, handle.pid, os.WEXITED | os.WNOWAIT)
+        handle._has_ended = lambda: real(handle)  # type: ignore[method-assign]
+        handle._stopped = False
+        live.handle = _SeemsAlive(handle)  # type: ignore[assignment]
+        assert made.reply(conversation.plus(Message.user("Still there?"))).message.text.startswith("Answer")
+
+
+class _SeemsAlive:
+    """A handle that does not know yet that its program is gone."""
+
+    usable = True
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_session_survives_saving(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator, keep_sessions=True) as made, ChatClient(made) as client:
+        client.chat("Hello")
+        mark = mark_of(client.history[-1])
+        assert mark is not None
+        saved = snapshot_to_json(client.save())
+    with engine(programs, simulator, keep_sessions=True) as made, ChatClient(made) as client:
+        assert client.restore(snapshot_from_json(saved)) == ()
+        assert mark_of(client.history[-1]) == mark
+        client.chat("Still there?")
+        assert turns(simulator) == [1, 3]  # the session was taken up: nothing had to be told again
+        assert simulator.requests[-1].user_texts == ("Hello", "Still there?")
+
+
+def test_a_session_is_taken_up_where_the_conversation_stands(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator, keep_sessions=True) as made, ChatClient(made) as client:
+        client.chat("One")
+        early = client.conversation
+        client.chat("Two")
+    with engine(programs, simulator, keep_sessions=True) as made:
+        made.reply(early.plus(Message.user("Three")))
+        assert simulator.requests[-1].user_texts == ("One", "Three")
+
+
+@pytest.mark.parametrize("how", ["edited", "gone", "not kept"])
+def test_otherwise_everything_is_told(how: str, programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator, keep_sessions=how != "not kept") as made, ChatClient(made) as client:
+        client.chat("Hello")
+        conversation = client.conversation
+    if how == "edited":
+        changed = msgspec.structs.replace(conversation.messages[0], blocks=(Text("Good day"),))
+        conversation = msgspec.structs.replace(conversation, messages=(changed, *conversation.messages[1:]))
+    if how == "gone":
+        for file in (programs._directory / "home").glob("*.json"):
+            file.unlink()
+    with engine(programs, simulator, keep_sessions=True) as made:
+        made.reply(conversation.plus(Message.user("Still there?")))
+        (told,) = simulator.requests[-1].user_texts
+        assert ("Good day" if how == "edited" else "Hello") in told
+        assert told.endswith("Still there?")
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+ELSEWHERE = Conversation().plus(
+    Message.user("Weather?"),
+    Message.assistant(Thinking("hm", "openai"), ToolCall("c", "weather", "{}")),
+    Message.tool([ToolResult("c", "weather", (Text("rain"),))]),
+    Message.assistant("It rains."),
+    Message.user("And tomorrow?"),
+)
+
+
+def test_losses_are_told_before_and_after(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made:
+        losses = made.losses(ELSEWHERE)
+        assert [(loss.message, loss.block, loss.what) for loss in losses] == [
+            (1, 0, "thinking"),
+            (1, 1, "tool_call"),
+            (2, 0, "tool_result"),
+        ]
+        assert made.reply(ELSEWHERE).losses == losses
+
+
+def test_strict_refuses_them(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator, strict=True) as made:
+        with pytest.raises(LossyConversionError):
+            made.reply(ELSEWHERE)
+        assert not simulator.requests
+        # What the program itself was there to hear is no loss.
+        with ChatClient(made, [weather]) as client:
+            client.chat("Weather in Lyon?")
+            client.chat("Thanks.")
+
+
+# --- failures lose nothing --------------------------------------------------------------------------------------------
+
+
+def test_pending_adds_survive_a_failed_call(programs: Programs) -> None:
+    failing = [True]
+
+    def said(request: Request) -> Any:
+        return Status(429) if failing[0] else f"Heard {len(request.user_texts)} texts: {request.last_user_text}"
+
+    with Simulator(said) as simulator, engine(programs, simulator) as made, ChatClient(made) as client:
+        client.add("First this.")
+        client.add("Then that.")
+        with pytest.raises(RateLimitError):
+            client.chat("What did I say?")
+        assert [message.text for message in client.history] == ["First this.", "Then that."]
+        failing[0] = False
+        answer = client.chat("What did I say?").text
+        assert "First this." in answer
+        assert "Then that." in answer
+
+
+def test_a_limit_leaves_the_program_waiting(programs: Programs, simulator: Simulator) -> None:
+    before = set(children())
+    limits = Limits(steps=1)
+    with (
+        engine(programs, simulator) as made,
+        ChatClient(made, [weather], limits=limits, on_limit="return") as client,
+    ):
+        client.chat("Weather in Lyon?")
+        (pid,) = set(children()) - before
+        assert client.chat().text == "It rains."
+        assert set(children()) - before == {pid}
+
+
+def test_speaking_instead_of_approving(programs: Programs, simulator: Simulator) -> None:
+    @tool(name="weather", requires_approval=True)
+    def guarded(city: str) -> str:
+        """The weather."""
+        return city
+
+    with engine(programs, simulator) as made, ChatClient(made, [guarded]) as client:
+        client.chat("Weather in Lyon?")
+        assert client.pending
+        client.chat("Never mind.")
+        assert client.conversation.is_valid
+        (result,) = simulator.requests[-1].tool_results
+        assert result.is_error
+        assert "Never mind." in simulator.requests[-1].raw.decode()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_engine_outlives_an_event_loop(programs: Programs, simulator: Simulator) -> None:
+    made = AsyncClaudeEngine(
+        "m", settings=programs.acting(), key="k", base_url=simulator.base_url("anthropic"), timeouts=CALM
+    )
+    asked = Conversation().plus(Message.user("Hello"))
+
+    async def first() -> Conversation:
+        return await made.run_inference(asked)
+
+    async def second(conversation: Conversation) -> str:
+        async with made:
+            return (await made.reply(conversation.plus(Message.user("And?")))).message.text
+
+    with warnings.catch_warnings():
+        # A process whose loop was closed over it complains when it is collected: that is asyncio's way.
+        warnings.simplefilter("ignore", ResourceWarning)
+        conversation = asyncio.run(first())
+        (live,) = made._pool._idle
+        assert asyncio.run(second(conversation)).startswith("Answer")
+        assert turns(simulator) == [1, 1]
+        with suppress(ChildProcessError):
+            os.waitpid(live.handle.pid, 0)
+        del live
+        gc.collect()
+
+
+def test_conversations_side_by_side(programs: Programs, simulator: Simulator) -> None:
+    async def main() -> list[str]:
+        async with AsyncClaudeEngine(
+            "m", settings=programs.acting(), key="k", base_url=simulator.base_url("anthropic"), timeouts=CALM
+        ) as made:
+            asked = [Conversation().plus(Message.user(f"Hello {number}")) for number in range(4)]
+            replies = await asyncio.gather(*[made.reply(each) for each in asked])
+            return [reply.message.text for reply in replies]
+
+    assert len(set(asyncio.run(main()))) == 4
+
+
+def test_a_closed_engine_keeps_nothing(programs: Programs, simulator: Simulator) -> None:
+    made = engine(programs, simulator)
+    made.close()
+    assert made.reply(Conversation().plus(Message.user("Hello"))).message.text  # it works, and ends its program at once
+
+
+def test_cost_is_that_of_the_turn(programs: Programs, simulator: Simulator) -> None:
+    with engine(programs, simulator) as made, ChatClient(made) as client:
+        for _ in range(3):
+            client.chat("Hello")
+        costs = [message.native.fields["cost_usd"] for message in client.history if message.native is not None]
+        assert [round(msgspec.json.decode(cost), 6) for cost in costs] == [0.001, 0.001, 0.001]
+
+
+def test_errors_of_the_api_are_typed(programs: Programs) -> None:
+    with Simulator([Status(401)]) as simulator, engine(programs, simulator) as made:
+        with pytest.raises(ProviderError) as caught:
+            made.reply(Conversation().plus(Message.user("Hello")))
+        assert caught.value.status == 401

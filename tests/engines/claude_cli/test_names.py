@@ -1,0 +1,77 @@
+"""`claude-local:` as a name among the others."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import ToolSpec
+from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
+from dragoman.engines.claude_cli.engine import ClaudeEngine
+from dragoman.engines.factory import ProviderFactory, async_engine, engine, is_registered, register_provider
+from dragoman.errors import ConfigurationError, InvalidBaseURLError
+from dragoman.providers.model_name import provider_of, split_model
+from dragoman.providers.preflight import check
+
+
+def test_names() -> None:
+    assert split_model("claude-local:sonnet") == ("claude-local", "sonnet")
+    assert split_model("claude-local:") == ("claude-local", "")
+    assert provider_of("Claude-Local") == "claude-local"
+    assert is_registered("claude-local")
+    with pytest.raises(ConfigurationError, match="claude-local"):
+        split_model("claude-locl:x")
+    with pytest.raises(ConfigurationError):
+        register_provider("claude-local", ProviderFactory())
+
+
+def test_engines_by_name() -> None:
+    with engine("claude-local:sonnet") as made:
+        assert isinstance(made, ClaudeEngine)
+        assert made.name == "claude-local:sonnet"
+        assert made.profile.provider == "claude-local"
+    with ChatClient("claude-local:") as client:
+        assert client.model == "claude-local:default"
+
+    async def main() -> None:
+        async with async_engine("claude-local/opus") as made:
+            assert isinstance(made, AsyncClaudeEngine)
+            assert repr(made) == "<AsyncClaudeEngine claude-local:opus>"
+
+    asyncio.run(main())
+
+
+def test_options_of_every_engine() -> None:
+    with pytest.raises(InvalidBaseURLError):
+        engine("claude-local:sonnet", base_url="http://elsewhere.test")
+    with pytest.raises(ConfigurationError, match="colour"):
+        engine("claude-local:sonnet", profile={"colour": "red"})
+    assert engine("claude-local:sonnet", profile={"context_window": 5}).profile.context_window == 5
+    with ChatClient("claude-local:sonnet", find_program=lambda _: None) as client:
+        with pytest.raises(ConfigurationError, match="`claude` was not found"):
+            client.chat("Hello")
+        assert client.history == ()
+
+
+def test_preflight_knows_it() -> None:
+    report = check([ToolSpec("get weather", "What the weather is like.")], "claude-local:sonnet")
+    assert report.model == "claude-local:sonnet"
+
+
+def test_tools_as_the_program_sees_them() -> None:
+    with engine("claude-local:") as made:
+        (tool,) = made.prepare_tools([ToolSpec("weather", "The weather.")])  # type: ignore[attr-defined]
+        assert tool["name"] == "weather"
+        assert tool["inputSchema"]["type"] == "object"
+        assert made.features.supports_tools  # type: ignore[attr-defined]
+
+
+def test_nobody_pays_for_it_who_does_not_use_it() -> None:
+    code = "import sys, dragoman.engines.factory; print([name for name in sys.modules if 'claude' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert done.stdout.strip() == "[]"

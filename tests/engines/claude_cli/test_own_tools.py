@@ -1,0 +1,175 @@
+"""Tools of the program itself: asked about, and told as blocks that only the program understands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.conversation import Opaque, StopReason, Text, ToolCall
+from dragoman.tools.permission import Allow, Ask, Deny
+from tests.engines.claude_cli.programs import (
+    BEGINS,
+    CLOSES,
+    ENDS,
+    GREETS,
+    HEARS_OPENING,
+    HEARS_USER,
+    LINGERS,
+    RESULT,
+    WAYS,
+    WEATHER,
+    Programs,
+    every_way,
+    opens_call,
+    programs,
+    request,
+    said,
+    system,
+    tool_request,
+)
+
+__all__ = ["programs"]
+
+INPUT = {"command": "rm -r build", "description": "Delete it", "extra": [1, {"deep": "<kept>"}]}
+PIECES = said(
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": msgspec.json.encode(INPUT).decode()},
+    }
+)
+CALLS = said({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}})
+WHOLE = {
+    "say": {
+        "type": "assistant",
+        "uuid": "u1",
+        "message": {"id": "m1", "content": [{"type": "tool_use", "id": "b1", "name": "Bash", "input": INPUT}]},
+    }
+}
+ANSWER = {
+    "say": {
+        "type": "user",
+        "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "b1", "content": "gone"}]},
+    }
+}
+SECOND = [
+    said({"type": "message_start", "message": {"id": "m2", "role": "assistant", "model": "m", "content": []}}),
+    said({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+    said({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Done."}}),
+    CLOSES,
+    said({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}),
+    ENDS,
+]
+
+
+def steps() -> list[Any]:
+    return [
+        *(HEARS_OPENING, GREETS, HEARS_USER, system(tools=["Bash"])),
+        *(BEGINS, opens_call("b1", "Bash"), PIECES, WHOLE),
+        request("p1", subtype="can_use_tool", tool_name="Bash", input=INPUT, tool_use_id="b1"),
+        {"await": "p1"},
+        # The result may come before the message has ended.
+        *(ANSWER, CLOSES, CALLS, ENDS, *SECOND, RESULT, LINGERS),
+    ]
+
+
+def answered(programs: Programs) -> dict[str, Any]:
+    (answer,) = [each["response"] for each in programs.heard if each["type"] == "control_response"]
+    return answer["response"]
+
+
+@every_way
+def test_refused_if_nobody_is_asked(way: Any, programs: Programs) -> None:
+    way(programs.playing(steps(), own_tools=("Bash",)))
+    assert answered(programs)["behavior"] == "deny"
+
+
+@every_way
+def test_allowed_with_the_whole_input(way: Any, programs: Programs) -> None:
+    asked: list[ToolCall] = []
+
+    def permission(call: ToolCall) -> Allow:
+        asked.append(call)
+        return Allow()
+
+    message = way(programs.playing(steps(), own_tools=("Bash",), permission=permission)).reply.message
+    assert [(call.id, call.name, call.parsed) for call in asked] == [("b1", "Bash", INPUT)]
+    assert answered(programs) == {"behavior": "allow", "updatedInput": INPUT}
+    # It ran the tool itself: for us it is one reply, without calls.
+    assert message.stop_reason is StopReason.END
+    call, result, text = message.blocks
+    assert isinstance(call, Opaque)
+    assert call.value == {"type": "tool_use", "id": "b1", "name": "Bash", "input": INPUT}
+    assert isinstance(result, Opaque)
+    assert result.value["content"] == "gone"
+    assert text == Text("Done.")
+    assert message.usage.output == 7
+
+
+def _raises(_call: ToolCall) -> Allow:
+    raise OSError
+
+
+ANSWERS = {
+    "deny": (lambda _: Deny("not here"), "not here"),
+    "ask": (lambda _: Ask("looks dangerous"), "looks dangerous"),
+    "raise": (_raises, "OSError"),
+}
+
+
+@every_way
+@pytest.mark.parametrize(("permission", "reason"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_anything_else_is_a_refusal(way: Any, permission: Any, reason: str, programs: Programs) -> None:
+    way(programs.playing(steps(), own_tools=("Bash",), permission=permission))
+    answer = answered(programs)
+    assert answer["behavior"] == "deny"
+    assert reason in answer["message"]
+
+
+def test_an_async_check(programs: Programs) -> None:
+    async def permission(_call: ToolCall) -> Allow:
+        return Allow()
+
+    def plain(call: ToolCall) -> Awaitable[Allow]:
+        return permission(call)
+
+    WAYS["async-whole"](programs.playing(steps(), own_tools=("Bash",), permission=plain))
+    assert answered(programs)["behavior"] == "allow"
+    programs.log.unlink()
+    WAYS["plain-whole"](programs.playing(steps(), own_tools=("Bash",), permission=plain))
+    assert "async" in answered(programs)["message"]
+
+
+def test_the_rules_of_a_permission_checker_hold(programs: Programs) -> None:
+    from dragoman.toolkit.permissions import PermissionChecker
+
+    checker = PermissionChecker(
+        {"rules": [{"tool": "Bash", "command": "rm", "action": "deny", "reason": "nothing is deleted here"}]}
+    )
+    settings = programs.playing(
+        steps(), own_tools=("Bash",), permission=lambda call: checker.check(call, door="claude")
+    )
+    WAYS["plain-whole"](settings)
+    assert "nothing is deleted here" in answered(programs)["message"]
+
+
+@every_way
+def test_our_tools_are_not_asked_about(way: Any, programs: Programs) -> None:
+    """Whether one of ours may run is decided where it runs."""
+    ask = request("p1", subtype="can_use_tool", tool_name="mcp__dragoman__weather", input={}, tool_use_id="c1")
+    beginning = [HEARS_OPENING, GREETS, HEARS_USER, system(tools=["mcp__dragoman__weather"])]
+    played = [*beginning, BEGINS, opens_call(), ask, {"await": "p1"}, CLOSES, CALLS, ENDS, LINGERS]
+    message = way(programs.playing(played), tools=[WEATHER]).reply.message
+    assert [call.name for call in message.tool_calls] == ["weather"]
+    assert answered(programs) == {"behavior": "allow", "updatedInput": {}}
+
+
+@every_way
+def test_helpers_of_the_program_cannot_call_ours(way: Any, programs: Programs) -> None:
+    beginning = [HEARS_OPENING, GREETS, HEARS_USER, system()]
+    played = [*beginning, tool_request("t1", "of a helper"), {"await": "t1"}, *SECOND, RESULT, LINGERS]
+    assert way(programs.playing(played), tools=[WEATHER]).reply.message.text == "Done."
+    assert answered(programs)["mcp_response"]["result"]["isError"] is True

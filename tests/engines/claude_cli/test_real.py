@@ -1,0 +1,218 @@
+"""What only the real program can show. Skipped where it is not installed; docs/claude.md has the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Conversation, Media, Message, Opaque, Text, TextDelta, ToolCall, ToolResult, ToolSpec
+from dragoman.engines.claude_cli.engine import ClaudeEngine
+from dragoman.engines.claude_cli.settings import ClaudeSettings
+from dragoman.errors import AuthenticationError, ContextTooLongError, RateLimitError
+from dragoman.providers.options import ModelOptions, Reasoning
+from dragoman.simulator import Chunking, Cut, Reply, Request, Simulator, Status
+from dragoman.tools.permission import Allow, Deny
+from tests.engines.claude_cli.programs import CALM, children
+from tests.engines.claude_cli.stages import real_program
+from tests.engines.talking import ONCE
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(real_program() is None, reason="the claude program is not installed: see docs/claude.md"),
+]
+
+WEATHER = ToolSpec("weather", "What the weather is like.")
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108020000009077"
+    "53de0000000c49444154789c63f8cfc0000003010100c9fe92ef0000000049454e44ae426082"
+)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing() -> Iterator[None]:
+    before = set(children())
+    yield
+    assert set(children()) <= before
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "CLAUDE.md").write_text("Always say CANARY.")
+    return tmp_path
+
+
+def real(simulator: Simulator, home: Path, *, key: str | None = "test-key", **settings: Any) -> ClaudeEngine:
+    return ClaudeEngine(
+        "claude-sonnet-4-5",
+        settings=ClaudeSettings(program=real_program(), directory=str(home / "work"), **settings),
+        key=key,
+        base_url=simulator.base_url("anthropic"),
+        retry=ONCE,
+        timeouts=CALM,
+        environ={"HOME": str(home / "home"), "PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-canary"},
+    )
+
+
+def asked(text: str = "Hello", system: str | None = None) -> Conversation:
+    return Conversation(system).plus(Message.user(text))
+
+
+def test_nothing_of_the_user_or_the_directory_gets_in(home: Path) -> None:
+    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
+        engine.reply(asked(system="Be brief."), tools=[WEATHER])
+        (request,) = [each for each in simulator.requests if each.dialect == "anthropic"]
+        assert "CANARY" not in request.raw.decode()
+        assert request.tools == ("mcp__dragoman__weather",)
+        assert request.system.endswith("Be brief.")
+        assert not list((home / "home").rglob("*.jsonl"))  # no session is kept
+
+
+def test_no_system_prompt(home: Path) -> None:
+    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
+        engine.reply(asked())
+        (request,) = [each for each in simulator.requests if each.dialect == "anthropic"]
+        assert len(request.system) < 300, request.system  # not the program's own, which has thousands
+
+
+def test_large_and_pictured_results_arrive_whole(home: Path) -> None:
+    call = ToolCall("c1", "mcp__dragoman__weather", "{}")
+    with Simulator([Reply(call), "Thanks."]) as simulator, real(simulator, home) as engine:
+        conversation = engine.run_inference(asked(), tools=[WEATHER])
+        content = (Text("y z " * 100_000), Media.from_bytes(PIXEL, "image/png"))
+        conversation = conversation.plus(Message.tool([ToolResult("c1", "weather", content)]))
+        assert engine.reply(conversation, tools=[WEATHER]).message.text == "Thanks."
+        body = simulator.requests[-1].raw
+        assert b"y z " * 100_000 in body
+        assert b'"image/png"' in body
+
+
+def test_long_prompts_and_pictures(home: Path) -> None:
+    prompt = Message.user("x y " * 100_000, Media.from_bytes(PIXEL, "image/png"))
+    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
+        assert engine.reply(Conversation().plus(prompt)).message.text == "Hi."
+        assert b"x y " * 100_000 in simulator.requests[-1].raw
+        with pytest.raises(ContextTooLongError):
+            engine.reply(asked("x" * 3_000_000))
+
+
+def test_long_descriptions_are_cut_where_we_say(home: Path) -> None:
+    spec = ToolSpec("weather", "d" * 5000)
+    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
+        reply = engine.reply(asked(), tools=[spec])
+        (note,) = reply.adaptations
+        assert "2048" in note.why
+        raw = simulator.requests[-1].raw
+        assert b"d" * 2048 in raw
+        assert b"d" * 2049 not in raw
+
+
+def test_sessions_are_taken_up(home: Path) -> None:
+    def said(request: Request) -> str:
+        return f"Answer {len(request.user_texts)}."
+
+    with Simulator(said) as simulator:
+        with real(simulator, home, keep_sessions=True) as engine, ChatClient(engine) as client:
+            client.chat("One")
+            early = client.conversation
+            client.chat("Two")
+        with real(simulator, home, keep_sessions=True) as engine:
+            assert engine.losses(early) == ()
+            assert engine.reply(early.plus(Message.user("Three"))).message.text == "Answer 2."
+            last = simulator.requests[-1]
+            assert "Two" not in last.raw.decode()
+            assert "<conversation>" not in last.raw.decode()
+
+
+def test_a_session_that_is_gone(home: Path) -> None:
+    with Simulator(["One.", "Two."]) as simulator:
+        with real(simulator, home, keep_sessions=False) as engine:
+            conversation = engine.run_inference(asked())
+        with real(simulator, home, keep_sessions=True) as engine:
+            assert engine.reply(conversation.plus(Message.user("And?"))).message.text == "Two."
+            assert "<conversation>" in simulator.requests[-1].last_user_text
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tools_of_its_own(allowed: bool, home: Path) -> None:
+    calls: list[ToolCall] = []
+
+    def permission(call: ToolCall) -> Allow | Deny:
+        calls.append(call)
+        return Allow() if allowed else Deny("not here")
+
+    # Reading and listing it would let pass without a question; it is told to ask.
+    run = ToolCall("b1", "Bash", '{"command": "ls", "description": "List"}')
+    with Simulator([Reply("I look.", run), "Done."]) as simulator:
+        with real(simulator, home, own_tools=("Bash",), permission=permission) as engine:
+            message = engine.reply(asked()).message
+        assert [call.parsed["command"] for call in calls] == ["ls"]
+        assert [type(block) for block in message.blocks] == [Text, Opaque, Opaque, Text]
+        told = simulator.requests[-1].tool_results[0]
+        assert ("CLAUDE.md" if allowed else "not here") in told.text
+
+
+def test_interrupted_in_a_tool_and_in_a_text(home: Path) -> None:
+    story = Reply("Once upon a time. " * 200, chunking=Chunking(delta=18))
+    with Simulator([story, "The end."]) as simulator, real(simulator, home) as engine:
+        before = set(children())
+        with ChatClient(engine) as client:
+            client.stream_chat("A story!", lambda event: not isinstance(event, TextDelta))
+            (pid,) = set(children()) - before
+            assert client.chat("Go on.").text == "The end."
+            assert set(children()) - before == {pid}
+
+
+def test_heard_while_tools_run(home: Path) -> None:
+    call = ToolCall("c1", "mcp__dragoman__weather", "{}")
+    with Simulator([Reply(call), "Il pleut."]) as simulator, real(simulator, home) as engine:
+        conversation = engine.run_inference(asked(), tools=[WEATHER])
+        results = Message.tool([ToolResult("c1", "weather", (Text("rain"),))])
+        engine.reply(conversation.plus(results, Message.user("In French, please.")), tools=[WEATHER])
+        assert "In French, please." in simulator.requests[-1].raw.decode()
+
+
+def test_arguments_that_are_no_json(home: Path) -> None:
+    """The program disposes of such a call itself; our side has told its own story, and both go on."""
+    call = ToolCall("c1", "mcp__dragoman__weather", '{"city": bro')
+    with (
+        Simulator([Reply(call), "Sorry."]) as simulator,
+        real(simulator, home) as engine,
+        ChatClient(engine, []) as client,
+    ):
+        assert client.chat("Weather?").text == "Sorry."
+        assert client.history[2].tool_results[0].is_error
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, AuthenticationError), (429, RateLimitError)])
+def test_refusals(status: int, kind: type[Exception], home: Path) -> None:
+    with Simulator([Status(status)]) as simulator, real(simulator, home) as engine, pytest.raises(kind):
+        engine.reply(asked())
+
+
+def test_not_logged_in(home: Path) -> None:
+    with Simulator() as simulator, real(simulator, home, key=None) as engine:
+        with pytest.raises(AuthenticationError) as caught:
+            engine.reply(asked())
+        assert "/login" in caught.value.hint
+
+
+def test_a_stream_that_breaks_is_asked_for_again(home: Path) -> None:
+    with Simulator([Reply("Half of it", faults=[Cut()]), "Whole."]) as simulator, real(simulator, home) as engine:
+        assert engine.reply(asked()).message.text == "Whole."
+
+
+def test_options_reach_the_api(home: Path) -> None:
+    options = ModelOptions(
+        max_tokens=777, reasoning=Reasoning(effort="none"), extra_body={"metadata": {"user_id": "u"}}
+    )
+    with Simulator(["Hi."]) as simulator, real(simulator, home) as engine:
+        engine.reply(asked(), options=options)
+        body = simulator.requests[-1].body
+        assert body["max_tokens"] == 777
+        assert body["thinking"] == {"type": "disabled"}

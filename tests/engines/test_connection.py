@@ -1,0 +1,112 @@
+"""A connection makes the outside of its requests once, and again whenever something about it is different."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from dragoman.conversation import Conversation, Media, Message
+from dragoman.engines.connection import Connection
+from dragoman.engines.factory import connection, engine
+from dragoman.engines.media import with_files_read
+from dragoman.errors import AuthenticationError
+from dragoman.providers.options import ModelOptions
+from dragoman.simulator import Simulator
+from dragoman.transport.protocol import HttpRequest
+
+ASKED = Conversation("Be brief.").plus(Message.user("Hi"))
+
+
+def request_of(connection: Connection, options: ModelOptions | None = None, *, stream: bool = False) -> HttpRequest:
+    return connection.call(ASKED, (), options, stream=stream).request
+
+
+def test_the_outside_is_made_once() -> None:
+    there = connection("openai:gpt-4o", key="k")
+    first, second = request_of(there), request_of(there)
+    assert first == second
+    assert first.headers is second.headers
+    assert first.headers["accept"] == "application/json"
+    streamed = request_of(there, stream=True)
+    assert streamed.headers["accept"] == "text/event-stream"
+    assert request_of(there) == first
+
+
+def test_other_headers_are_never_mixed_up() -> None:
+    own = {"x-team": "a"}
+    there = connection("anthropic:claude-sonnet-4-5", key="k", headers=own, options=ModelOptions(max_tokens=9))
+    assert request_of(there).headers["x-team"] == "a"
+    further = ModelOptions(max_tokens=9, extra_headers={"x-trace": "1", "X-Api-Key": "not this one"})
+    assert request_of(there, further).headers["x-trace"] == "1"
+    assert request_of(there, further).headers["x-api-key"] == "k"
+    assert "x-trace" not in request_of(there).headers
+    own["x-team"] = "b"  # a program may well change its own mapping
+    assert request_of(there).headers["x-team"] == "b"
+
+
+def test_other_models_have_other_addresses() -> None:
+    there = connection("gemini:gemini-2.5-flash", key="k", base_url="https://proxy.test/g?team=a")
+    assert request_of(there).url == "https://proxy.test/g/v1beta/models/gemini-2.5-flash:generateContent?team=a"
+    assert request_of(there, stream=True).url.endswith(":streamGenerateContent?alt=sse&team=a")
+    assert request_of(there).url.endswith(":generateContent?team=a")
+
+
+@pytest.mark.parametrize("key", ["k\n", " k", "kéy", "k\x00"])
+def test_a_key_with_odd_characters_is_refused_every_time(key: str) -> None:
+    there = connection("openai:gpt-4o", key=key)
+    for _ in range(2):
+        with pytest.raises(AuthenticationError, match="characters that no key has"):
+            request_of(there)
+
+
+def test_what_is_kept_is_no_part_of_it() -> None:
+    used, unused = connection("openai:gpt-4o", key="k"), connection("openai:gpt-4o", key="k")
+    request_of(used)
+    assert used == unused
+    assert repr(used) == repr(unused)
+
+
+def test_files_are_read_in_the_turn_that_first_sends_them(tmp_path: Path) -> None:
+    picture = tmp_path / "cat.png"
+    picture.write_bytes(b"meow")
+    before = ASKED.plus(Message.assistant("Yes?"))
+    assert with_files_read(before) is before
+    shown = before.plus(Message.user("Look:", Media.from_path(picture)))
+    first = with_files_read(shown)
+    picture.write_bytes(b"changed")
+    later = shown.plus(Message.assistant("A cat."), Message.user("Again?"))
+    later = later.with_system("Be long.").with_metadata({"a": 1})
+    read = with_files_read(later)
+    assert read.messages[:3] == first.messages
+    assert read.messages[3:] == later.messages[3:]
+    assert (read.system, read.metadata) == ("Be long.", {"a": 1})
+    assert with_files_read(later) == read
+    other = shown.plus(Message.user(Media.from_path(picture)))
+    (block,) = with_files_read(other).messages[3].blocks
+    assert isinstance(block, Media)
+    assert block.data == b"changed"
+
+
+def test_a_turn_leaves_nothing_to_the_collector() -> None:
+    """Values that refer to each other are only freed when the collector runs, which costs more than the turn."""
+    with (
+        Simulator(lambda request: "Hello") as simulator,
+        engine("openai:gpt-4o", base_url=f"{simulator.url}/v1", key="k") as model,
+    ):
+        for _ in range(3):
+            model.run_inference(ASKED)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                model.run_inference(ASKED)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            ours = [value for value in gc.garbage if type(value).__module__.startswith("dragoman.")]
+            assert [value for value in ours if "simulator" not in type(value).__module__] == []
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()

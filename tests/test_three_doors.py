@@ -1,0 +1,87 @@
+"""One set of tools, one policy, three doors: what is denied at one is denied at all, for the same reason."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import ToolCall
+from dragoman.mcp import McpServer
+from dragoman.simulator import Reply, Simulator
+from dragoman.toolkit import toolkit
+from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
+from dragoman.tools.execution.executor import ToolExecutor
+from tests.engines.claude_cli.stages import claude_script, install_stand_in
+
+REASON = "nothing is deleted here"
+POLICY = PermissionPolicy(
+    rules=(
+        Rule(action="deny", tool="Bash", command="rm", reason=REASON, name="no-rm"),
+        Rule(action="allow", tool="Bash", command="ls"),
+    )
+)
+COMMAND = '{"command": "ls && rm -rf precious"}'
+
+
+def _refused(client: ChatClient) -> str:
+    client.chat("Tidy up.")
+    (result,) = client.history[2].tool_results
+    assert result.error_type == "denied"
+    return result.text
+
+
+def _api(checker: PermissionChecker, workspace: Path) -> str:
+    with Simulator([Reply(ToolCall("c1", "Bash", COMMAND)), "I may not."]) as simulator:
+        options = {"key": "k", "base_url": simulator.base_url("anthropic")}
+        tools, check = toolkit(workspace), checker.at("api")
+        with ChatClient("anthropic:claude-sonnet-4-5", tools, permission=check, **options) as client:  # type: ignore[arg-type]
+            return _refused(client)
+
+
+def _claude(checker: PermissionChecker, workspace: Path, monkeypatch: pytest.MonkeyPatch, programs: Path) -> str:
+    monkeypatch.setenv("PATH", f"{install_stand_in(programs).parent}:/usr/bin:/bin")
+    script = claude_script([Reply(ToolCall("c1", "Bash", COMMAND)), "I may not."])
+    with Simulator(script) as simulator:
+        options = {"key": "k", "base_url": simulator.base_url("anthropic")}
+        tools, check = toolkit(workspace), checker.at("claude")
+        with ChatClient("claude-local:claude-sonnet-4-5", tools, permission=check, **options) as client:  # type: ignore[arg-type]
+            return _refused(client)
+
+
+def _mcp(checker: PermissionChecker, workspace: Path) -> str:
+    async def main() -> str:
+        with ToolExecutor(toolkit(workspace), permission=checker.at("mcp")) as executor:
+            server = McpServer(executor=executor)
+            async with Client(server.sdk()) as client:
+                result = await client.call_tool("Bash", {"command": "ls && rm -rf precious"})
+        assert result.is_error
+        return "".join(getattr(part, "text", "") for part in result.content)
+
+    return asyncio.run(main())
+
+
+def test_the_same_command_is_denied_at_every_door_with_the_same_reason_and_audit_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.audit")
+    workspace = tmp_path / "work"
+    (workspace / "precious").mkdir(parents=True)
+    checker = PermissionChecker(POLICY, workspace=workspace)
+    texts = [
+        _api(checker, workspace),
+        _mcp(checker, workspace),
+        _claude(checker, workspace, monkeypatch, tmp_path / "programs"),
+    ]
+    assert (workspace / "precious").exists()
+    assert all(REASON in text for text in texts)
+    assert len(set(texts)) == 1
+    lines = [record.getMessage() for record in caplog.records if record.name == "dragoman.audit"]
+    assert [line.rpartition(" door=")[2] for line in lines] == ["api", "mcp", "claude"]
+    (line,) = {line.rpartition(" door=")[0] for line in lines}
+    assert re.fullmatch(rf'tool=Bash arguments=[0-9a-f]{{16}} decision=deny by=rule rule=no-rm reason="{REASON}"', line)
