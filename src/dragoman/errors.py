@@ -8,6 +8,7 @@ Must not know: anything else in the package.
     │   ├── ConfigFileError          a configuration file is wrong; carries its path and line
     │   ├── InvalidBaseURLError      the address of a provider cannot be used; carries the reason
     │   ├── KeychainError            the system's keychain cannot be used; carries the reason
+    │   ├── LocalModelError          the model on this machine cannot be had or run; carries the reason
     │   └── MissingKeyError          there is no key; carries the places that were looked at
     ├── ProviderError                a model call failed (provider, model, status, request_id)
     │   ├── AuthenticationError      the key is missing, wrong or expired
@@ -86,6 +87,7 @@ __all__ = [
     "InvalidSnapshotIDError",
     "KeychainError",
     "LimitReachedError",
+    "LocalModelError",
     "LossyConversionError",
     "MalformedDataError",
     "McpConnectionError",
@@ -208,6 +210,18 @@ class KeychainError(ConfigurationError):
         super().__init__(message, hint=hint)
         self.reason: str = reason
         """In one word: `not_installed`, `no_backend`, `locked`, `refused` or `failed`."""
+
+
+class LocalModelError(ConfigurationError):
+    """A model that runs on this machine cannot be had or run."""
+
+    next_step = "Read what stands above; what was fetched so far is kept."
+
+    def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason: str = reason
+        """In one word: `not_installed`, `unknown_model`, `wrong_file`, `checksum`, `download`, `no_space`, `no_memory`,
+        `unsupported_processor` or `failed`."""
 
 
 # --- a model call failed ---------------------------------------------------------------------------------------------

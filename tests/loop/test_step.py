@@ -34,13 +34,19 @@ def test_calls_are_run_and_then_the_model_is_asked() -> None:
     assert next_step(CALLED, Limits()) == RunTools((ONE, TWO))
     half = CALLED.plus(Message.tool([_result(ONE)]))
     assert next_step(half, Limits()) == RunTools((TWO,))
-    assert next_step(CALLED.plus(Message.tool([_result(ONE), _result(TWO)])), Limits()) == AskModel(first=True)
+    # In the middle of a turn, so that a choice of `required` does not force yet another call after an approval.
+    assert next_step(CALLED.plus(Message.tool([_result(ONE), _result(TWO)])), Limits()) == AskModel(first=False)
 
 
 def test_calls_that_wait_for_a_person_are_not_run() -> None:
     waiting = (PendingApproval(call=ONE), PendingApproval(call=TWO))
     assert next_step(CALLED, Limits(), waiting=waiting[:1]) == RunTools((TWO,))
     assert next_step(CALLED, Limits(), waiting=waiting) == AwaitApproval(waiting)
+
+
+def test_a_call_that_waited_earlier_under_the_same_id_holds_nobody_up() -> None:
+    earlier = PendingApproval(call=ToolCall("1", "a", '{"x": 1}'))
+    assert next_step(CALLED, Limits(), waiting=[earlier]) == RunTools((ONE, TWO))
 
 
 @pytest.mark.parametrize("reason", [StopReason.END, StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.INTERRUPTED])
@@ -51,7 +57,7 @@ def test_an_answer_without_calls_is_the_end(reason: StopReason) -> None:
 
 
 def test_a_paused_turn_is_asked_again() -> None:
-    assert next_step(_ended(StopReason.PAUSED), Limits()) == AskModel(first=True)
+    assert next_step(_ended(StopReason.PAUSED), Limits()) == AskModel(first=False)
 
 
 def test_the_calls_of_a_reply_that_broke_off_are_not_run() -> None:

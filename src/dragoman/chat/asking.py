@@ -14,7 +14,8 @@ import msgspec
 from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
 from dragoman.engines.reply import Reply
 from dragoman.errors import InvalidAnswerError
-from dragoman.loop.run import CallModel
+from dragoman.loop.calls import without_odd_calls
+from dragoman.loop.effects import CallModel
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 
@@ -48,15 +49,18 @@ class Asked:
         *,
         known_tools: tuple[ToolSpec, ...],
         retries: int,
+        taken_in: tuple[int, int],
     ) -> None:
         self.conversation: Conversation = conversation
         self.replies: list[Reply] = []
+        self.taken_in: tuple[int, int] = taken_in
+        """How many messages of the history, and of those that waited to join it, the question was asked with."""
         self._retries: int = retries
         self._prompted: bool = profile.structured == "prompt"
         # The answer is asked for without tools. A provider that wants to know the tools of the history is told of them,
         # and that none may be called.
-        talks_of_tools = any(message.role == "tool" for message in conversation.messages)
-        self._tools: tuple[ToolSpec, ...] = known_tools if profile.needs_tools_of_history and talks_of_tools else ()
+        wants_tools = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
+        self._tools: tuple[ToolSpec, ...] = known_tools if wants_tools else ()
         choice = "none" if self._tools else "auto"
         self._options: ModelOptions = msgspec.structs.replace(options, tool_choice=choice, parallel_tool_calls=None)
 
@@ -65,11 +69,14 @@ class Asked:
         # The schema belongs to this question alone.
         options = msgspec.structs.replace(self._options, response_format=wanted.response_format)
         left = self._retries
+        asked = self.conversation
         while True:
-            reply = yield CallModel(self.conversation, self._tools, options, False)
+            reply = yield CallModel(asked, self._tools, options, False)
             self.replies.append(reply)
-            if reply.message.blocks:
-                self.conversation = self.conversation.plus(reply.message).repaired().conversation
+            said = without_odd_calls(reply.message)
+            self.conversation = asked.plus(said) if said.blocks else asked
+            if said.tool_calls:
+                self.conversation = self.conversation.repaired().conversation
             try:
                 return wanted.read(reply.message, prompted=self._prompted)
             except InvalidAnswerError as error:
@@ -81,4 +88,4 @@ class Asked:
                     raise
                 problems = "\n".join([f"- {problem}" for problem in error.problems or (error.message,)])
             left -= 1
-            self.conversation = self.conversation.plus(Message.user(_AGAIN.format(problems=problems)))
+            asked = self.conversation.plus(Message.user(_AGAIN.format(problems=problems)))

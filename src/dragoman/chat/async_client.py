@@ -6,7 +6,7 @@ Must not know: how turns begin and end (core.py) and how the loop goes. The twin
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing
 from inspect import isawaitable
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -15,9 +15,11 @@ from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import AsyncEngine
 from dragoman.engines.factory import EngineOptions, async_engine
 from dragoman.engines.reply import Reply
-from dragoman.errors import ConfigurationError, DragomanError, SnapshotNotFoundError
-from dragoman.loop.on_loop import adrive
+from dragoman.errors import ConfigurationError
+from dragoman.loop.effects import CallModel
+from dragoman.loop.on_loop import AsyncRunStream, adrive
 from dragoman.loop.run import LoopRun, RunResult
+from dragoman.loop.troubles import beside
 from dragoman.providers.codec import Loss
 from dragoman.stores.journal import Journal
 from dragoman.stores.journal import aresume as recover
@@ -27,8 +29,10 @@ from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import AsyncTransport
 
-from .core import ChatCore, ChatOptions, engine_options
+from .core import ChatCore
+from .holding import Hold
 from .journaling import AsyncJournaling
+from .options import ChatOptions, engine_options, of_colour
 from .prompt import Prompt
 from .schema import AnswerType
 
@@ -56,9 +60,9 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         transport: AsyncTransport | None = None,
         **options: Unpack[ChatOptions],
     ) -> None:
-        given = engine_options(options, made=not isinstance(model, str))
-        made = async_engine(model, transport=transport, **given) if isinstance(model, str) else model
-        super().__init__(made, tools, options, owned=isinstance(model, str))
+        if store is not None:
+            of_colour(store, "store", closes="aclose")
+        super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
         self._store: AsyncJournaling | None = None
         if store is not None:
             self._store = AsyncJournaling(store, self._ledger)
@@ -137,30 +141,34 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
         wanted = self._wanted(answer)
-        with self._claimed():
-            asked = self._question(question, retries)
-            steps = asked.steps(wanted)
-            reply: Reply | None = None
+        hold = Hold[AsyncEngine]()
+        try:
+            self._claim(hold)
+            asked = self._question(hold, question, retries)
             try:
-                while True:
-                    call = next(steps) if reply is None else steps.send(reply)
-                    reply = await self.engine.reply(call.conversation, tools=call.tools, options=call.options)
-            except StopIteration as stop:
-                return stop.value
-            finally:
-                steps.close()
+                value = await _answered(asked.steps(wanted), hold.engine)
+            except BaseException as error:
                 self._take_answer(asked)
-                await self._checkpoint()
+                with beside(error):
+                    await self._checkpoint()
+                raise
+            self._take_answer(asked)
+            await self._checkpoint()
+            return value
+        finally:
+            if self._holder is hold:
+                self._holder = None
+            await _close(hold.release())
 
     # --- keeping ---
 
     async def save(self) -> Snapshot:
         """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
         with self._claimed():
-            await self._checkpoint()
-            snapshot = self._ledger.snapshot_of(self._conversation)
-            self._ledger.take_up(snapshot)
-            return snapshot
+            conversation = self._conversation
+            if self._store is not None:
+                await self._store.write(self._ledger.checkpoint, conversation)
+            return self._ledger.keep(conversation)
 
     async def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
         """Go on with a saved conversation; what this client's model will not get of it is returned.
@@ -171,14 +179,9 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         """
         with self._claimed():
             if isinstance(saved, Snapshot):
-                return self._restore(saved, fork=self._store is not None and not await self._is_newest(saved))
+                newest = self._store is None or await self._store.journal(saved.id) == Journal(snapshot=saved.id)
+                return self._restore(saved, fork=not newest)
             return self._restore_recovered(await recover(self._the_store(), saved))
-
-    async def _is_newest(self, snapshot: Snapshot) -> bool:
-        try:
-            return await self._the_store().journal(snapshot.id) == Journal(snapshot=snapshot.id)
-        except SnapshotNotFoundError:
-            return False
 
     def _the_store(self) -> AsyncConversationStore:
         if self._store is None:
@@ -188,42 +191,39 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     async def _checkpoint(self) -> None:
         if self._store is not None:
-            await self._store.write(self._ledger.checkpoint(self._conversation))
+            await self._store.write(self._ledger.checkpoint, self._conversation)
 
     # --- changing ---
 
-    async def switch(self, model: str | AsyncEngine, **options: Unpack[EngineOptions]) -> tuple[Loss, ...]:
+    async def switch(
+        self, model: str | AsyncEngine, *, transport: AsyncTransport | None = None, **options: Unpack[EngineOptions]
+    ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
-            made = isinstance(model, str)
-            found = async_engine(model, **options) if isinstance(model, str) else model
+            found = _engine(model, transport, options, beside_engine=("strict",))
             try:
-                losses, unused = self._switch_to(found, owned=made, strict=options.get("strict", False))
-            except DragomanError:
-                if made:
+                losses, unused = self._switch_to(found, options, owned=isinstance(model, str))
+            except BaseException:
+                if isinstance(model, str):
                     await found.aclose()
                 raise
-            if unused is not None:
-                await unused.aclose()
+            await _close(unused)
             return losses
 
     async def fork(self) -> AsyncChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
             store = None if self._store is None else self._store.store
-            twin = AsyncChatClient(self.engine, self._executor.tools, store=store, **self._own_options())
+            twin = AsyncChatClient(self.engine, self.tools.tools, store=store, **self._own_options())
             self._forked_into(twin)
             return twin
 
     async def aclose(self) -> None:
-        """End the threads of the tools and close the connections, unless a fork still needs them."""
-        if self._closed:
-            return
-        self._closed = True
-        self._executor.close()
-        unused = self._lease.release()
-        if unused is not None:
-            await unused.aclose()
+        """End the threads of the tools and close the connections, unless a fork still needs them.
+
+        A turn under way, in another task, is told to stop; what it still needs is closed when it has.
+        """
+        await _close(self._shut())
 
     async def __aenter__(self) -> Self:
         return self
@@ -242,20 +242,54 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         *,
         stream: bool,
     ) -> AsyncGenerator[Event, None]:
-        self._claim()
+        hold = Hold[AsyncEngine]()
         try:
-            run = self._begin(prompt, approvals, conversation)
+            self._claim(hold)
+            run = self._begin(hold, prompt, approvals, conversation)
             out.append(run)
-            began_with = run.conversation
             try:
-                async with aclosing(adrive(run, self.engine, self._executor, stream=stream)) as events:
+                async with aclosing(adrive(run, hold.engine, hold.executor, stream=stream)) as events:
                     async for event in events:
                         yield event
-            finally:
-                self._end(run, began_with)
-                await self._checkpoint()
+            except BaseException as error:
+                self._end(run)
+                with beside(error):
+                    await self._checkpoint()
+                raise
+            self._end(run)
+            await self._checkpoint()
         finally:
-            self._give_back()
+            if self._holder is hold:
+                self._holder = None
+            await _close(hold.release())
+
+
+def _engine(
+    model: str | AsyncEngine,
+    transport: AsyncTransport | None,
+    options: Mapping[str, object],
+    beside_engine: Iterable[str] = (),
+) -> AsyncEngine:
+    """The engine that is meant: by its name, or itself."""
+    given = engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
+    if isinstance(model, str):
+        return async_engine(model, transport=transport, **given)
+    of_colour(model, "engine", closes="aclose")
+    return model
+
+
+async def _answered(steps: Generator[CallModel, Reply, T], engine: AsyncEngine) -> T:
+    try:
+        call = next(steps)
+        while True:
+            call = steps.send(await engine.reply(call.conversation, tools=call.tools, options=call.options))
+    except StopIteration as stop:
+        return stop.value
+
+
+async def _close(unused: AsyncEngine | None) -> None:
+    if unused is not None:
+        await unused.aclose()
 
 
 async def _called_back(stream: AsyncChatStream, callback: OnEvent) -> RunResult:
@@ -267,43 +301,5 @@ async def _called_back(stream: AsyncChatStream, callback: OnEvent) -> RunResult:
     return stream.result
 
 
-class AsyncChatStream:
+class AsyncChatStream(AsyncRunStream):
     """A turn while it happens: iterate it inside an `async with` block, which ends the turn however it is left."""
-
-    def __init__(self, run: list[LoopRun], events: AsyncGenerator[Event, None]) -> None:
-        self._run: list[LoopRun] = run
-        self._events: AsyncGenerator[Event, None] = events
-
-    @property
-    def result(self) -> RunResult:
-        """What came of the turn, once it has ended."""
-        return self._begun.result
-
-    @property
-    def conversation(self) -> Conversation:
-        """As far as it has got; complete and valid once the block is left."""
-        return self._begun.conversation
-
-    def cancel(self) -> None:
-        """Stop the turn, from any thread; what was said and done stays in the conversation."""
-        self._begun.cancel()
-
-    @property
-    def _begun(self) -> LoopRun:
-        if not self._run:
-            message = "The turn has not begun."
-            raise ConfigurationError(message, hint="Iterate the stream first.")
-        return self._run[0]
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events
-
-    async def aclose(self) -> None:
-        """End the turn and release its connection."""
-        await self._events.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()

@@ -6,16 +6,18 @@ Must not know: how turns begin and end (core.py), how the loop goes, and anythin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import Engine
 from dragoman.engines.factory import EngineOptions, engine
 from dragoman.engines.reply import Reply
-from dragoman.errors import ConfigurationError, DragomanError, SnapshotNotFoundError
-from dragoman.loop.plain import drive
+from dragoman.errors import ConfigurationError
+from dragoman.loop.effects import CallModel
+from dragoman.loop.plain import RunStream, drive
 from dragoman.loop.run import LoopRun, RunResult
+from dragoman.loop.troubles import beside
 from dragoman.providers.codec import Loss
 from dragoman.stores.journal import Journal
 from dragoman.stores.journal import resume as recover
@@ -25,8 +27,10 @@ from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import Transport
 
-from .core import ChatCore, ChatOptions, engine_options
+from .core import ChatCore
+from .holding import Hold
 from .journaling import Journaling
+from .options import ChatOptions, engine_options, of_colour
 from .prompt import Prompt
 from .schema import AnswerType
 
@@ -54,9 +58,9 @@ class ChatClient(ChatCore[Engine]):
         transport: Transport | None = None,
         **options: Unpack[ChatOptions],
     ) -> None:
-        given = engine_options(options, made=not isinstance(model, str))
-        made = engine(model, transport=transport, **given) if isinstance(model, str) else model
-        super().__init__(made, tools, options, owned=isinstance(model, str))
+        if store is not None:
+            of_colour(store, "store", closes="close")
+        super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
         self._store: Journaling | None = None
         if store is not None:
             self._store = Journaling(store, self._ledger)
@@ -141,30 +145,34 @@ class ChatClient(ChatCore[Engine]):
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
         wanted = self._wanted(answer)
-        with self._claimed():
-            asked = self._question(question, retries)
-            steps = asked.steps(wanted)
-            reply: Reply | None = None
+        hold = Hold[Engine]()
+        try:
+            self._claim(hold)
+            asked = self._question(hold, question, retries)
             try:
-                while True:
-                    call = next(steps) if reply is None else steps.send(reply)
-                    reply = self.engine.reply(call.conversation, tools=call.tools, options=call.options)
-            except StopIteration as stop:
-                return stop.value
-            finally:
-                steps.close()
+                value = _answered(asked.steps(wanted), hold.engine)
+            except BaseException as error:
                 self._take_answer(asked)
-                self._checkpoint()
+                with beside(error):
+                    self._checkpoint()
+                raise
+            self._take_answer(asked)
+            self._checkpoint()
+            return value
+        finally:
+            if self._holder is hold:
+                self._holder = None
+            _close(hold.release())
 
     # --- keeping ---
 
     def save(self) -> Snapshot:
         """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
         with self._claimed():
-            self._checkpoint()
-            snapshot = self._ledger.snapshot_of(self._conversation)
-            self._ledger.take_up(snapshot)
-            return snapshot
+            conversation = self._conversation
+            if self._store is not None:
+                self._store.write(self._ledger.checkpoint, conversation)
+            return self._ledger.keep(conversation)
 
     def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
         """Go on with a saved conversation; what this client's model will not get of it is returned.
@@ -175,14 +183,9 @@ class ChatClient(ChatCore[Engine]):
         """
         with self._claimed():
             if isinstance(saved, Snapshot):
-                return self._restore(saved, fork=self._store is not None and not self._is_newest(saved))
+                newest = self._store is None or self._store.journal(saved.id) == Journal(snapshot=saved.id)
+                return self._restore(saved, fork=not newest)
             return self._restore_recovered(recover(self._the_store(), saved))
-
-    def _is_newest(self, snapshot: Snapshot) -> bool:
-        try:
-            return self._the_store().journal(snapshot.id) == Journal(snapshot=snapshot.id)
-        except SnapshotNotFoundError:
-            return False
 
     def _the_store(self) -> ConversationStore:
         if self._store is None:
@@ -192,42 +195,39 @@ class ChatClient(ChatCore[Engine]):
 
     def _checkpoint(self) -> None:
         if self._store is not None:
-            self._store.write(self._ledger.checkpoint(self._conversation))
+            self._store.write(self._ledger.checkpoint, self._conversation)
 
     # --- changing ---
 
-    def switch(self, model: str | Engine, **options: Unpack[EngineOptions]) -> tuple[Loss, ...]:
+    def switch(
+        self, model: str | Engine, *, transport: Transport | None = None, **options: Unpack[EngineOptions]
+    ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
-            made = isinstance(model, str)
-            found = engine(model, **options) if isinstance(model, str) else model
+            found = _engine(model, transport, options, beside_engine=("strict",))
             try:
-                losses, unused = self._switch_to(found, owned=made, strict=options.get("strict", False))
-            except DragomanError:
-                if made:
+                losses, unused = self._switch_to(found, options, owned=isinstance(model, str))
+            except BaseException:
+                if isinstance(model, str):
                     found.close()
                 raise
-            if unused is not None:
-                unused.close()
+            _close(unused)
             return losses
 
     def fork(self) -> ChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
             store = None if self._store is None else self._store.store
-            twin = ChatClient(self.engine, self._executor.tools, store=store, **self._own_options())
+            twin = ChatClient(self.engine, self.tools.tools, store=store, **self._own_options())
             self._forked_into(twin)
             return twin
 
     def close(self) -> None:
-        """End the threads of the tools and close the connections, unless a fork still needs them."""
-        if self._closed:
-            return
-        self._closed = True
-        self._executor.close()
-        unused = self._lease.release()
-        if unused is not None:
-            unused.close()
+        """End the threads of the tools and close the connections, unless a fork still needs them.
+
+        A turn under way, in another thread, is told to stop; what it still needs is closed when it has.
+        """
+        _close(self._shut())
 
     def __enter__(self) -> Self:
         return self
@@ -246,57 +246,50 @@ class ChatClient(ChatCore[Engine]):
         *,
         stream: bool,
     ) -> Generator[Event, None, None]:
-        self._claim()
+        hold = Hold[Engine]()
         try:
-            run = self._begin(prompt, approvals, conversation)
+            self._claim(hold)
+            run = self._begin(hold, prompt, approvals, conversation)
             out.append(run)
-            began_with = run.conversation
             try:
-                yield from drive(run, self.engine, self._executor, stream=stream)
-            finally:
-                self._end(run, began_with)
-                self._checkpoint()
+                yield from drive(run, hold.engine, hold.executor, stream=stream)
+            except BaseException as error:
+                self._end(run)
+                with beside(error):
+                    self._checkpoint()
+                raise
+            self._end(run)
+            self._checkpoint()
         finally:
-            self._give_back()
+            if self._holder is hold:
+                self._holder = None
+            _close(hold.release())
 
 
-class ChatStream:
+def _engine(
+    model: str | Engine, transport: Transport | None, options: Mapping[str, object], beside_engine: Iterable[str] = ()
+) -> Engine:
+    """The engine that is meant: by its name, or itself."""
+    given = engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
+    if isinstance(model, str):
+        return engine(model, transport=transport, **given)
+    of_colour(model, "engine", closes="close")
+    return model
+
+
+def _answered(steps: Generator[CallModel, Reply, T], engine: Engine) -> T:
+    try:
+        call = next(steps)
+        while True:
+            call = steps.send(engine.reply(call.conversation, tools=call.tools, options=call.options))
+    except StopIteration as stop:
+        return stop.value
+
+
+def _close(unused: Engine | None) -> None:
+    if unused is not None:
+        unused.close()
+
+
+class ChatStream(RunStream):
     """A turn while it happens: iterate it inside a `with` block, which ends the turn however it is left."""
-
-    def __init__(self, run: list[LoopRun], events: Generator[Event, None, None]) -> None:
-        self._run: list[LoopRun] = run
-        self._events: Generator[Event, None, None] = events
-
-    @property
-    def result(self) -> RunResult:
-        """What came of the turn, once it has ended."""
-        return self._begun.result
-
-    @property
-    def conversation(self) -> Conversation:
-        """As far as it has got; complete and valid once the block is left."""
-        return self._begun.conversation
-
-    def cancel(self) -> None:
-        """Stop the turn, from any thread; what was said and done stays in the conversation."""
-        self._begun.cancel()
-
-    @property
-    def _begun(self) -> LoopRun:
-        if not self._run:
-            message = "The turn has not begun."
-            raise ConfigurationError(message, hint="Iterate the stream first.")
-        return self._run[0]
-
-    def __iter__(self) -> Iterator[Event]:
-        return self._events
-
-    def close(self) -> None:
-        """End the turn and release its connection."""
-        self._events.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()

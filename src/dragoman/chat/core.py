@@ -6,62 +6,37 @@ Must not know: engines' colours. What talks to a model or a store is in client.p
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypedDict, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from dragoman.conversation import Conversation, Message, Usage
 from dragoman.engines.factory import EngineOptions
 from dragoman.engines.losses import lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
 from dragoman.loop.calls import append_tool_results
+from dragoman.loop.context import ContextPolicy
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.limits import Limits
-from dragoman.loop.orchestrator import LoopOptions
 from dragoman.loop.run import LoopRun, LoopSettings
 from dragoman.providers.codec import Loss
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.stores.journal import Recovered
 from dragoman.stores.snapshot import Snapshot
-from dragoman.tools.config import ToolConfig
-from dragoman.tools.execution.executor import OnResult, ToolExecutor
-from dragoman.tools.execution.procedure import Middleware
-from dragoman.tools.permission import Approval, PendingApproval, PermissionCheck
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.permission import Approval, PendingApproval
 from dragoman.tools.registry import AnyTools
 
 from .asking import Asked
+from .holding import Hold, Lease, close_executor
 from .ledger import Circumstances, Ledger
+from .options import ChatOptions, executor_of, without_engine
 from .prompt import Prompt, message_of
 from .schema import AnswerType, answer_type
 
-__all__ = ["ChatCore", "ChatOptions", "ToolHandling", "engine_options"]
-
-
-class ToolHandling(TypedDict, total=False):
-    """How a client's tools are run: what goes to the executor beside the tools themselves."""
-
-    tool_config: ToolConfig
-    permission: PermissionCheck
-    """Decides about each call before it runs; see `dragoman.toolkit` for one made of rules."""
-    middleware: Sequence[Middleware]
-    on_result: OnResult
-    logger: logging.Logger
-
-
-class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
-    """What a chat client can be given beside its model, its tools and its store."""
-
-    system: str | None
-    """The system prompt."""
-    conversation: Conversation
-    """The conversation to go on with."""
-    answer: AnswerType[Any]
-    """What `ask` gives where it is told no type."""
-    stateless: bool
-    """Keep no history: every turn starts from the same conversation. Such a client may be shared freely."""
+__all__ = ["ChatCore", "ChatOptions"]
 
 
 class _Described(Protocol):
@@ -77,48 +52,19 @@ class _Described(Protocol):
 E = TypeVar("E", bound=_Described)
 
 _UNCERTAIN = "it had begun when the program was stopped, and nobody knows whether it did its work"
-_LOOP = LoopOptions.__annotations__
-_ENGINE = EngineOptions.__annotations__
-
-
-def engine_options(given: ChatOptions, *, made: bool) -> EngineOptions:
-    """What of the options is the engine's. An engine that was made already takes none."""
-    found = {name: value for name, value in given.items() if name in _ENGINE}
-    if made and (foreign := [name for name in found if name not in _LOOP]):
-        message = f"{foreign[0]!r} is given together with an engine, which has its own."
-        raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
-    return cast("EngineOptions", found)
-
-
-class _Lease(Generic[E]):
-    """An engine that several clients share, and which the last of them closes, if it was made here."""
-
-    def __init__(self, engine: E, *, owned: bool) -> None:
-        self.engine: E = engine
-        self._owned: bool = owned
-        self._holders: int = 1
-        self._lock: threading.Lock = threading.Lock()
-
-    def again(self) -> _Lease[E]:
-        with self._lock:
-            self._holders += 1
-        return self
-
-    def release(self) -> E | None:
-        """The engine, if nobody else needs it and it is ours to close."""
-        with self._lock:
-            self._holders -= 1
-            return self.engine if self._owned and self._holders == 0 else None
 
 
 class ChatCore(Generic[E]):
     """A conversation with a model and tools."""
 
     def __init__(self, engine: E, tools: AnyTools, options: ChatOptions, *, owned: bool) -> None:
-        self._lease: _Lease[E] = _Lease(engine, owned=owned)
+        self._lease: Lease[E] = Lease(engine, owned=owned)
+        # Kept for a switch and for forks: what can be gone through only once is gone through here.
         self._options: ChatOptions = options
+        self._hooks: tuple[LoopHooks, ...] = tuple(options.get("hooks", ()))
+        self._context: tuple[ContextPolicy, ...] = tuple(options.get("context", ()))
         self._stateless: bool = options.get("stateless", False)
-        self._executor: ToolExecutor = _executor(tools, options)
+        self._tools: Lease[ToolExecutor] = Lease(executor_of(tools, options), owned=True)
         self._conversation: Conversation = options.get("conversation", Conversation())
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
@@ -130,8 +76,10 @@ class ChatCore(Generic[E]):
         self._queue: tuple[Message, ...] = ()
         """What was added while calls wait for a person; it is said after they are answered."""
         self._run: LoopRun | None = None
-        self._busy: threading.Lock = threading.Lock()
-        self._state: threading.Lock = threading.Lock()
+        self._holder: object | None = None
+        """Whoever is in the middle of something."""
+        # Re-entrant: a signal handler, or a stream that the garbage collector closes, may come in at any moment.
+        self._state: threading.RLock = threading.RLock()
         self._closed: bool = False
 
     # --- what there is ---
@@ -139,7 +87,7 @@ class ChatCore(Generic[E]):
     @property
     def engine(self) -> E:
         """The engine that speaks to the model."""
-        return self._lease.engine
+        return self._lease.thing
 
     @property
     def model(self) -> str:
@@ -149,8 +97,9 @@ class ChatCore(Generic[E]):
     @property
     def conversation(self) -> Conversation:
         """The conversation as it stands; while a turn is under way, as far as that has got."""
-        run = self._run
-        return self._conversation if run is None else run.conversation
+        with self._state:
+            self._catch_up()
+            return self._conversation if self._run is None else self._run.conversation
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -165,7 +114,7 @@ class ChatCore(Generic[E]):
     @property
     def tools(self) -> ToolExecutor:
         """The executor that runs the tools; its `tools` are those that the model may call."""
-        return self._executor
+        return self._tools.thing
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -185,8 +134,7 @@ class ChatCore(Generic[E]):
     @property
     def id(self) -> str | None:
         """The id of the conversation in its store; None until something has been saved."""
-        snapshot = self._ledger.snapshot
-        return None if snapshot is None else snapshot.root
+        return self._ledger.id
 
     # --- what changes it at once ---
 
@@ -197,6 +145,7 @@ class ChatCore(Generic[E]):
         """
         message = message_of(prompt)
         with self._state:
+            self._catch_up()
             if self._run is not None:
                 self._run.add(message)
             elif self._conversation.pending_tool_calls:
@@ -207,72 +156,101 @@ class ChatCore(Generic[E]):
     def set_tools(self, tools: AnyTools) -> None:
         """Give the model these tools in place of those it had."""
         with self._claimed():
-            before, self._executor = self._executor, _executor(tools, self._options)
-            before.close()
+            made = Lease(executor_of(tools, self._options), owned=True)
+            with self._state:
+                before, self._tools = self._tools, made
+            close_executor(before)
 
     # --- a turn ---
 
-    def _claim(self) -> None:
-        if self._closed:
-            message = "The client is closed."
-            raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
-        if not self._stateless and not self._busy.acquire(blocking=False):
-            raise ConcurrentUseError("This client is in the middle of a turn; one client holds one conversation.")
+    def _claim(self, holder: object) -> None:
+        """Keep everybody else out of the client; who claims it lets go with `self._holder = None`, and nothing else.
 
-    def _give_back(self) -> None:
-        if not self._stateless:
-            self._busy.release()
+        Not with a function: Ctrl-C may come whenever one is called, and the client would be busy for ever.
+        """
+        with self._state:
+            if self._closed:
+                message = "The client is closed."
+                raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
+            if not self._stateless:
+                if self._holder is not None:
+                    raise ConcurrentUseError(
+                        "This client is in the middle of a turn; one client holds one conversation."
+                    )
+                self._catch_up()
+                self._holder = holder
+            if isinstance(holder, Hold):
+                cast("Hold[E]", holder).take(self._lease, self._tools, self._settings)
 
     @contextmanager
     def _claimed(self) -> Generator[None]:
         """Keeps everybody else out of the client while something is done with it."""
-        self._claim()
+        holder = object()
         try:
+            self._claim(holder)
             yield
         finally:
-            self._give_back()
+            if self._holder is holder:
+                self._holder = None
 
     def _begin(
-        self, prompt: Prompt | None, approvals: Iterable[Approval], conversation: Conversation | None
+        self,
+        hold: Hold[E],
+        prompt: Prompt | None,
+        approvals: Iterable[Approval],
+        conversation: Conversation | None,
     ) -> LoopRun:
         """A run of the loop for this turn; the client has been claimed."""
         if conversation is not None and not self._stateless:
             message = "This client holds a conversation of its own."
             raise ConfigurationError(message, hint="Leave `conversation` out, or make the client with stateless=True.")
-        start = self._conversation if conversation is None else conversation
-        if prompt is not None:
-            # Who speaks instead of answering about pending calls has answered: they are not run.
-            start = start.repaired().conversation if start.pending_tool_calls else start
-            start = start.plus(*self._queue, message_of(prompt))
-        run = LoopRun(
-            start, self._executor, self._settings, self.engine.profile, approvals=approvals, waiting=self._uncertain
-        )
-        if self._stateless:
-            return run
+        answers = tuple(approvals)
+        said = () if prompt is None else (message_of(prompt),)
         with self._state:
-            for message in self._queue if prompt is None else ():
-                run.add(message)
-            self._queue = ()
-            self._run = run
+            start = self._conversation if conversation is None else conversation
+            if said:
+                start = _passed_over(start, answers)
+            run = LoopRun(
+                start,
+                hold.executor,
+                hold.settings,
+                hold.engine.profile,
+                approvals=answers,
+                waiting=self._uncertain,
+                unread=(*self._queue, *said),
+            )
+            if not self._stateless:
+                self._run = run
         return run
 
-    def _end(self, run: LoopRun, began_with: Conversation) -> None:
-        """Take over what came of the turn."""
-        if self._stateless:
-            return
+    def _end(self, run: LoopRun) -> None:
+        """Take over what came of the turn. May be done twice: Ctrl-C can come in the middle of it."""
+        run.settle()
         with self._state:
-            self._run = None
-            # A turn in which the model said nothing, because it failed or was cancelled, leaves no trace: the caller
-            # still has the prompt and can say it again.
-            said_nothing = run.conversation is began_with and not run.replies and run.was_cut_short
-            if not said_nothing:
-                self._conversation = run.conversation
-                self._pending = run.pending
-                self._uncertain = tuple([each for each in self._uncertain if each in run.pending])
-            if run.unread and self._conversation.pending_tool_calls:
-                self._queue = (*run.unread, *self._queue)
+            if self._run is not run:
+                return
+            pending, uncertain = run.pending, self._uncertain
+            if run.has_done_something or not run.was_cut_short:
+                conversation, queue, unread = run.conversation, (), run.unread
+                uncertain = tuple([each for each in uncertain if each in pending])
             else:
-                self._conversation = self._conversation.plus(*run.unread)
+                # Nothing was done, because the turn failed or was cancelled, so it leaves no trace: the caller still
+                # has the prompt and can say it again. What was added meanwhile nobody else has.
+                conversation, queue, unread = self._conversation, self._queue, tuple(run.added)
+                pending = self._pending
+            waiting = conversation.pending_tool_calls
+            if unread and waiting:
+                queue = (*queue, *unread)
+            elif unread:
+                conversation = conversation.plus(*unread)
+            uncertain = tuple([each for each in uncertain if each.call in waiting])
+            self._conversation, self._queue, self._run = conversation, queue, None
+            self._pending, self._uncertain = pending, uncertain
+
+    def _catch_up(self) -> None:
+        """Take over what came of a turn whose end was interrupted."""
+        if self._run is not None and self._holder is None:
+            self._end(self._run)
 
     # --- a question ---
 
@@ -280,24 +258,28 @@ class ChatCore(Generic[E]):
         """What `ask` is to give: the type that was named, or what the client was made for, or text."""
         return answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
 
-    def _question(self, question: Prompt, retries: int) -> Asked:
-        start = self._conversation
-        start = start.repaired().conversation if start.pending_tool_calls else start
+    def _question(self, hold: Hold[E], question: Prompt, retries: int) -> Asked:
+        said = message_of(question)
+        with self._state:
+            before, queued = self._conversation, self._queue
         return Asked(
-            start.plus(*self._queue, message_of(question)),
-            self._settings.options,
-            self.engine.profile,
-            known_tools=self._executor.tools.specs,
+            _passed_over(before, ()).plus(*queued, said),
+            hold.settings.options,
+            hold.engine.profile,
+            known_tools=hold.executor.tools.specs,
             retries=retries,
+            taken_in=(len(before.messages), len(queued)),
         )
 
     def _take_answer(self, asked: Asked) -> None:
         """Take over a question and its answer; a question that nobody answered leaves no trace."""
         if asked.replies and not self._stateless:
+            messages, queued = asked.taken_in
             with self._state:
-                self._conversation = asked.conversation
+                added = (*self._queue[queued:], *self._conversation.messages[messages:])
+                conversation = asked.conversation.plus(*added) if added else asked.conversation
+                self._conversation, self._queue = conversation, ()
                 self._pending = self._uncertain = ()
-                self._queue = ()
 
     # --- other models, other conversations ---
 
@@ -306,11 +288,11 @@ class ChatCore(Generic[E]):
         limits = given.get("limits")
         return LoopSettings(
             options=given.get("options", self.engine.options),
-            limits=Limits(steps=self._executor.config.max_iterations) if limits is None else limits,
+            limits=Limits(steps=self._tools.thing.config.max_iterations) if limits is None else limits,
             on_limit=given.get("on_limit", "raise"),
             repeat_tool_choice=given.get("repeat_tool_choice", False),
-            hooks=(*self._journaling, *given.get("hooks", ())),
-            context=tuple(given.get("context", ())),
+            hooks=(*self._journaling, *self._hooks),
+            context=self._context,
             deps=given.get("deps"),
         )
 
@@ -323,71 +305,95 @@ class ChatCore(Generic[E]):
 
     def _circumstances(self) -> Circumstances:
         provider, _, model = self.model.partition(":")
-        return Circumstances(provider, model, self._executor.tools.specs)
+        return Circumstances(provider, model, self._tools.thing.tools.specs)
 
-    def _switch_to(self, engine: E, *, owned: bool, strict: bool) -> tuple[tuple[Loss, ...], E | None]:
+    def _switch_to(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[tuple[Loss, ...], E | None]:
         """Speak to this model from now on: what it will not get of the history, and an engine to be closed."""
         losses = engine.losses(self._conversation)
-        if losses and strict:
+        if losses and options.get("strict", False):
             raise lossy(engine.name, losses)
-        old, self._lease = self._lease, _Lease(engine, owned=owned)
-        self._settings = self._new_settings()
+        with self._state:
+            if "options" in options:
+                self._options = {**self._options, "options": options["options"]}
+            if engine is self.engine:
+                self._settings = self._new_settings()
+                return losses, None
+            old, self._lease = self._lease, Lease(engine, owned=owned)
+            self._settings = self._new_settings()
         return losses, old.release()
 
     def _restore(self, snapshot: Snapshot, *, fork: bool) -> tuple[Loss, ...]:
+        losses = self.engine.losses(snapshot.conversation)
         self._ledger.take_up(snapshot, fork=fork)
-        return self._take_up(snapshot.conversation)
+        self._take_up(snapshot.conversation)
+        return losses
 
     def _restore_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        self._ledger.take_up_recovered(recovered)
-        waiting = {call.id for call in recovered.conversation.pending_tool_calls}
+        found, known = recovered.conversation, self._tools.thing.tools.by_name
+        if found.last is not None and found.last.interrupted:
+            found = found.repaired().conversation  # the program ended before it could be put right
+        waiting = {call.id for call in found.pending_tool_calls}
         done = [result for result in recovered.done_results if result.call_id in waiting]
-        losses = self._take_up(append_tool_results(recovered.conversation, done))
-        known = self._executor.tools.by_name
-        uncertain = [call for call in recovered.uncertain_calls if call.id in waiting]
-        self._uncertain = tuple(
+        conversation = append_tool_results(found, done)
+        losses = self.engine.losses(conversation)
+        self._ledger.take_up_recovered(recovered)
+        uncertain = [call for call in recovered.uncertain_calls if call in conversation.pending_tool_calls]
+        self._take_up(
+            conversation,
             [
                 PendingApproval(call=call, reason=_UNCERTAIN)
                 for call in uncertain
                 if call.name not in known or not known[call.name].options.idempotent
-            ]
+            ],
         )
         return losses
 
-    def _take_up(self, conversation: Conversation) -> tuple[Loss, ...]:
-        self._conversation = conversation
-        self._pending = self._uncertain = ()
-        self._queue = ()
-        return self.engine.losses(conversation)
+    def _take_up(self, conversation: Conversation, uncertain: Iterable[PendingApproval] = ()) -> None:
+        with self._state:
+            self._conversation, self._queue = conversation, ()
+            self._pending, self._uncertain = (), tuple(uncertain)
 
     def _own_options(self) -> ChatOptions:
         """The options that another client on the same engine is made with."""
-        kept = {name: value for name, value in self._options.items() if name not in _ENGINE or name in _LOOP}
-        return cast("ChatOptions", kept)
+        return {**without_engine(self._options), "hooks": self._hooks, "context": self._context}
 
     def _forked_into(self, other: ChatCore[E]) -> None:
         """Make the other client a branch of this conversation, on the same engine."""
-        other._lease = self._lease.again()
-        other._restore_branch(self)
-
-    def _restore_branch(self, origin: ChatCore[E]) -> None:
-        self._conversation, self._queue = origin.conversation, origin._queue
-        self._pending, self._uncertain = origin._pending, origin._uncertain
-        snapshot = origin._ledger.snapshot
+        with self._state:
+            other._lease = self._lease.again()
+            other._conversation, other._queue = self._conversation, self._queue
+            other._pending, other._uncertain = self._pending, self._uncertain
+        snapshot = self._ledger.snapshot
         if snapshot is not None:
-            self._ledger.take_up(snapshot, fork=True)
-        self._settings = self._new_settings()
+            other._ledger.take_up(snapshot, fork=True)
+        other._settings = other._new_settings()
+
+    # --- the end ---
+
+    def _shut(self) -> E | None:
+        """Let nobody in any more and stop the turn under way: the engine, if it is to be closed now.
+
+        A turn under way still needs the engine and the executor; they are closed when it has ended.
+        """
+        with self._state:
+            if self._closed:
+                return None
+            self._closed = True
+            run = self._run
+        if run is not None:
+            run.cancel()
+        close_executor(self._tools)
+        return self._lease.release()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"
 
 
-def _executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
-    return ToolExecutor(
-        tools,
-        given.get("tool_config"),
-        permission=given.get("permission"),
-        middleware=given.get("middleware", ()),
-        on_result=given.get("on_result"),
-        logger=given.get("logger"),
-    )
+def _passed_over(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
+    """The conversation when somebody speaks instead of answering: calls without an answer are not run."""
+    calls = conversation.pending_tool_calls
+    unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in answers)}
+    if not unanswered:
+        return conversation
+    *_, last = conversation.repaired().conversation.messages
+    return append_tool_results(conversation, [each for each in last.tool_results if each.call_id in unanswered])

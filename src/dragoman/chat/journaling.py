@@ -6,16 +6,23 @@ Must not know: what is to be written; the ledger says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines.reply import Reply
+from dragoman.errors import SnapshotNotFoundError
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
 from dragoman.stores.entries import ToolCallBegun, ToolCallDone
+from dragoman.stores.journal import Journal
 from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
 
 from .ledger import Ledger, Save, Writing
 
 __all__ = ["AsyncJournaling", "Journaling"]
+
+T = TypeVar("T")
 
 
 class Journaling(LoopHooks):
@@ -25,37 +32,49 @@ class Journaling(LoopHooks):
         self.store: ConversationStore = store
         self._ledger: Ledger = ledger
 
-    def write(self, writing: Writing | None) -> None:
-        """Write this down; when it returns, it is safe."""
+    def write(self, plan: Callable[[T], Writing | None], about: T) -> None:
+        """Write down what the plan, a method of the ledger, makes of this; when it returns, it is safe."""
+        ledger = self._ledger
+        if ledger.doubt is not None:
+            ledger.clear_up(ledger.doubt, self.journal(ledger.doubt.conversation_id))
+        writing = plan(about)
         if writing is None:
             return
+        ledger.begun(writing)
         if isinstance(writing, Save):
             self.store.save(writing.snapshot, after=writing.after)
         else:
             self.store.record(writing.id, writing.entries, after=writing.after)
-        self._ledger.done(writing)
+        ledger.done(writing)
+
+    def journal(self, id: str) -> Journal | None:
+        """The journal of the conversation; None if the store does not know it."""
+        try:
+            return self.store.journal(id)
+        except SnapshotNotFoundError:
+            return None
 
     def before_model(self, run: LoopRun) -> None:
-        self.write(self._ledger.step(run.conversation))
+        self.write(self._ledger.step, run.conversation)
 
     def after_model(self, run: LoopRun, reply: Reply) -> None:
-        self.write(self._ledger.step(run.conversation))
+        self.write(self._ledger.step, run.conversation)
 
     def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-        self.write(self._ledger.step(run.conversation))
+        self.write(self._ledger.step, run.conversation)
 
     def tool_started(self, run: LoopRun, call: ToolCall) -> None:
-        self.write(self._ledger.note(ToolCallBegun(call)))
+        self.write(self._ledger.note, ToolCallBegun(call))
 
     def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
-        self.write(self._ledger.note(ToolCallDone(result)))
+        self.write(self._ledger.note, ToolCallDone(result))
 
     def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
-        self.write(self._ledger.step(run.conversation))
+        self.write(self._ledger.step, run.conversation)
 
     def compacted(self, run: LoopRun, before: Conversation) -> None:
-        self.write(self._ledger.checkpoint(before))
-        self.write(self._ledger.checkpoint(run.conversation))
+        self.write(self._ledger.checkpoint, before)
+        self.write(self._ledger.checkpoint, run.conversation)
 
 
 class AsyncJournaling(LoopHooks):
@@ -65,34 +84,46 @@ class AsyncJournaling(LoopHooks):
         self.store: AsyncConversationStore = store
         self._ledger: Ledger = ledger
 
-    async def write(self, writing: Writing | None) -> None:
-        """Write this down; when it returns, it is safe."""
+    async def write(self, plan: Callable[[T], Writing | None], about: T) -> None:
+        """Write down what the plan, a method of the ledger, makes of this; when it returns, it is safe."""
+        ledger = self._ledger
+        if ledger.doubt is not None:
+            ledger.clear_up(ledger.doubt, await self.journal(ledger.doubt.conversation_id))
+        writing = plan(about)
         if writing is None:
             return
+        ledger.begun(writing)
         if isinstance(writing, Save):
             await self.store.save(writing.snapshot, after=writing.after)
         else:
             await self.store.record(writing.id, writing.entries, after=writing.after)
-        self._ledger.done(writing)
+        ledger.done(writing)
+
+    async def journal(self, id: str) -> Journal | None:
+        """The journal of the conversation; None if the store does not know it."""
+        try:
+            return await self.store.journal(id)
+        except SnapshotNotFoundError:
+            return None
 
     async def before_model(self, run: LoopRun) -> None:
-        await self.write(self._ledger.step(run.conversation))
+        await self.write(self._ledger.step, run.conversation)
 
     async def after_model(self, run: LoopRun, reply: Reply) -> None:
-        await self.write(self._ledger.step(run.conversation))
+        await self.write(self._ledger.step, run.conversation)
 
     async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-        await self.write(self._ledger.step(run.conversation))
+        await self.write(self._ledger.step, run.conversation)
 
     async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
-        await self.write(self._ledger.note(ToolCallBegun(call)))
+        await self.write(self._ledger.note, ToolCallBegun(call))
 
     async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
-        await self.write(self._ledger.note(ToolCallDone(result)))
+        await self.write(self._ledger.note, ToolCallDone(result))
 
     async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
-        await self.write(self._ledger.step(run.conversation))
+        await self.write(self._ledger.step, run.conversation)
 
     async def compacted(self, run: LoopRun, before: Conversation) -> None:
-        await self.write(self._ledger.checkpoint(before))
-        await self.write(self._ledger.checkpoint(run.conversation))
+        await self.write(self._ledger.checkpoint, before)
+        await self.write(self._ledger.checkpoint, run.conversation)

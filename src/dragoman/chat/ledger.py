@@ -1,7 +1,8 @@
 """What of a conversation is in its store, and what is to be written next.
 
 Owns: the bookkeeping between a conversation that grows and the store that keeps it: which snapshot is the newest, which
-steps the journal holds behind it, and whether a new state can be journaled or needs a snapshot.
+steps the journal holds behind it, whether a new state can be journaled or needs a snapshot, and what is in doubt: a
+write that was interrupted, or whose connection broke, may have been carried out all the same.
 Must not know: how anything is written; two small classes in journaling.py do that, one for each colour.
 """
 
@@ -14,8 +15,8 @@ from msgspec import Struct, structs
 
 from dragoman.conversation import Conversation, ToolSpec
 from dragoman.errors import StoreConflictError
-from dragoman.stores.entries import JournalEntry, MessageAdded
-from dragoman.stores.journal import Recovered
+from dragoman.stores.entries import JournalEntry, MessageAdded, entry_to_json
+from dragoman.stores.journal import Journal, Recovered
 from dragoman.stores.snapshot import Snapshot
 
 __all__ = ["Circumstances", "Ledger", "Record", "Save", "Writing"]
@@ -35,6 +36,11 @@ class Save(Struct, frozen=True):
     snapshot: Snapshot
     after: int
 
+    @property
+    def conversation_id(self) -> str:
+        """The conversation in which it belongs."""
+        return self.snapshot.root
+
 
 class Record(Struct, frozen=True):
     """Append these entries to the journal behind `after`."""
@@ -43,22 +49,34 @@ class Record(Struct, frozen=True):
     entries: tuple[JournalEntry, ...]
     after: int
 
+    @property
+    def conversation_id(self) -> str:
+        """A snapshot of the conversation in which they belong."""
+        return self.id
+
 
 Writing: TypeAlias = Save | Record
 
 
 class Ledger:
-    """Says what is to be written; is told with `done` when it was."""
+    """Says what is to be written; is told with `begun` and `done` that it is being, and was, written."""
 
     def __init__(self, circumstances: Callable[[], Circumstances]) -> None:
         self._circumstances: Callable[[], Circumstances] = circumstances
         self.snapshot: Snapshot | None = None
         """The newest one."""
+        self.doubt: Writing | None = None
+        """What was begun to be written and nobody knows to be there. Nothing else is written before that is clear."""
         self._known: Conversation = Conversation()
         """The conversation as it can be put together from the store."""
         self._position: int = 0
         self._fork: bool = False
         """Whether what comes next begins a conversation of its own."""
+
+    @property
+    def id(self) -> str | None:
+        """The id of the conversation; None before its first snapshot."""
+        return None if self.snapshot is None or self._fork else self.snapshot.root
 
     def step(self, conversation: Conversation) -> Writing | None:
         """What makes this state safe: entries for what is new, or a snapshot where it is not just longer."""
@@ -93,19 +111,36 @@ class Ledger:
             following, conversation=conversation, provider=now.provider, model=now.model, tools=now.tools
         )
 
+    def keep(self, conversation: Conversation) -> Snapshot:
+        """The snapshot of this state, which somebody keeps."""
+        snapshot = self.snapshot_of(conversation)
+        self.take_up(snapshot)
+        return snapshot
+
+    def begun(self, writing: Writing) -> None:
+        """It is about to be written."""
+        self.doubt = writing
+
     def done(self, writing: Writing) -> None:
         """It was written."""
         if isinstance(writing, Save):
             self.take_up(writing.snapshot)
             return
-        self._position = writing.after + len(writing.entries)
         added = [entry.message for entry in writing.entries if isinstance(entry, MessageAdded)]
-        if added:
-            self._known = self._known.plus(*added)
+        known = self._known.plus(*added) if added else self._known
+        # In one breath, for Ctrl-C may come whenever a function is called.
+        self._known, self._position, self.doubt = known, writing.after + len(writing.entries), None
+
+    def clear_up(self, doubt: Writing, found: Journal | None) -> None:
+        """Find out from the journal of the conversation, if the store has one, whether this was written."""
+        if found is not None and _is_there(doubt, found):
+            self.done(doubt)
+        else:
+            self.doubt = None
 
     def take_up(self, snapshot: Snapshot, *, fork: bool = False) -> None:
         """Go on from this snapshot, which somebody keeps; with `fork`, in a conversation of its own."""
-        self.snapshot, self._fork = snapshot, fork
+        self.snapshot, self._fork, self.doubt = snapshot, fork, None
         self._known, self._position = snapshot.conversation, 0
 
     def take_up_recovered(self, recovered: Recovered) -> None:
@@ -120,3 +155,12 @@ class Ledger:
             and conversation.metadata == known.metadata
             and conversation.messages[: len(known.messages)] == known.messages
         )
+
+
+def _is_there(writing: Writing, found: Journal) -> bool:
+    """Whether what the store has is what was to be written, and not what somebody else wrote in its place."""
+    if isinstance(writing, Save):
+        return found.snapshot == writing.snapshot.id
+    same_place = found.snapshot == writing.id and found.position == writing.after + len(writing.entries)
+    written = found.entries[writing.after :]
+    return same_place and list(map(entry_to_json, written)) == list(map(entry_to_json, writing.entries))

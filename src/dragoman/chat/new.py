@@ -14,7 +14,7 @@ from dragoman.tools.registry import AnyTools
 from .async_client import AsyncChatClient
 from .client import ChatClient
 from .config import Config, load_config
-from .core import ChatOptions
+from .options import ChatOptions
 from .schema import answer_type
 
 __all__ = ["new", "new_async"]

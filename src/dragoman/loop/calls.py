@@ -1,7 +1,7 @@
 """From the model's calls to their results in the conversation.
 
 Owns: taking the calls out and putting the results in, the first and the last of the helpers that a hand-written loop
-is made of.
+is made of; which calls can be answered at all, and which answers of a person are about calls that wait.
 Must not know: how calls are carried out.
 """
 
@@ -11,10 +11,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
+from dragoman.conversation import Block, Conversation, Message, ToolCall, ToolResult
 from dragoman.errors import InvalidConversationError
+from dragoman.tools.permission import Approval
 
-__all__ = ["append_tool_results", "extract_tool_calls"]
+__all__ = ["answering", "append_tool_results", "extract_tool_calls", "without_odd_calls"]
 
 
 def extract_tool_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
@@ -48,3 +49,22 @@ def append_tool_results(conversation: Conversation, results: Iterable[ToolResult
     if not answered:
         return conversation.plus(Message.tool(in_order))
     return msgspec.structs.replace(conversation, messages=(*kept, Message.tool(in_order)))
+
+
+def without_odd_calls(message: Message) -> Message:
+    """The message without calls that nobody could answer: cut off, without an id, or with the id of another."""
+    kept: list[Block] = []
+    seen: set[str] = set()
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            if block.partial or not block.id or block.id in seen:
+                continue
+            seen.add(block.id)
+        kept.append(block)
+    return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
+
+
+def answering(conversation: Conversation, approvals: Iterable[Approval]) -> list[Approval]:
+    """The answers about calls that wait now. Another one is out of date and must not hold for a call to come."""
+    calls = conversation.pending_tool_calls
+    return [approval for approval in approvals if any(map(approval.answers, calls))]

@@ -14,7 +14,7 @@ from dragoman.tools.config import ToolConfig
 from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.registry import AnyTools
 
-from .orchestrator import AsyncOrchestrator, Orchestrator
+from .orchestrator import AsyncOrchestrator, Orchestrator, configured
 
 __all__ = [
     "aexecute_tool_calls",
@@ -32,7 +32,7 @@ def execute_tool_calls(
     A call that needs a person's approval has no result; to ask for approvals, use an executor or the whole loop.
     """
     if isinstance(tools, ToolExecutor):
-        return tools.execute_all(calls).results
+        return configured(tools, config).execute_all(calls).results
     with ToolExecutor(tools, config) as executor:
         return executor.execute_all(calls).results
 
@@ -42,7 +42,7 @@ async def aexecute_tool_calls(
 ) -> tuple[ToolResult, ...]:
     """`execute_tool_calls` on the caller's event loop."""
     if isinstance(tools, ToolExecutor):
-        return (await tools.aexecute_all(calls)).results
+        return (await configured(tools, config).aexecute_all(calls)).results
     async with ToolExecutor(tools, config) as executor:
         return (await executor.aexecute_all(calls)).results
 

@@ -6,19 +6,22 @@ Must not know: what the effects are for. The twin of plain.py, and no longer tha
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
-from typing import Self
+from types import AsyncGeneratorType
+from typing import Self, cast
 
-from dragoman.conversation import Conversation, Event, ToolStarted
+from dragoman.conversation import Event, ToolStarted
 from dragoman.engines.engine import AsyncEngine
 from dragoman.engines.reply import Reply
-from dragoman.errors import DragomanError
 from dragoman.tools.execution.executor import ToolExecutor
 
+from .effects import CallModel, CallTools
 from .hooks import Hook
-from .run import CallModel, CallTools, RunResult, LoopRun
+from .run import LoopRun
+from .troubles import beside
+from .watching import Watched
 
 __all__ = ["AsyncRunStream", "adrive"]
 
@@ -29,7 +32,7 @@ async def adrive(
     """Carry a run out, and give its events as they come: those of tools, and those of replies if it is streamed."""
     effects = run.effects()
     answer: Reply | None = None
-    failure: DragomanError | None = None
+    failure: Exception | None = None
     try:
         while True:
             try:
@@ -64,7 +67,7 @@ async def adrive(
                             yield event
                 else:
                     await _tell(effect.hook)
-            except DragomanError as error:
+            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
                 failure = error
     finally:
         effects.close()
@@ -76,36 +79,26 @@ async def _tell(hook: Hook) -> None:
         await hook
 
 
-class AsyncRunStream:
+class AsyncRunStream(Watched):
     """A run while it happens: iterate it inside an `async with` block, which stops the run however it is left."""
 
-    def __init__(self, run: LoopRun, events: AsyncGenerator[Event, None]) -> None:
-        self._run: LoopRun = run
+    def __init__(self, begun: Sequence[LoopRun], events: AsyncGenerator[Event, None]) -> None:
+        super().__init__(begun)
         self._events: AsyncGenerator[Event, None] = events
-
-    @property
-    def conversation(self) -> Conversation:
-        """As far as it has got; complete and valid once the block is left."""
-        return self._run.conversation
-
-    @property
-    def result(self) -> RunResult:
-        """What came of the run, once it has ended."""
-        return self._run.result
-
-    def cancel(self) -> None:
-        """Stop the run, from any thread; what was done stays in the conversation."""
-        self._run.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
 
     async def aclose(self) -> None:
-        """Stop the run and release its connection."""
-        await self._events.aclose()
+        """Stop and release the connection. While another task reads the stream, that task does it, soon."""
+        if cast("AsyncGeneratorType[Event, None]", self._events).ag_running:
+            self.cancel()
+        else:
+            await self._events.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        with beside(error):
+            await self.aclose()

@@ -25,9 +25,9 @@ from .hooks import LoopHooks
 from .limits import Limits
 from .on_loop import AsyncRunStream, adrive
 from .plain import RunStream, drive
-from .run import RunResult, LoopRun, LoopSettings, OnLimit
+from .run import LoopRun, LoopSettings, OnLimit, RunResult
 
-__all__ = ["AsyncOrchestrator", "LoopOptions", "Orchestrator"]
+__all__ = ["AsyncOrchestrator", "LoopOptions", "Orchestrator", "configured"]
 
 
 class LoopOptions(TypedDict, total=False):
@@ -42,6 +42,14 @@ class LoopOptions(TypedDict, total=False):
     hooks: Iterable[LoopHooks]
     context: Iterable[ContextPolicy]
     deps: object
+
+
+def configured(executor: ToolExecutor, config: ToolConfig | None) -> ToolExecutor:
+    """The executor, which has a config of its own: another one beside it is an error."""
+    if config is not None:
+        message = "The executor has a config of its own."
+        raise ConfigurationError(message, hint="Give the config to the executor, or give tools instead of it.")
+    return executor
 
 
 class _Bound:
@@ -59,10 +67,9 @@ class _Bound:
         self._profile: Profile = engine.profile
         self._owns_engine: bool = owns_engine
         self._owns_executor: bool = not isinstance(tools, ToolExecutor)
-        self.executor: ToolExecutor = tools if isinstance(tools, ToolExecutor) else ToolExecutor(tools, config)
-        if isinstance(tools, ToolExecutor) and config is not None:
-            message = "The executor has a config of its own."
-            raise ConfigurationError(message, hint="Give the config to the executor, or give tools instead of it.")
+        self.executor: ToolExecutor = (
+            configured(tools, config) if isinstance(tools, ToolExecutor) else ToolExecutor(tools, config)
+        )
         limits = given.get("limits")
         self.settings: LoopSettings = LoopSettings(
             options=given.get("options", engine.options),
@@ -102,7 +109,7 @@ class Orchestrator(_Bound):
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunStream:
         """The same, with everything that happens as it happens; use it in a `with` block."""
         run = self.start(conversation, approvals)
-        return RunStream(run, self.drive(run, stream=True))
+        return RunStream([run], self.drive(run, stream=True))
 
     def drive(self, run: LoopRun, *, stream: bool) -> Generator[Event, None, None]:
         """Carry out a run that `start` gave."""
@@ -145,7 +152,7 @@ class AsyncOrchestrator(_Bound):
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> AsyncRunStream:
         """The same, with everything that happens as it happens; use it in an `async with` block."""
         run = self.start(conversation, approvals)
-        return AsyncRunStream(run, self.drive(run, stream=True))
+        return AsyncRunStream([run], self.drive(run, stream=True))
 
     def drive(self, run: LoopRun, *, stream: bool) -> AsyncGenerator[Event, None]:
         """Carry out a run that `start` gave."""

@@ -6,20 +6,23 @@ Must not know: what the effects are for.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from inspect import isawaitable
+from inspect import GEN_RUNNING, getgeneratorstate, isawaitable
 from typing import Self
 
-from dragoman.conversation import Conversation, Event, ToolStarted
+from dragoman.conversation import Event, ToolStarted
 from dragoman.engines.engine import Engine
 from dragoman.engines.reply import Reply
-from dragoman.errors import ConfigurationError, DragomanError
+from dragoman.errors import ConfigurationError
 from dragoman.tools.execution.batch import Batch
 from dragoman.tools.execution.executor import ToolExecutor
 
+from .effects import CallModel, CallTools, Tell
 from .hooks import Hook
-from .run import CallModel, CallTools, RunResult, LoopRun, Tell
+from .run import LoopRun
+from .troubles import beside
+from .watching import Watched
 
 __all__ = ["RunStream", "drive"]
 
@@ -28,7 +31,7 @@ def drive(run: LoopRun, engine: Engine, executor: ToolExecutor, *, stream: bool)
     """Carry a run out, and give its events as they come: those of tools, and those of replies if it is streamed."""
     effects = run.effects()
     answer: Reply | None = None
-    failure: DragomanError | None = None
+    failure: Exception | None = None
     try:
         while True:
             try:
@@ -46,7 +49,7 @@ def drive(run: LoopRun, engine: Engine, executor: ToolExecutor, *, stream: bool)
                     yield from _with_tools(run, executor, effect.batch)
                 else:
                     _tell(effect)
-            except DragomanError as error:
+            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
                 failure = error
     finally:
         effects.close()
@@ -87,36 +90,26 @@ def _tell(told: Tell) -> None:
         raise ConfigurationError(message, hint="Use plain methods in the hooks, or the async client.")
 
 
-class RunStream:
+class RunStream(Watched):
     """A run while it happens: iterate it inside a `with` block, which stops the run however it is left."""
 
-    def __init__(self, run: LoopRun, events: Generator[Event, None, None]) -> None:
-        self._run: LoopRun = run
+    def __init__(self, begun: Sequence[LoopRun], events: Generator[Event, None, None]) -> None:
+        super().__init__(begun)
         self._events: Generator[Event, None, None] = events
-
-    @property
-    def conversation(self) -> Conversation:
-        """As far as it has got; complete and valid once the block is left."""
-        return self._run.conversation
-
-    @property
-    def result(self) -> RunResult:
-        """What came of the run, once it has ended."""
-        return self._run.result
-
-    def cancel(self) -> None:
-        """Stop the run, from any thread; what was done stays in the conversation."""
-        self._run.cancel()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
 
     def close(self) -> None:
-        """Stop the run and release its connection."""
-        self._events.close()
+        """Stop and release the connection. While another thread reads the stream, that thread does it, soon."""
+        if getgeneratorstate(self._events) == GEN_RUNNING:
+            self.cancel()
+        else:
+            self._events.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        with beside(error):
+            self.close()

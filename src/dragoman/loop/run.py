@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -33,24 +34,14 @@ from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.execution.run import ToolRun
 from dragoman.tools.permission import Approval, PendingApproval
 
-from .calls import append_tool_results
+from .calls import answering, append_tool_results, without_odd_calls
 from .context import ContextPolicy, ContextUse, estimated_tokens
+from .effects import CallModel, CallTools, Effect, Tell
 from .hooks import Hook, LoopHooks
 from .limits import Limits, Spent
 from .step import AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
 
-__all__ = [
-    "CallModel",
-    "CallTools",
-    "Cancelled",
-    "Effect",
-    "Ending",
-    "RunResult",
-    "LoopRun",
-    "LoopSettings",
-    "OnLimit",
-    "Tell",
-]
+__all__ = ["Cancelled", "Ending", "LoopRun", "LoopSettings", "OnLimit", "RunResult"]
 
 OnLimit: TypeAlias = Literal["raise", "return"]
 
@@ -110,30 +101,6 @@ class RunResult(Struct, frozen=True):
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
 
 
-class CallModel(Struct, frozen=True):
-    """Effect: ask the model; the answer is a Reply, or its error is thrown in."""
-
-    conversation: Conversation
-    tools: tuple[ToolSpec, ...]
-    options: ModelOptions
-    streamed: bool
-    """Whether the caller may see the reply as it arrives; not so a call that is not part of the conversation."""
-
-
-class CallTools(Struct, frozen=True):
-    """Effect: carry out a batch; its results are in the batch, however it is left."""
-
-    batch: Batch
-
-
-class Tell(Struct, frozen=True):
-    """Effect: a hook has given back something to be awaited."""
-
-    hook: Hook
-
-
-Effect: TypeAlias = CallModel | CallTools | Tell
-
 _TOOL_FREE: Final[tuple[ToolSpec, ...]] = ()
 _LIMIT = "This call was not carried out: {}"
 
@@ -150,8 +117,9 @@ class LoopRun:
         *,
         approvals: Iterable[Approval] = (),
         waiting: Iterable[PendingApproval] = (),
+        unread: Iterable[Message] = (),
     ) -> None:
-        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=approvals)
+        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=answering(conversation, approvals))
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
@@ -159,12 +127,16 @@ class LoopRun:
             [each for each in waiting if self.tools.approval_of(each.call) is None]
         )
         """The calls that wait for a person."""
+        self.has_done_something: bool = False
+        """Whether the model has said something or tools were begun: what was done must not be forgotten."""
+        self.added: list[Message] = []
+        """What was said to `add`, taken in or not."""
         self.partial: Message | None = None
         """What the model has said so far in a reply that is still arriving; the driver keeps it."""
         self._executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
         self._profile: Profile = profile
-        self._inbox: deque[Message] = deque()
+        self._inbox: deque[Message] = deque(unread)
         self._batch: Batch | None = None
         self._steps: int = 0
         self._tool_calls: int = 0
@@ -179,11 +151,12 @@ class LoopRun:
 
     def add(self, message: Message) -> None:
         """Say something while the run is under way; the model reads it before it speaks next."""
+        self.added.append(message)
         self._inbox.append(message)
 
     @property
     def unread(self) -> tuple[Message, ...]:
-        """What was said to `add` and has not been taken in."""
+        """What was said to the run and has not been taken in."""
         return tuple(self._inbox)
 
     def cancel(self) -> None:
@@ -215,8 +188,8 @@ class LoopRun:
     def result(self) -> RunResult:
         """What came of the run, once it has ended."""
         if self.ending is None:
-            message = "The run has not ended yet."
-            raise ConfigurationError(message, hint="Read the stream to its end first.")
+            message = "The run has not ended yet, or it ended with an error."
+            raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
         return RunResult(self.conversation, self.ending, self.spent, tuple(self.replies))
 
     # --- the run ---
@@ -237,12 +210,15 @@ class LoopRun:
 
     def settle(self) -> None:
         """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
-        partial, self.partial = self.partial, None
-        if partial is not None and partial.blocks:
-            self.conversation = self.conversation.plus(partial)
-        batch, self._batch = self._batch, None
-        if batch is not None:
-            self.conversation = append_tool_results(self.conversation, batch.results)
+        # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
+        if self.partial is not None:
+            said = without_odd_calls(self.partial)
+            grown = self.conversation.plus(said) if said.blocks else self.conversation
+            self.has_done_something = self.has_done_something or bool(said.blocks)
+            self.conversation, self.partial = grown, None
+        if self._batch is not None:
+            grown = append_tool_results(self.conversation, self._batch.results)
+            self.conversation, self._batch = grown, None
         last = self.conversation.last
         if isinstance(self.ending, AwaitApproval):
             return  # a pause is just that: calls whose results are still to come
@@ -251,14 +227,20 @@ class LoopRun:
 
     def _to_the_end(self) -> Generator[Effect, Any, None]:
         limits = self._settings.limits
+        shortened = not self._settings.context
         while True:
             self._take_in()
             step = next_step(self.conversation, limits, self.spent, self.pending)
             if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
                 step = Cancelled()
             if isinstance(step, AskModel):
+                if not shortened:  # this may have called the model, so what is next is to be decided again
+                    yield from self._shorten()
+                    shortened = True
+                    continue
                 if not (yield from self._ask(step)):
                     return
+                shortened = not self._settings.context
             elif isinstance(step, RunTools):
                 yield from self._run_tools(step.calls)
             elif isinstance(step, Done) and self._inbox and not self.conversation.pending_tool_calls:
@@ -275,14 +257,14 @@ class LoopRun:
 
     def _take_in(self) -> None:
         while self._inbox and not self.conversation.pending_tool_calls:
-            self.conversation = self.conversation.plus(self._inbox.popleft())
+            grown = self.conversation.plus(self._inbox[0])
+            self.conversation = grown
+            self._inbox.popleft()
 
     # --- the model ---
 
     def _ask(self, step: AskModel) -> Generator[Effect, Any, bool]:
         """Ask the model and take its answer in; False if it said nothing at all, which ends the run."""
-        if self._settings.context:
-            yield from self._shorten()
         for hook in self.hooks:
             yield from _told(hook.before_model(self))
         specs = self.offered
@@ -291,12 +273,13 @@ class LoopRun:
         if choice != options.tool_choice:
             options = msgspec.structs.replace(options, tool_choice=choice)
         reply: Reply = yield CallModel(self.conversation, specs, options, True)
-        self.partial = None
-        self._steps += 1
         self._count(reply)
-        message = _without_cut_calls(reply.message)
-        if message.blocks:
-            self.conversation = self.conversation.plus(message)
+        message = without_odd_calls(reply.message)
+        grown = self.conversation.plus(message) if message.blocks else self.conversation
+        self.conversation, self.partial = grown, None
+        self._steps += 1
+        if message.blocks or not message.interrupted:
+            self.has_done_something = True
         for hook in self.hooks:
             yield from _told(hook.after_model(self, reply))
         if message.blocks or self._inbox:
@@ -342,6 +325,9 @@ class LoopRun:
             after = policy(before, ContextUse(estimated_tokens(before), self._profile.context_window))
             if isinstance(after, Generator):
                 after = yield from self._with_model(after)
+            if not isinstance(after, Conversation):
+                message = f"A context policy gave back a {type(after).__name__}."
+                raise ConfigurationError(message, hint="Return a conversation: the same one, or a shorter one.")
             if after is not before:
                 after.ensure_valid()
                 self.conversation = after
@@ -350,15 +336,19 @@ class LoopRun:
 
     def _with_model(self, shortening: Generator[Conversation, Message, Conversation]) -> Generator[Effect, Any, Any]:
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        answer: Message | None = None
+        go_on = partial(next, shortening)
         while True:
             try:
-                asked = next(shortening) if answer is None else shortening.send(answer)
+                asked = go_on()
             except StopIteration as stop:
                 return stop.value
-            reply: Reply = yield CallModel(asked, _TOOL_FREE, options, False)
+            try:
+                reply: Reply = yield CallModel(asked, _TOOL_FREE, options, False)
+            except DragomanError as error:  # the policy may know a way without the model
+                go_on = partial(shortening.throw, error)
+                continue
             self._count(reply)
-            answer = reply.message
+            go_on = partial(shortening.send, reply.message)
 
     # --- the tools ---
 
@@ -367,13 +357,13 @@ class LoopRun:
             yield from _told(hook.before_tools(self, calls))
         self.tools.conversation = self.conversation
         self._batch = batch = self._executor.batch(calls, self.tools)
+        self.has_done_something = True
         yield CallTools(batch)
-        self._batch = None
         results = batch.results
         self._tool_calls += len(results)
-        asked = {call.id for call in calls}
-        self.pending = (*[each for each in self.pending if each.call.id not in asked], *batch.pending)
-        self.conversation = append_tool_results(self.conversation, results)
+        self.pending = (*[each for each in self.pending if each.call not in calls], *batch.pending)
+        grown = append_tool_results(self.conversation, results)
+        self.conversation, self._batch = grown, None
         for hook in self.hooks:
             yield from _told(hook.after_tools(self, results))
         aborted = batch.abortion
@@ -392,17 +382,6 @@ class LoopRun:
 def _told(hook: Hook) -> Generator[Effect, Any, None]:
     if hook is not None:
         yield Tell(hook)
-
-
-def _without_cut_calls(message: Message) -> Message:
-    """The message without calls that broke off before their arguments were complete, which nobody could answer.
-
-    An interrupted message keeps them for now: none of its calls is run, and all are put right together.
-    """
-    if message.interrupted:
-        return message
-    kept = [block for block in message.blocks if not (isinstance(block, ToolCall) and block.partial)]
-    return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
 
 
 def _limit_error(reached: LimitReached, conversation: Conversation) -> DragomanError:

@@ -25,7 +25,7 @@ class AskModel(Struct, frozen=True):
     """The model is to speak."""
 
     first: bool
-    """Whether this is the run's first step: a tool choice of `required` holds for this one."""
+    """Whether this is the first step of a turn: a tool choice of `required` holds for this one."""
 
 
 class RunTools(Struct, frozen=True):
@@ -85,15 +85,19 @@ def next_step(
         raise InvalidConversationError(message, hint="Add a message of the user first.")
     calls = conversation.pending_tool_calls
     if calls and not last.interrupted:
+        # Providers use ids again: a call that waits is known by all of it.
+        waiting = tuple([each for each in waiting if each.call in calls])
         if waiting:
             asked = {pending.call.id for pending in waiting}
             calls = tuple([call for call in calls if call.id not in asked])
             if not calls:
-                return AwaitApproval(tuple(waiting))
+                return AwaitApproval(waiting)
         reached = limits.reached_by_tools(spent, len(calls))
         return RunTools(calls) if reached is None else LimitReached(*reached)
     # A model that paused a long turn of its own tools wants to be asked again, with what it has said so far.
     if last.role == "assistant" and last.stop_reason is not StopReason.PAUSED:
         return Done(last)
     reached = limits.reached(spent)
-    return AskModel(first=spent.steps == 0) if reached is None else LimitReached(*reached)
+    # A run that goes on behind tool results, after an approval say, is in the middle of its turn.
+    first = spent.steps == 0 and last.role == "user"
+    return AskModel(first=first) if reached is None else LimitReached(*reached)

@@ -1,0 +1,96 @@
+"""What a chat client can be given.
+
+Owns: the options beside model, tools and store; which of them are the engine's, the executor's and the loop's.
+Must not know: what a client does with them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict, cast
+
+from dragoman.conversation import Conversation
+from dragoman.engines.factory import EngineOptions
+from dragoman.errors import ConfigurationError
+from dragoman.loop.orchestrator import LoopOptions
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.execution.executor import OnResult, ToolExecutor
+from dragoman.tools.execution.procedure import Middleware
+from dragoman.tools.permission import PermissionCheck
+from dragoman.tools.registry import AnyTools
+
+from .schema import AnswerType
+
+__all__ = ["ChatOptions", "ToolHandling", "engine_options", "executor_of", "of_colour", "without_engine"]
+
+
+class ToolHandling(TypedDict, total=False):
+    """How a client's tools are run: what goes to the executor beside the tools themselves."""
+
+    tool_config: ToolConfig
+    permission: PermissionCheck
+    """Decides about each call before it runs; see `dragoman.toolkit` for one made of rules."""
+    middleware: Sequence[Middleware]
+    on_result: OnResult
+    logger: logging.Logger
+
+
+class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
+    """What a chat client can be given beside its model, its tools and its store."""
+
+    system: str | None
+    """The system prompt."""
+    conversation: Conversation
+    """The conversation to go on with."""
+    answer: AnswerType[Any]
+    """What `ask` gives where it is told no type."""
+    stateless: bool
+    """Keep no history: every turn starts from the same conversation. Such a client may be shared freely."""
+
+
+_LOOP = LoopOptions.__annotations__
+_ENGINE = EngineOptions.__annotations__
+_COLOURS = {
+    "close": "Use AsyncChatClient, or the twin without `Async` in its name.",
+    "aclose": "Use ChatClient, or its async twin; AsyncStore(store) makes a plain store async.",
+}
+
+
+def engine_options(
+    given: Mapping[str, object], transport: object, *, made: bool, but: Iterable[str] = ()
+) -> EngineOptions:
+    """What of the options is the engine's. An engine that was made already takes none `but` these."""
+    found = {name: value for name, value in given.items() if name in _ENGINE}
+    if made:
+        foreign = [name for name in found if name not in _LOOP and name not in but]
+        foreign += [] if transport is None else ["transport"]
+        if foreign:
+            message = f"{foreign[0]!r} is given together with an engine, which has its own."
+            raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
+    return cast("EngineOptions", found)
+
+
+def of_colour(given: object, what: str, *, closes: str) -> None:
+    """Refuse an engine or a store of the other colour, which would fail much later and in riddles."""
+    if not hasattr(given, closes):
+        other = "a program on an event loop" if closes == "close" else "plain programs"
+        message = f"The {what} is for {other}; this client is not."
+        raise ConfigurationError(message, hint=_COLOURS[closes])
+
+
+def without_engine(given: ChatOptions) -> ChatOptions:
+    """The options that another client on the same engine is made with."""
+    return cast("ChatOptions", {name: value for name, value in given.items() if name not in _ENGINE or name in _LOOP})
+
+
+def executor_of(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
+    """What runs these tools in the way that the options say."""
+    return ToolExecutor(
+        tools,
+        given.get("tool_config"),
+        permission=given.get("permission"),
+        middleware=given.get("middleware", ()),
+        on_result=given.get("on_result"),
+        logger=given.get("logger"),
+    )

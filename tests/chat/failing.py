@@ -1,0 +1,55 @@
+"""Stores that fail at a given write: before it, or after it was carried out, once or for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.errors import StoreUnavailableError
+from dragoman.stores.entries import JournalEntry
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.snapshot import Snapshot
+
+
+class Died(BaseException):
+    """The program came to its end here: nothing that it does afterwards has an effect."""
+
+
+class FailingStore:
+    """A store whose n-th write fails; `after`: it has been carried out all the same."""
+
+    def __init__(self, store: ConversationStore, at: int, *, after: bool = False, dies: bool = False) -> None:
+        self.store = store
+        self.at = at
+        self.after = after
+        self.dies = dies
+        self.writes = 0
+        self.dead = False
+
+    def _failure(self) -> BaseException:
+        if self.dies:
+            self.dead = True
+            return Died()
+        return StoreUnavailableError("The disk is full.", hint="")
+
+    def _write(self, work: Any) -> Any:
+        if self.dead:
+            raise Died
+        number, self.writes = self.writes, self.writes + 1
+        if number == self.at and not self.after:
+            raise self._failure()
+        done = work()
+        if number == self.at:
+            raise self._failure()
+        return done
+
+    def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
+        self._write(lambda: self.store.save(snapshot, after=after))
+
+    def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
+        return self._write(lambda: self.store.record(id, entries, after=after))
+
+    def __getattr__(self, name: str) -> Any:
+        if self.dead:
+            raise Died
+        return getattr(self.store, name)

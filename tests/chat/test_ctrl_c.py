@@ -1,0 +1,135 @@
+"""Ctrl-C at any moment leaves a client that is free, with a history that is valid and complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Message, ToolCall
+from dragoman.engines.scripted import ScriptedEngine
+from dragoman.stores.journal import resume
+from dragoman.stores.sqlite import SqliteStore
+from dragoman.tools.definition import tool
+from dragoman.tools.permission import approve
+from tests.chat.interrupting import Interrupting
+
+BOTH = Message.assistant("Both.", ToolCall("c1", "note", '{"what": "a"}'), ToolCall("c2", "delete", '{"what": "b"}'))
+
+
+class Tools:
+    """Tools that count how often they ran. Each client has its own: a thread that was given up may still be running."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
+
+        @tool
+        def note(what: str) -> str:
+            """Note it."""
+            self.ran[what] += 1
+            return f"noted {what}"
+
+        @tool(requires_approval=True)
+        def delete(what: str) -> str:
+            """Delete it."""
+            self.ran[what] += 1
+            return f"deleted {what}"
+
+        self.all = [note, delete]
+
+
+def _whole(client: ChatClient) -> None:
+    client.add("Before.")
+    paused = client.chat("Do both.")
+    client.add("Quickly.")
+    client.resume(*[approve(each.call) for each in paused.pending])
+
+
+def _streamed(client: ChatClient) -> None:
+    client.add("Before.")
+    client.stream_chat("Do both.", lambda _: None)
+    client.add("Quickly.")
+    with client.stream_chat(approvals=[approve(each.call) for each in client.pending]) as stream:
+        for _ in stream:
+            pass
+
+
+def _asked(client: ChatClient) -> None:
+    client.add("Before.")
+    client.ask("How many?", int)
+
+
+def _reply(asked: Any) -> Message | str:
+    if asked.options.response_format is not None:
+        return "12"
+    messages = asked.conversation.messages
+    if "Again." in [message.text for message in messages]:
+        return "At your service."
+    return "Done." if any(message.role == "tool" for message in messages) else BOTH
+
+
+SCENARIOS: dict[str, Callable[[ChatClient], None]] = {"whole": _whole, "streamed": _streamed, "asked": _asked}
+
+
+def _interrupted(at: int, scenario: Callable[[ChatClient], None], client: ChatClient) -> tuple[bool, str]:
+    interrupting = Interrupting(at)
+    try:
+        with interrupting.at_work():
+            scenario(client)
+    except KeyboardInterrupt:
+        # Still in here: whoever retries at once must not be kept out by what the traceback holds on to.
+        where = interrupting.where
+        conversation = client.conversation
+        assert conversation.is_valid or client.pending, where
+        assert str(client.chat("Again.")) == "At your service.", where
+        return True, where
+    return False, ""
+
+
+def _check(client: ChatClient, tools: Tools, where: str) -> None:
+    assert client.conversation.is_valid, where
+    assert set(tools.ran.values()) <= {1}, where
+    texts = Counter(message.text for message in client.history if message.role == "user")
+    assert texts["Again."] == 1, where
+    assert set(texts.values()) == {1}, where
+    if texts["Do both."]:
+        assert texts["Before."] == 1, where
+    results = [result for message in client.history for result in message.tool_results]
+    for what in list(tools.ran):  # whatever was begun is in the history
+        assert any(what in result.text or result.is_error for result in results), where
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(scenario: Callable[[ChatClient], None]) -> None:
+    at = 0
+    while True:
+        tools = Tools()
+        with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all) as client:
+            came, where = _interrupted(at, scenario, client)
+            if not came:
+                break
+            _check(client, tools, where)
+        at += 1
+    assert at > 100
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_ctrl_c_with_a_store_leaves_the_store_as_the_client_is(
+    tmp_path: Path, scenario: Callable[[ChatClient], None]
+) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        at = 0
+        while True:
+            tools = Tools()
+            with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all, store=store) as client:
+                came, where = _interrupted(at, scenario, client)
+                if not came:
+                    break
+                _check(client, tools, where)
+                assert resume(store, client.id or "").conversation == client.conversation, where
+            at += 11
+        assert at > 100

@@ -1,0 +1,480 @@
+"""A store that fails, at any write and in any way: nothing is lost, nothing runs twice, the error is the first one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.chat.async_client import AsyncChatClient
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, Usage
+from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError, StoreUnavailableError
+from dragoman.loop.context import Summarise
+from dragoman.stores.async_store import AsyncStore
+from dragoman.stores.entries import JournalEntry, MessageAdded
+from dragoman.stores.file import FileStore
+from dragoman.stores.journal import resume
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.sqlite import SqliteStore
+from dragoman.tools.definition import Tool, tool
+from dragoman.tools.permission import approve
+from tests.chat.failing import Died, FailingStore
+from tests.chat.talking import WAYS, AsyncTalk, Talk
+
+STORES: dict[str, Callable[[Path], ConversationStore]] = {
+    "file": lambda path: FileStore(path / "talks"),
+    "sqlite": lambda path: SqliteStore(path / "talks.db"),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    with STORES[request.param](tmp_path) as found:
+        yield found
+
+
+# What writes is the same for streams, so that not every way needs to fail at every write.
+few_ways = pytest.mark.parametrize("way", ["plain-whole", "async-stream"])
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+class Tools:
+    """Tools that count how often each call was carried out."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
+
+    def all(self) -> list[Tool[..., Any]]:
+        @tool
+        def note(what: str) -> str:
+            """Note it."""
+            self.ran[what] += 1
+            return f"noted {what}"
+
+        @tool(requires_approval=True)
+        def delete(what: str) -> str:
+            """Delete it."""
+            self.ran[what] += 1
+            return f"deleted {what}"
+
+        @tool(idempotent=True)
+        def look(what: str) -> str:
+            """Look at it."""
+            self.ran[what] += 1
+            return f"seen {what}"
+
+        return [note, delete, look]
+
+
+def call(id: str, name: str = "note") -> ToolCall:
+    return ToolCall(id, name, f'{{"what": "{id}"}}')
+
+
+FULL = Message(role="assistant", blocks=(Text("Then."),), usage=Usage(input=950, output=40))
+SCRIPT = [
+    Message.assistant("First.", call("a"), call("b")),
+    FULL,
+    Message.assistant(call("c"), call("d", "delete")),
+    "Done.",
+]
+SUMMARY = "A summary."
+
+
+def _script() -> list[Any]:
+    """Two turns with tools, an approval, and a history that is shortened in between."""
+    return [SCRIPT[0], SCRIPT[1], SUMMARY, SCRIPT[2], SCRIPT[3]]
+
+
+def _talk(way: str, script: list[Any], store: Any, tools: Tools, **options: Any) -> Talk:
+    kind, streamed = WAYS[way]
+    on_loop = kind is AsyncTalk
+    engine: Any = (AsyncScriptedEngine if on_loop else ScriptedEngine)(script, piece=4)
+    engine.profile = engine.profile.with_changes(context_window=1000)
+    return kind(
+        engine,
+        tools.all(),
+        streamed=streamed,
+        store=AsyncStore(store) if on_loop else store,
+        context=[Summarise(keep=1)],
+        **options,
+    )
+
+
+def _close(talk: Talk) -> None:
+    kept = talk.client._store.store  # type: ignore[union-attr]
+    talk.close()
+    if isinstance(kept, AsyncStore):
+        kept._threads.shutdown()
+
+
+def _turns(talk: Talk) -> None:
+    """Go on with the two turns from wherever they stand."""
+    for _ in range(20):
+        users = [message.text for message in talk.client.history if message.role == "user"]
+        last = talk.client.conversation.last
+        if talk.client.pending:
+            talk.chat(None, *[approve(each.call) for each in talk.client.pending])
+        elif last is None:
+            talk.chat("One.")
+        elif last.role != "assistant":
+            talk.chat()
+        elif "Two." not in users:
+            talk.chat("Two.")
+        else:
+            return
+    pytest.fail("it does not come to an end")
+
+
+def _how_many_writes(way: str, path: Path) -> int:
+    with SqliteStore(path / "counted.db") as store:
+        counting = FailingStore(store, -1)
+        tools = Tools()
+        talk = _talk(way, _script(), counting, tools)
+        _turns(talk)
+        _close(talk)
+        assert sum(tools.ran.values()) == 4
+        return counting.writes
+
+
+# --- it fails once, and the program goes on --------------------------------------------------------------------------
+
+
+@few_ways
+@pytest.mark.parametrize("after", [False, True], ids=["undone", "done all the same"])
+def test_a_write_that_fails_ends_the_turn_and_the_next_one_goes_on(
+    store: ConversationStore, way: str, after: bool, tmp_path: Path
+) -> None:
+    writes = _how_many_writes(way, tmp_path)
+    assert writes > 10
+    for at in range(writes):
+        tools, failing = Tools(), FailingStore(store, at, after=after)
+        # Replies that were lost with their turn are given again.
+        talk = _talk(way, [_reply] * 40, failing, tools)
+        with pytest.raises(StoreUnavailableError, match="disk is full"):
+            _turns(talk)
+        assert talk.client.conversation.is_valid or talk.client.pending
+        _turns(talk)
+        talk.do("save")
+        conversation = talk.client.conversation
+        assert conversation.is_valid
+        assert resume(store, talk.client.id or "").conversation == conversation
+        assert set(tools.ran.values()) <= {1}, f"ran twice at write {at}: {tools.ran}"
+        _close(talk)
+
+
+def _reply(asked: Any) -> Message | str:
+    """What the model says next, from what it was sent."""
+    messages = asked.conversation.messages
+    if messages[-1].text.startswith("Summarise"):
+        return SUMMARY
+    last = max(index for index, message in enumerate(messages) if message.role == "user")
+    steps = len([message for message in messages[last:] if message.role == "assistant"])
+    turn = SCRIPT[:2] if messages[last].text.endswith("One.") else SCRIPT[2:]
+    return turn[min(steps, 1)]
+
+
+# --- the program dies ------------------------------------------------------------------------------------------------
+
+
+@few_ways
+@pytest.mark.parametrize("after", [False, True], ids=["undone", "done"])
+def test_a_program_that_dies_at_any_write_is_continued_by_another(
+    store: ConversationStore, way: str, after: bool, tmp_path: Path
+) -> None:
+    writes = _how_many_writes(way, tmp_path)
+    for at in range(writes):
+        before, tools = {item.id for item in store.list().items}, Tools()
+        dying = FailingStore(store, at, after=after, dies=True)
+        talk = _talk(way, [_reply] * 40, dying, tools)
+        with pytest.raises(Died):
+            _turns(talk)
+        _close(talk)
+        ran = Counter(tools.ran)
+        left = [item for item in store.list().items if item.id not in before]
+        other = _talk(way, [_reply] * 40, store, tools)
+        if left:
+            (found,) = left
+            other.do("restore", found.id)
+        # What was summarised is in earlier points of the chain.
+        points = [store.load(point.id).conversation for item in left for point in store.history(item.id).items]
+        told = [*[message for point in points for message in point.messages], *other.client.history]
+        known = {result.call_id for message in told for result in message.tool_results}
+        doubtful = {each.call.id for each in other.client.uncertain}
+        assert set(ran) <= known | doubtful, f"write {at}: a call that ran is neither known nor reported"
+        _turns(other)
+        assert other.client.conversation.is_valid
+        assert resume(store, other.client.id or "").conversation == other.client.conversation
+        twice = {id for id, times in tools.ran.items() if times > 1}
+        assert twice <= doubtful, f"write {at}: {twice} ran again without being asked about"
+        _close(other)
+        store.delete(other.client.id or "")
+
+
+# --- cancelled while it writes ---------------------------------------------------------------------------------------
+
+
+class Slow(AsyncStore):
+    """Tells when a write is under way."""
+
+    def __init__(self, store: ConversationStore, at: int) -> None:
+        super().__init__(store)
+        self.at = at
+        self.writes = 0
+        self.writing = asyncio.Event()
+
+    async def _told(self) -> None:
+        if self.writes == self.at:
+            self.writing.set()
+        self.writes += 1
+
+    async def save(self, snapshot: Any, *, after: int = 0) -> None:
+        await self._told()
+        await super().save(snapshot, after=after)
+
+    async def record(self, id: str, entries: Any, *, after: int) -> int:
+        await self._told()
+        return await super().record(id, entries, after=after)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_task_that_is_cancelled_while_it_writes_leaves_a_client_that_goes_on(
+    tmp_path: Path, streamed: bool, times: int
+) -> None:
+    async def main(at: int, path: Path) -> bool:
+        tools, plain = Tools(), SqliteStore(path)
+        store = Slow(plain, at)
+        async with AsyncChatClient(AsyncScriptedEngine([_reply] * 9), tools.all(), store=store) as client:
+
+            async def turn() -> None:
+                if streamed:
+                    await client.stream_chat("One.", lambda _: None)
+                else:
+                    await client.chat("One.")
+
+            task = asyncio.create_task(turn())
+            writing = asyncio.create_task(store.writing.wait())
+            await asyncio.wait([task, writing], return_when=asyncio.FIRST_COMPLETED)
+            reached = writing.done()
+            for _ in range(times):
+                task.cancel()
+                await asyncio.sleep(0)
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            assert client.conversation.is_valid
+            await client.chat("Two.")
+            found = await asyncio.to_thread(resume, plain, client.id or "")
+            assert found.conversation == client.conversation
+            assert set(tools.ran.values()) <= {1}
+        await store.aclose()
+        return reached
+
+    at = 0
+    while asyncio.run(main(at, tmp_path / f"{at}.db")):
+        at += 1
+    assert at > 5
+
+
+def test_a_timeout_in_the_middle_of_a_turn_is_a_timeout(tmp_path: Path) -> None:
+    async def main() -> None:
+        @tool
+        async def wait(what: str) -> str:
+            """Waits."""
+            await asyncio.sleep(60)
+            return what
+
+        async with (
+            AsyncStore(SqliteStore(tmp_path / "talks.db")) as store,
+            AsyncChatClient(
+                AsyncScriptedEngine([Message.assistant(call("a", "wait")), "x"]), [wait], store=store
+            ) as client,
+        ):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.chat("Go.")
+            assert client.conversation.is_valid
+            assert (await client.chat("Go on.")).text == "x"
+            assert (await store.latest(client.id or "")).conversation == client.conversation
+
+    asyncio.run(main())
+
+
+# --- two errors at once ----------------------------------------------------------------------------------------------
+
+
+def _failing_for_good(store: ConversationStore, since: int) -> FailingStore:
+    failing = FailingStore(store, since)
+    failing._write = _then_never(failing, failing._write)  # type: ignore[method-assign]
+    return failing
+
+
+def _then_never(failing: FailingStore, write: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def refusing(work: Any) -> Any:
+        if failing.writes >= failing.at:
+            failing.writes += 1
+            raise StoreUnavailableError(f"No disk, write {failing.writes}.")
+        return write(work)
+
+    return refusing
+
+
+def test_the_error_of_the_model_is_not_hidden_by_the_stores(tmp_path: Path, way: str) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        talk = _talk(way, [OverloadedError("busy")], _failing_for_good(store, 1), Tools())
+        with pytest.raises(OverloadedError, match="busy") as caught:
+            talk.chat("One.")
+        assert "No disk" in "".join(caught.value.__notes__)
+        _close(talk)
+
+
+def test_of_two_errors_of_the_store_the_first_is_raised(tmp_path: Path, way: str) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        talk = _talk(way, ["x"], _failing_for_good(store, 1), Tools())
+        with pytest.raises(StoreUnavailableError, match=r"No disk, write 2\."):
+            talk.chat("One.")
+        _close(talk)
+
+
+def test_the_error_of_a_callback_is_not_hidden_by_the_stores(tmp_path: Path) -> None:
+    def stop(_event: Any) -> None:
+        message = "enough"
+        raise RuntimeError(message)
+
+    for way in ("plain-stream", "async-stream"):
+        with SqliteStore(tmp_path / f"{way}.db") as store:
+            talk = _talk(way, ["x"], _failing_for_good(store, 1), Tools())
+            with pytest.raises(RuntimeError, match="enough"):
+                talk.chat("One.", callback=stop)
+            _close(talk)
+
+
+def test_who_leaves_a_stream_hears_that_it_could_not_be_saved(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        client = ChatClient(ScriptedEngine(["A long story."], piece=2), store=_failing_for_good(store, 1))
+        stream = client.stream_chat("Tell.")
+        for event in stream:
+            if isinstance(event, TextDelta):
+                break
+        with pytest.raises(StoreUnavailableError):
+            stream.close()
+        client.close()
+
+
+def test_the_error_of_a_question_is_not_hidden_by_the_stores(tmp_path: Path) -> None:
+    for way in ("plain-whole", "async-whole"):
+        with SqliteStore(tmp_path / f"{way}.db") as store:
+            talk = _talk(way, ["many", OverloadedError("busy")], _failing_for_good(store, 0), Tools())
+            with pytest.raises(OverloadedError):
+                talk.do("ask", "How many?", int)
+            _close(talk)
+
+
+# --- who else writes -------------------------------------------------------------------------------------------------
+
+
+class Overtaken(FailingStore):
+    """Fails, and somebody else writes something of the same length in its place."""
+
+    def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
+        try:
+            return super().record(id, entries, after=after)
+        except StoreUnavailableError:
+            self.store.record(id, [MessageAdded(Message.user("Me first."))], after=after)
+            raise
+
+
+def test_a_doubtful_write_is_not_taken_for_what_another_program_wrote(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        failing = Overtaken(store, 3)
+        with ChatClient(ScriptedEngine(["One.", "Two.", "Three."]), store=failing) as client:
+            client.chat("a")  # saved, recorded, saved
+            with pytest.raises(StoreUnavailableError):
+                client.chat("b")
+            with pytest.raises(StoreConflictError):
+                client.chat("c")
+            assert [message.text for message in client.history] == ["a", "One."]
+            found = resume(store, client.id or "").conversation
+            assert [message.text for message in found.messages] == ["a", "One.", "Me first."]
+            client.restore(client.id or "")
+            assert str(client.chat("d")) == "Two."
+
+
+def test_a_store_of_the_other_colour_is_refused_at_once(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        with pytest.raises(ConfigurationError, match=r"AsyncStore\(store\)"):
+            AsyncChatClient(AsyncScriptedEngine([]), store=store)  # type: ignore[arg-type]
+        on_loop = AsyncStore(store)
+        with pytest.raises(ConfigurationError, match="for a program on an event loop"):
+            ChatClient(ScriptedEngine([]), store=on_loop)  # type: ignore[arg-type]
+        on_loop._threads.shutdown()
+    with pytest.raises(ConfigurationError, match="The engine is for"):
+        ChatClient(AsyncScriptedEngine([]))  # type: ignore[arg-type]
+
+
+# --- ids -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_has_no_id_until_it_is_saved(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store, ChatClient(ScriptedEngine(["One."]), store=store) as client:
+        client.chat("a")
+        with client.fork() as branch:
+            assert branch.id is None
+            saved = branch.save()
+            assert branch.id == saved.id != client.id
+            assert saved.forked_from == store.latest(client.id or "").id
+
+
+def test_what_the_model_broke_off_in_a_program_that_died_can_be_continued(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        dying = FailingStore(store, 2, dies=True)
+        client = ChatClient(ScriptedEngine([Message.assistant("I delete.", call("d", "delete"))], piece=4), store=dying)
+        with suppress(Died):
+            for event in client.stream_chat("Delete."):
+                if type(event).__name__ == "ToolCallEnded":
+                    client._run.cancel()  # type: ignore[union-attr]
+        client.close()
+        with ChatClient(ScriptedEngine(["Fine."]), store=store) as other:
+            other.restore(store.list().items[0].id)
+            assert other.history[1].interrupted
+            assert other.conversation.is_valid
+            assert other.pending == ()
+            assert str(other.chat("Go on.")) == "Fine."
+
+
+def test_hooks_that_can_be_gone_through_once_are_all_called(tmp_path: Path) -> None:
+    from dragoman.loop.hooks import LoopHooks
+
+    heard: list[str] = []
+
+    class Hearing(LoopHooks):
+        def before_model(self, run: Any) -> None:
+            heard.append(run.conversation.messages[-1].text)
+
+    with SqliteStore(tmp_path / "talks.db") as store:
+        engine = ScriptedEngine(["One.", "Two.", "Three."])
+        with ChatClient(engine, store=store, hooks=iter([Hearing()])) as client:
+            client.chat("a")
+            client.switch(ScriptedEngine(["Two."]))
+            client.chat("b")
+            with client.fork() as branch:
+                branch.switch(ScriptedEngine(["Three."]))
+                branch.chat("c")
+    assert heard == ["a", "b", "c"]
+
+
+def test_nothing_was_said_and_nothing_is_known(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store, ChatClient(ScriptedEngine([]), store=store) as client:
+        assert client.id is None
+        assert client.save().conversation == Conversation()
