@@ -173,7 +173,10 @@ def plain(port: int) -> None:
             before = _conversation(said)
             ours.run_inference(before)
             works[f"floor on {count:,}"] = (lambda said=said: floor.turn([*said, _HELLO[1]]), times)
-            works[f"dragoman on {count:,}"] = (lambda b=before: ours.run_inference(b.plus(Message.user("Hello"))), times)
+            works[f"dragoman on {count:,}"] = (
+                lambda b=before: ours.run_inference(b.plus(Message.user("Hello"))),
+                times,
+            )
         samples: dict[str, list[float]] = {name: [] for name in works}
         for _ in range(ROUNDS):
             for name, (work, times) in works.items():
@@ -203,7 +206,10 @@ async def on_loop(port: int) -> None:
             before = _conversation(said)
             await ours.run_inference(before)
             works[f"floor on {count:,}"] = (lambda said=said: floor.turn([*said, _HELLO[1]]), times)
-            works[f"dragoman on {count:,}"] = (lambda b=before: ours.run_inference(b.plus(Message.user("Hello"))), times)
+            works[f"dragoman on {count:,}"] = (
+                lambda b=before: ours.run_inference(b.plus(Message.user("Hello"))),
+                times,
+            )
         samples: dict[str, list[float]] = {name: [] for name in works}
         for _ in range(ROUNDS):
             for name, (work, times) in works.items():

@@ -166,7 +166,8 @@ def microseconds(work: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1e6
 
 
-def scale(backend: Backend, place: Path, many: int) -> None:
+def scale(backend: Backend, place: Path, many: int) -> dict[str, list[float]]:
+    """Microseconds of each work, on the small and on the large store."""
     sizes = (FEW, many)
     ids = {size: fill(backend, place / str(size), size) for size in sizes}
     stores = {size: backend.open(place / str(size)) for size in sizes}
@@ -176,12 +177,14 @@ def scale(backend: Backend, place: Path, many: int) -> None:
             store, chosen = stores[size], ids[size][number * 7919 % len(ids[size])]
             for name, work in _works(store, chosen).items():
                 samples.setdefault((name, size), []).append(microseconds(work))
+    found: dict[str, list[float]] = {}
     for name in dict.fromkeys(name for name, _ in samples):
-        few, large = [statistics.median(samples[name, size]) for size in sizes]
+        few, large = found[name] = [statistics.median(samples[name, size]) for size in sizes]
         wanted = "(≤ 2)" if name.startswith(("list", "load")) else ""
         print(f"{name:<28}{few:9.0f} µs {large:9.0f} µs   × {large / few:.2f} {wanted}")
     for store in stores.values():
         store.close()
+    return found
 
 
 def _works(store: ConversationStore, id: str) -> dict[str, Callable[[], object]]:
