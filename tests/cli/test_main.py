@@ -1,4 +1,4 @@
-"""The command, as far as it goes."""
+"""Which command is meant, and what is said about mistakes."""
 
 from __future__ import annotations
 
@@ -10,31 +10,109 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli import main
+from dragoman.cli.exit_codes import MEANINGS
+from dragoman.cli.groups import GROUPS, group
+from dragoman.cli.help_text import help_text
+from dragoman.simulator import Simulator
+from tests.cli.running import Surroundings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
 
-def test_without_arguments_it_prints_the_version(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["dragoman"])
-    assert main() == 0
-    assert main([]) == 0
-    assert capsys.readouterr().out == f"dragoman {__version__}\n" * 2
+@pytest.mark.parametrize("argument", ["--version", "-V"])
+def test_version(argument: str, around: Surroundings) -> None:
+    assert around.here(argument) == (done := around.here(argument))
+    assert (done.code, done.out, done.err) == (0, f"dragoman {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"], ["ask", "--help"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: dragoman [options]")
+    assert all(name in out for name in GROUPS)
+    assert "examples:" in out
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_group_and_command_has_a_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert "usage:" in capsys.readouterr().out
+    for command in group(name).commands:
+        if command:
+            assert main([name, command, "--help"]) == 0
+            assert f"usage: dragoman {name} {command}" in capsys.readouterr().out
+
+
+def test_a_group_without_a_default_shows_its_help(around: Surroundings) -> None:
+    assert "commands:" in around.here("mcp").out
 
 
 @pytest.mark.parametrize(
-    ("argument", "code", "text"),
+    ("arguments", "words"),
     [
-        ("--version", 0, f"dragoman {__version__}\n"),
-        ("--help", 0, "usage: dragoman"),
-        ("--nonsense", 2, "unrecognized arguments: --nonsense"),
+        (["--modle", "x", "hello there"], ["There is no option --modle.", "Did you mean --model?"]),
+        (["hello there", "--xyzzy"], ["There is no option --xyzzy.", "See dragoman --help."]),
+        (["modles"], ["There is no command 'modles'.", "Did you mean dragoman models?", "dragoman ask modles"]),
+        (["chta"], ["Did you mean dragoman chat?"]),
+        (["histroy", "list"], ["Did you mean dragoman history?"]),
+        (["models", "lst"], ["dragoman models has no command 'lst'.", "Did you mean list?"]),
+        (["models", "xyzzy"], ["There are: list, check."]),
+        (["history", "show", "--jsn"], ["There is no option --jsn."]),
+        (["keys", "set"], ["The following arguments are required: provider."]),
+        (["completion", "csh"], ["invalid choice"]),
+        (["history", "list", "abc"], ["has no use for 'abc'"]),
+        (["--approve", "perhaps", "hello there"], ["invalid choice: 'perhaps'"]),
+        (["--json", "--json-lines", "hello there"], ["not allowed with"]),
+        (["-o", "temperature"], ["Argument -o/--option: expected 2 arguments."]),
+        ([""], ["There is no question."]),
+        (["   "], ["There is no question."]),
+        ([], ["There is no question."]),
+        (["doctor", "--", "x"], ["takes nothing behind --"]),
     ],
+    ids=" ".join,
 )
-def test_arguments(argument: str, code: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main([argument])
-    assert stopped.value.code == code
-    captured = capsys.readouterr()
-    assert text in captured.out + captured.err
+def test_mistakes_are_one_line_and_name_what_was_meant(
+    arguments: list[str], words: list[str], around: Surroundings
+) -> None:
+    done = around.here(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("dragoman: ")
+    assert done.err.count("\n") == 1
+    for word in words:
+        assert word in done.err
+
+
+@pytest.mark.parametrize("arguments", [["ask", "models"], ["--", "models"], ["-q", "models"], ["ask", "--", "--help"]])
+def test_a_question_that_is_the_name_of_a_command_can_be_asked(arguments: list[str], around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        done = around.here(*arguments)
+    assert (done.code, done.out) == (0, f"You said: {arguments[-1]}\n")
+
+
+def test_a_word_that_is_near_no_command_is_a_question(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        assert around.here("hello").out == "You said: hello\n"
+        assert around.here("what", "is", "-q", "this").out == "You said: what is this\n"
+
+
+def test_an_unexpected_error_is_one_line_and_debug_shows_where(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("dragoman.cli.entry._run", broken)
+    done = around.here("hello")
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert "ZeroDivisionError" in done.err
+    assert "--debug" in done.err
+    shown = around.here("hello", "--debug")
+    assert "Traceback (most recent call last)" in shown.err
+    assert "Traceback" not in around.here("--", "--debug").err
 
 
 @pytest.mark.parametrize(
@@ -45,3 +123,10 @@ def test_arguments(argument: str, code: int, text: str, capsys: pytest.CaptureFi
 def test_both_ways_to_start_it(command: list[str]) -> None:
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"dragoman {__version__}\n"
+
+
+def test_exit_codes_are_documented() -> None:
+    page = DOCS.read_text(encoding="utf-8")
+    for code, meaning in MEANINGS.items():
+        assert f"| {code} | {meaning}" in page
+    assert "Exit codes:" in help_text()

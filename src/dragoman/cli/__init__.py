@@ -1,38 +1,26 @@
 """The command `dragoman`.
 
+    entry.py           from the process's arguments to an exit code; groups.py: which commands there are
+    arguments/         parsers, and what is said about mistakes
+    commands/          one module for each group of commands
+    ask.py             one question, one answer          chat/        the interactive chat
+    session.py         from arguments to a client: model_choice.py, tool_choice.py, options.py, conversations.py
+    prompts.py         what is asked: words, standard input, attachments      short_schema.py
+    approvals.py       asking a person about tool calls  turns.py     a turn with its questions
+    printing.py        events as text or JSON            terminal.py  what a terminal may be shown
+    failures.py        errors in one line                exit_codes.py
+    export/            conversations as Markdown, JSON, HTML
+    local_model.py     the model on this machine
+
 Owns: arguments and printing.
 Must not know: nothing is hidden from it; it stands on top of every other room.
+
+Standard output carries the answer, or JSON, and nothing else; everything else goes to standard error. Nothing but the
+standard library is loaded before it is needed: `--help` and `--version` take little longer than `import dragoman`.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
-
-from dragoman._version import __version__
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-    from collections.abc import Sequence
+from .entry import main
 
 __all__ = ["main"]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv` (the process's own arguments by default) and return its exit code."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    if arguments:
-        _parser().parse_args(arguments)  # answers --help, --version and mistakes itself, by SystemExit
-    print(f"dragoman {__version__}")
-    return 0
-
-
-def _parser() -> ArgumentParser:
-    import argparse  # a command without arguments starts without it
-
-    parser = argparse.ArgumentParser(
-        prog="dragoman",
-        description="One conversation, any model, tools that behave the same everywhere.",
-    )
-    parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
-    return parser

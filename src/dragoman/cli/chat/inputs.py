@@ -1,0 +1,149 @@
+"""Where lines come from.
+
+Owns: the editor (an extra: prompt_toolkit) and the plain way of reading.
+Must not know: what the lines mean.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from dragoman.cli.terminal import Terminal
+from dragoman.directories import state_directory
+from dragoman.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+__all__ = ["EXTRA", "Editor", "Input", "PlainInput", "open_input"]
+
+EXTRA: Final = "pip install 'dragoman[cli]'"
+_PROMPT: Final = "> "
+_HISTORY: Final = "chat_history"
+
+
+class Input(Protocol):
+    """Where the user's words come from."""
+
+    def read(self, default: str = "") -> str | None:
+        """The next message, however many lines it has; None when there will be no more."""
+        ...
+
+
+class PlainInput:
+    """Lines of a stream. A line that ends with a backslash goes on in the next one."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal: Terminal = terminal
+
+    def read(self, default: str = "") -> str | None:
+        lines: list[str] = []
+        while True:
+            if self._terminal.in_is_tty:
+                self._terminal.write_error(_PROMPT if not lines else ". ")
+            line = self._terminal.stdin.readline() if self._terminal.stdin is not None else ""
+            if not line:
+                return "\n".join(lines) if lines else None
+            line = line.rstrip("\r\n")
+            if not line.endswith("\\"):
+                return "\n".join([*lines, line])
+            lines.append(line[:-1])
+
+
+class Editor:
+    """A line editor: history, completion of commands, several lines (Alt-Enter), pasting."""
+
+    def __init__(self, commands: Iterable[str], status: Callable[[], str], history: Path | None) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
+        from prompt_toolkit.output import create_output
+
+        self._session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory() if history is None else FileHistory(str(history)),
+            completer=_completer(tuple(commands)),
+            complete_while_typing=True,
+            multiline=True,
+            key_bindings=_keys(),
+            bottom_toolbar=status,
+            # The answer alone goes to standard output.
+            output=create_output(stdout=sys.stderr),
+            prompt_continuation=". ",
+            reserve_space_for_menu=4,
+        )
+
+    def read(self, default: str = "") -> str | None:
+        try:
+            return self._session.prompt(_PROMPT, default=default)
+        except EOFError:
+            return None
+
+
+def open_input(terminal: Terminal, commands: Iterable[str], status: Callable[[], str]) -> Input:
+    """The editor on a terminal, if it is installed; otherwise plain lines."""
+    if not (terminal.in_is_tty and terminal.err_is_tty) or terminal.environ.get("TERM") == "dumb":
+        return PlainInput(terminal)
+    if find_spec("prompt_toolkit") is None:
+        terminal.note(f"dragoman: editing, history and Markdown come with: {EXTRA}", "yellow")
+        return PlainInput(terminal)
+    return Editor(commands, status, _history_file())
+
+
+def _history_file() -> Path | None:
+    """The file of what was typed before, for the owner's eyes only; None where it cannot be had."""
+    try:
+        directory = state_directory()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = directory / _HISTORY
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    except (OSError, ConfigurationError):
+        return None
+    return path
+
+
+# --- the editor's parts -----------------------------------------------------------------------------------------------
+
+
+def _keys() -> KeyBindings:
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    def send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.text.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    def new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    keys.add("enter")(send)
+    keys.add("escape", "enter")(new_line)
+    keys.add("c-j")(new_line)
+    return keys
+
+
+def _completer(commands: tuple[str, ...]) -> Completer:
+    from prompt_toolkit.completion import Completer, Completion
+
+    class Commands(Completer):
+        """Completes the first word, where it begins with /."""
+
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+            text = document.text_before_cursor
+            if text.startswith("/") and " " not in text and "\n" not in text:
+                for name in commands:
+                    if name.startswith(text[1:]):
+                        yield Completion(f"/{name}", start_position=-len(text))
+
+    return Commands()

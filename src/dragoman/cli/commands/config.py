@@ -1,0 +1,126 @@
+"""`dragoman config`: what holds, why, and where it is written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.cli.arguments import Command, Group, Parser, UsageError
+
+if TYPE_CHECKING:
+    from dragoman.cli.terminal import Terminal
+
+__all__ = ["GROUP"]
+
+_TEMPLATE: Final = """\
+# The configuration of dragoman. What is commented out is an example. `dragoman config show` says what holds, and why.
+
+# model = "anthropic:claude-sonnet-4-5"
+# system_prompt = "Answer briefly."
+
+# [options]
+# temperature = 0.2
+
+# [cli]
+# log = true                # keep conversations
+# approve = "ask"           # calls that no rule allows: ask, auto or deny
+# tools = ["Read", "Grep"]  # offered where no -T is given
+# markdown = true           # of the chat
+
+# [[permissions.rules]]
+# action = "allow"
+# tool = "Bash"
+# command = ["git status", "git diff"]
+
+# [mcp.servers.files]
+# command = "mcp-server-files"
+# args = ["."]
+"""
+
+
+def _path() -> Path:
+    from dragoman.directories import config_directory
+
+    named = os.environ.get("DRAGOMAN_CONFIG", "").strip()
+    return Path(named).expanduser() if named else config_directory() / "config.toml"
+
+
+def _show_arguments(parser: Parser) -> None:
+    parser.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
+    parser.add_argument("--set", action="store_true", dest="only_set", help="only what differs from the defaults")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from dragoman.chat.config import Explanation, load_config
+    from dragoman.cli.tables import print_json
+    from dragoman.cli.warning_lines import warnings_as_lines
+
+    with warnings_as_lines(terminal):
+        explained = load_config(profile=arguments.profile).explain()
+    rows = tuple(row for row in explained if not (arguments.only_set and row.origin == "default"))
+    if arguments.json:
+        print_json(terminal, rows)
+    elif rows:
+        terminal.line(str(Explanation(rows)))
+    else:
+        terminal.say("Nothing is set; the defaults hold.")
+    return 0
+
+
+def _where(_arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from dragoman.chat.config import load_config
+    from dragoman.chat.credentials.stored import keys_file
+    from dragoman.cli.conversations import store_path
+    from dragoman.directories import cache_directory, state_directory
+
+    terminal.line(f"configuration  {_path()}")
+    for path in load_config().files:
+        if path != _path():
+            terminal.line(f"also read      {path}")
+    terminal.line(f"keys           {keys_file()}")
+    terminal.line(f"conversations  {store_path()}")
+    terminal.line(f"cache          {cache_directory()}")
+    terminal.line(f"state          {state_directory()}")
+    return 0
+
+
+def _edit(_arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from dragoman.chat.config import load_config
+
+    path = _path()
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(_TEMPLATE)
+        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode  # noqa: S603 -- the user's own
+    except (OSError, ValueError) as error:
+        message = f"{editor!r} cannot edit {path}: {error}."
+        raise UsageError(message, hint="Set EDITOR to the command of your editor.") from None
+    if code != 0:
+        raise UsageError(f"{editor!r} ended with {code}.", hint=f"The file is {path}.")
+    load_config(file=path)  # raises what is wrong with it, with the line
+    terminal.say(f"{path} is in order.")
+    return 0
+
+
+GROUP: Final = Group(
+    "config",
+    {
+        "show": Command(
+            "Show every setting, its value and where it comes from.",
+            _show,
+            _show_arguments,
+            ("dragoman config show --set",),
+        ),
+        "edit": Command("Edit your configuration file, and check it.", _edit, examples=("dragoman config edit",)),
+        "path": Command("Say where files are.", _where, examples=("dragoman config path",)),
+    },
+    default="show",
+)

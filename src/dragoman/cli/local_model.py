@@ -1,0 +1,29 @@
+"""The model on this machine, as far as the command line needs to know it.
+
+Owns: the name that stands for it, and whether this installation can run it.
+Must not know: how the model is fetched and run (dragoman.engines.local).
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+__all__ = ["DEFAULT_MODEL", "INSTALL", "is_local", "is_there"]
+
+DEFAULT_MODEL: Final = "local:qwen2.5-coder-1.5b"
+"""What answers where there is no key."""
+
+INSTALL: Final = "pip install 'dragoman[local]'"
+
+_RUNTIME: Final = "xllamacpp"
+
+
+def is_local(model: str) -> bool:
+    """Whether the name is one of the model on this machine."""
+    return model.partition(":")[0] == "local"
+
+
+def is_there() -> bool:
+    """Whether this installation can run it."""
+    return find_spec(_RUNTIME) is not None

@@ -1,0 +1,138 @@
+"""Asking a person about tool calls."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.approvals import Approver, Mode, shown_arguments
+from dragoman.cli.terminal import Terminal
+from dragoman.conversation import ToolCall
+from dragoman.toolkit.permissions import PermissionChecker, Rule
+from dragoman.tools import ToolRegistry, tool
+from dragoman.tools.permission import PendingApproval
+
+CALL = ToolCall("c1", "send", '{"to": "Ada", "text": "Hi"}')
+
+
+@tool
+def send(to: str, text: str) -> str:
+    """Send a message."""
+    return f"{to}: {text}"
+
+
+TOOLS = ToolRegistry([send])
+
+
+class Keyboard(io.StringIO):
+    """Standard input with somebody at it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Desk:
+    """A person, an approver, and what the person has seen."""
+
+    def __init__(self, mode: Mode, typed: str | None, place: Path) -> None:
+        self.err = io.StringIO()
+        stdin = io.StringIO() if typed is None else Keyboard(typed)
+        self.checker = PermissionChecker(workspace=place)
+        terminal = Terminal(stdin=stdin, stdout=io.StringIO(), stderr=self.err, environ={})
+        self.approver = Approver(mode, terminal, self.checker)
+
+    def answer(self, call: ToolCall = CALL, *, begun: bool = False, reason: str = "") -> tuple[bool, str]:
+        pending = PendingApproval(call=call, reason=reason)
+        [said] = self.approver.answers([pending], TOOLS, [pending] if begun else [])
+        assert said.answers(call), "an approval is bound to the exact call"
+        return said.approved, said.reason
+
+
+@pytest.mark.parametrize(
+    ("typed", "approved", "reason"),
+    [
+        ("y\n", True, ""),
+        ("YES\n", True, ""),
+        ("n\n", False, "the user refused"),
+        ("n not on a Sunday\n", False, "not on a Sunday"),
+        ("a\n", True, ""),
+        ("perhaps\n\ny\n", True, ""),
+        ("e\ny\n", True, ""),
+        ("", False, "the user refused"),
+    ],
+)
+def test_answers(typed: str, approved: bool, reason: str, tmp_path: Path) -> None:
+    assert Desk("ask", typed, tmp_path).answer() == (approved, reason)
+
+
+def test_the_question_shows_everything(tmp_path: Path) -> None:
+    desk = Desk("ask", "e\nn\n", tmp_path)
+    desk.answer(reason="no rule allows send")
+    seen = desk.err.getvalue()
+    assert "send wants to run (no rule allows send):" in seen
+    assert '"to": "Ada"' in seen
+    assert "What it does: Send a message." in seen
+    assert "It may change things." in seen
+    assert "`always` would mean: allow " in seen
+
+
+def test_always_holds_for_calls_like_it(tmp_path: Path) -> None:
+    desk = Desk("ask", "a\n", tmp_path)
+    assert desk.answer() == (True, "")
+    assert desk.answer(ToolCall("c2", "send", '{"to": "Eve", "text": "Hi"}')) == (True, "")
+    assert desk.answer(ToolCall("c3", "other", "{}")) == (False, "the user refused"), "somebody else is asked about"
+
+
+def test_always_without_a_rule_holds_for_exactly_this_call(tmp_path: Path) -> None:
+    desk = Desk("ask", "a\n", tmp_path)
+    risky = '{"command": "ls; rm x"}'
+    assert desk.checker.suggest(ToolCall("1", "Bash", risky)) is None
+    assert desk.answer(ToolCall("1", "Bash", risky)) == (True, "")
+    assert desk.answer(ToolCall("2", "Bash", risky)) == (True, "")
+    assert desk.answer(ToolCall("3", "Bash", '{"command": "ls; rm y"}'))[0] is False
+
+
+def test_where_nobody_can_be_asked_it_is_refused_and_said(tmp_path: Path) -> None:
+    desk = Desk("ask", None, tmp_path)
+    assert desk.answer() == (False, "nobody was there to approve it")
+    assert desk.approver.refused == 1
+    assert desk.err.getvalue().count("\n") == 1
+    assert "send was not run: it needs your approval, and standard input is no terminal." in desk.err.getvalue()
+
+
+@pytest.mark.parametrize(("mode", "approved"), [("auto", True), ("deny", False)])
+def test_said_once_for_all(mode: Mode, approved: bool, tmp_path: Path) -> None:
+    desk = Desk(mode, None, tmp_path)
+    assert desk.answer()[0] is approved
+    assert (desk.approver.refused, desk.err.getvalue()) == (0, "")
+
+
+@pytest.mark.parametrize("mode", ["auto", "deny", "ask"])
+def test_a_call_that_may_have_done_its_work_is_not_repeated_without_a_word(mode: Mode, tmp_path: Path) -> None:
+    approved, reason = Desk(mode, None, tmp_path).answer(begun=True)
+    assert not approved
+    assert "nobody knows whether it did its work" in reason
+
+
+def test_a_person_may_have_it_repeated(tmp_path: Path) -> None:
+    desk = Desk("ask", "y\n", tmp_path)
+    desk.checker.allow(Rule(action="allow", tool="send"))
+    assert desk.answer(begun=True) == (True, "")
+    assert "send wants to run again" in desk.err.getvalue()
+
+
+def test_what_is_shown_cannot_repaint_the_question(tmp_path: Path) -> None:
+    call = ToolCall("c1", "send", '{"to": "\\u001b[2J\\u202egood", "text": "\\r"}')
+    desk = Desk("ask", "n\n", tmp_path)
+    desk.answer(call, reason="be\x1b[1mcause\nof this")
+    seen = desk.err.getvalue()
+    assert "\x1b" not in seen
+    assert "\u202e" not in seen
+    assert "(be\\u001b[1mcause of this)" in seen
+
+
+@pytest.mark.parametrize("arguments", ["", "{not json", "[1]"])
+def test_arguments_that_are_no_object_are_shown_as_they_are(arguments: str) -> None:
+    assert shown_arguments(ToolCall("c1", "send", arguments)) == (arguments or "{}")

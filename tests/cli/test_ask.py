@@ -1,0 +1,391 @@
+"""One question, one answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from dragoman.conversation import StopReason, Text, Thinking
+from dragoman.simulator import Cut, Reply, Simulator, Status
+from tests.cli.running import MODEL, Surroundings, calling
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(around: Surroundings) -> None:
+    looking = calling("calculator", {"expression": "6*7"}, text="Let me see.")
+    script = [Reply(Thinking("Hm.", provider=""), *looking.blocks), "It is 42."]
+    with Simulator(script) as simulator:
+        around.use(simulator)
+        done = around.here("What is 6*7?", "-T", "calculator", "--usage")
+    assert (done.code, done.out) == (0, "Let me see.\nIt is 42.\n")
+    assert "thinking: Hm." in done.err
+    assert '→ calculator {"expression": "6*7"}' in done.err
+    assert "← calculator 0.0 s: 42" in done.err
+    assert "tokens: " in done.err
+
+
+def test_quiet_leaves_only_the_answer(around: Surroundings) -> None:
+    with Simulator([calling("calculator", {"expression": "1+1"}), "2"]) as simulator:
+        around.use(simulator)
+        done = around.here("Add.", "-T", "calculator", "-q")
+    assert (done.code, done.out, done.err) == (0, "2\n", "")
+
+
+def test_what_is_piped_in_comes_behind_the_question(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        assert around.here("Sum up:", stdin="one\ntwo\n").out == "You said: Sum up:\n\none\ntwo\n"
+        assert around.here("-", stdin="from a pipe\n").out == "You said: from a pipe\n"
+        assert around.here(stdin="only a pipe\n").out == "You said: only a pipe\n"
+        assert around.here("No input.", stdin=None).out == "You said: No input.\n"
+        assert around.here("ask", "two", "words", stdin="").out == "You said: two words\n"
+
+
+def test_an_image_can_be_piped_in_and_other_bytes_cannot(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        assert around.here("What is it?", stdin=PNG).code == 0
+        assert "data:image/png;base64," in json.dumps(simulator.requests[0].body)
+        done = around.here("What is it?", stdin=b"\xff\xfe\x00\x01")
+        assert done.code == 2
+        assert "neither text nor of a type that is known" in done.err
+        assert len(simulator.requests) == 1
+
+
+def test_attachments(around: Surroundings) -> None:
+    (around.work / "a.png").write_bytes(PNG)
+    (around.work / "notes.py").write_text("print('ä')\n")
+    (around.work / "odd").write_bytes(b"\xff\x00\xff")
+    with Simulator() as simulator:
+        around.use(simulator)
+        done = around.here("Look.", "-a", "a.png", "-a", "notes.py", "--at", "odd", "image/png")
+        assert done.code == 0
+        body = json.dumps(simulator.requests[0].body, ensure_ascii=False)
+        assert body.count("data:image/png;base64,") == 2
+        assert "File notes.py:" in body
+        assert "print('ä')" in body
+        for name, words in {
+            "missing.png": "cannot be read: No such file",
+            "odd": "--at FILE image/png",
+            "https://host.test/picture": "--at https://host.test/picture image/png",
+        }.items():
+            wrong = around.here("Look.", "-a", name)
+            assert wrong.code == 2
+            assert words in wrong.err
+        assert len(simulator.requests) == 1
+
+
+def test_json_is_one_object_that_another_program_reads(around: Surroundings) -> None:
+    with Simulator([calling("calculator", {"expression": "6*7"}), "It is 42."]) as simulator:
+        around.use(simulator)
+        done = around.apart("What is 6*7?", "-T", "calculator", "--json")
+    reader = "import json, sys; found = json.load(sys.stdin); print(found['text'], found['tool_calls'][0]['result'])"
+    read = subprocess.run([sys.executable, "-c", reader], input=done.out, capture_output=True, text=True, check=True)
+    assert read.stdout == "It is 42. 42\n"
+    found = done.json
+    assert found["model"] == MODEL
+    assert found["stop_reason"] == "end"
+    assert found["exit_code"] == done.code == 0
+    assert found["usage"]["output"] > 0
+    assert found["tool_calls"][0]["arguments"] == {"expression": "6*7"}
+    assert len(found["conversation"]) == 36
+
+
+def test_json_lines_are_the_events_and_then_the_sum(around: Surroundings) -> None:
+    with Simulator([calling("calculator", {"expression": "6*7"}), "It is 42."]) as simulator:
+        around.use(simulator)
+        lines = around.here("What is 6*7?", "-T", "calculator", "--json-lines").lines
+    kinds = [line["type"] for line in lines]
+    assert kinds[0] == "reply_started"
+    assert kinds.index("tool_started") < kinds.index("tool_finished") < kinds.index("text_delta")
+    assert "".join(line["text"] for line in lines if line["type"] == "text_delta") == "It is 42."
+    assert lines[-1]["type"] == "result"
+    assert lines[-1]["text"] == "It is 42."
+
+
+def test_errors_are_json_too_where_json_is_wanted(around: Surroundings) -> None:
+    with Simulator([Status(500)] * 20) as simulator:
+        around.use(simulator)
+        around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
+        done = around.here("Hello.", "--json")
+        assert done.code == 6
+        assert done.json["error"]["exit_code"] == 6
+        assert done.json["conversation"] is None
+        assert done.err.count("\n") == 1
+        lines = around.here("Hello.", "--json-lines").lines
+        assert lines[-1]["error"]["type"] == done.json["error"]["type"]
+    wrong = around.here("Hello.", "--json", "-m", "opnai:model")
+    assert wrong.code == 2
+    assert "There is no provider 'opnai'" in wrong.json["error"]["message"]
+
+
+def test_an_answer_of_a_schema(around: Surroundings) -> None:
+    answer = '{"name": "Ada", "age": 36, "tags": ["maths"]}'
+    with Simulator([answer, answer]) as simulator:
+        around.use(simulator)
+        done = around.here("Invent a person.", "--schema", "name, age int, tags list")
+        assert done.json == json.loads(answer)
+        assert '"additionalProperties": false' in json.dumps(simulator.requests[0].body)
+        assert around.here("Another.", "--schema", "name, age int, tags list", "--json").json["answer"]["age"] == 36
+    both = around.here("Now.", "--schema", "name", "-T", "now")
+    assert both.code == 2
+    assert "without tools" in both.err
+
+
+def test_an_answer_that_never_fits_has_its_own_exit_code(around: Surroundings) -> None:
+    with Simulator(["{}", "{}"]) as simulator:
+        around.use(simulator)
+        done = around.here("Invent a person.", "--schema", "name")
+    assert (done.code, done.out) == (7, "")
+    assert done.err.count("\n") == 1
+
+
+def test_system_prompt_options_and_model_are_sent(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        arguments = ["-s", "Be brief.", "-o", "temperature", "0.2", "-o", "max_tokens", "99", "-o", "stop", "END"]
+        assert around.here("Hi.", *arguments, "-m", "openai-compatible:other").code == 0
+        body = simulator.requests[0].body
+    assert body["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert (body["temperature"], body["max_tokens"], body["stop"], body["model"]) == (0.2, 99, ["END"], "other")
+
+
+# --- continuing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_is_continued(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        first = around.here("One.", "--json").json
+        around.here("Another conversation.")
+        assert (
+            around.here("Two.", "--cid", first["conversation"][-8:], "--json").json["conversation"]
+            == (first["conversation"])
+        )
+        around.here("-c", "Three.")
+        messages = simulator.requests[-1].body["messages"]
+    assert [message["content"] for message in messages if message["role"] == "user"] == ["One.", "Two.", "Three."]
+
+
+def test_the_model_of_the_conversation_is_kept_unless_another_is_named(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        around.here("One.", "-m", "openai-compatible:first")
+        assert around.here("-c", "Two.", "--json").json["model"] == "openai-compatible:first"
+        assert around.here("-c", "Three.", "--json", "-m", "openai-compatible:second").json["model"].endswith("second")
+        around.here("-c", "Four.", "-s", "Be kind.")
+        assert simulator.requests[-1].body["messages"][0]["content"] == "Be kind."
+        around.here("-c", "Five.")
+        assert simulator.requests[-1].body["messages"][0]["content"] == "Be kind."
+
+
+def test_nothing_to_continue(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        assert "There is no conversation to continue." in around.here("-c", "Go on.").err
+        around.here("Hello.")
+        done = around.here("-c")
+        assert done.code == 2
+        assert "there is nothing to continue" in done.err
+        assert "There is no conversation 'abcdef'" in around.here("--cid", "abcdef", "Go on.").err
+        assert "too short" in around.here("--cid", "a", "Go on.").err
+
+
+def test_no_log_keeps_nothing(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        assert around.here("Hello.", "-n").code == 0
+        around.configure("[cli]\nlog = false\n")
+        assert around.here("Hello.").code == 0
+    assert not (around.home / ".local").exists()
+    around.configure("")
+    assert "There are no conversations." in around.here("history", "list").err
+
+
+def test_a_turn_that_fails_at_once_leaves_no_conversation(around: Surroundings) -> None:
+    with Simulator([Status(400)]) as simulator:
+        around.use(simulator)
+        assert around.here("Hello.").code == 1
+        assert "There are no conversations." in around.here("history", "list").err
+
+
+def test_a_store_that_cannot_be_used_is_said_and_the_question_is_answered(around: Surroundings) -> None:
+    place = around.home / ".local" / "share" / "dragoman"
+    place.mkdir(parents=True)
+    (place / "conversations.db").write_bytes(b"this is no database" * 100)
+    with Simulator() as simulator:
+        around.use(simulator)
+        done = around.here("Hello.")
+    assert (done.code, done.out) == (0, "You said: Hello.\n")
+    assert "this conversation is not kept" in done.err
+    assert around.here("-c", "Go on.").code != 0
+
+
+# --- endings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "words"),
+    [
+        (Reply("Half an ans", stop_reason=StopReason.MAX_TOKENS), 5, "cut at the limit of tokens"),
+        (Reply(Text("No."), stop_reason=StopReason.CONTENT_FILTER), 7, "withheld"),
+        (Status(401), 3, "dragoman keys set openai-compatible"),
+        (Status(404), 2, "See: dragoman models list"),
+        (Status(429), 6, "Try again"),
+        (Status(503), 6, "Try again"),
+        (Cut(share=0.6), 6, "Check the network"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_how_it_ended_is_in_the_exit_code(reply: object, code: int, words: str, around: Surroundings) -> None:
+    around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
+    with Simulator([reply]) as simulator:  # type: ignore[list-item]
+        around.use(simulator)
+        done = around.here("Hello.")
+    assert done.code == code, done
+    assert words in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_no_network(around: Surroundings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    around.set(DRAGOMAN_MODEL=MODEL, DRAGOMAN_BASE_URL=f"http://127.0.0.1:{port}/v1", DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
+    done = around.here("Hello.")
+    assert (done.code, done.out) == (6, "")
+    assert "dragoman doctor" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_limit_of_steps_can_be_continued(around: Surroundings) -> None:
+    around.set(DRAGOMAN_MAX_STEPS="2")
+    looping = [calling("calculator", {"expression": f"{number}+1"}, id=f"c{number}") for number in range(2)]
+    with Simulator([*looping, "Done."]) as simulator:
+        around.use(simulator)
+        done = around.here("Count.", "-T", "calculator")
+        assert done.code == 5
+        assert "max iterations (2) reached Continue with: dragoman -c" in done.err
+        assert around.here("-c", "-T", "calculator").out == "Done.\n"
+
+
+def test_the_limit_of_steps_holds_across_approvals(around: Surroundings) -> None:
+    around.set(DRAGOMAN_MAX_STEPS="3")
+
+    def again(_request: object) -> Reply:
+        return calling("touch", {"name": "x"})
+
+    (around.work / "touching.py").write_text(
+        "from dragoman import tool\n\n@tool(requires_approval=True)\ndef touch(name: str) -> str:\n    return name\n"
+    )
+    with Simulator(again) as simulator:
+        around.use(simulator)
+        done = around.here("Go.", "-T", "touching.py", "--approve", "auto")
+        assert done.code == 5
+        assert len(simulator.requests) == 3
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("opnai:gpt-5", "Did you mean openai"),
+        ("gptt-5", "Did you mean gpt-5?"),
+        ("anthropic:", "nothing stands behind"),
+        ("xyzzy", "does not say which provider"),
+    ],
+)
+def test_an_unknown_model_brings_the_nearest_names(model: str, words: str, around: Surroundings) -> None:
+    done = around.here("Hello.", "-m", model)
+    assert done.code == 2
+    assert words in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_model_that_the_provider_does_not_have_brings_the_nearest_names(around: Surroundings) -> None:
+    around.configure('[keys.anthropic]\nkey = "sk-not-a-real-key-0123456789"\nhosts = ["127.0.0.1"]\n')
+    with Simulator(models=["claude-sonnet-4-5"]) as simulator:
+        around.set(DRAGOMAN_BASE_URL=simulator.base_url("anthropic"))
+        done = around.here("Hello.", "-m", "anthropic:claude-sonet-4-5")
+    assert done.code == 2
+    assert "Did you mean anthropic:claude-sonnet-4-5" in done.err
+    assert "sk-not" not in done.err
+
+
+def test_a_missing_key_is_said_with_the_way_to_store_one(around: Surroundings) -> None:
+    done = around.here("Hello.", "-m", "openai:gpt-5")
+    assert done.code == 3
+    assert "There is no key for openai." in done.err
+    assert "dragoman keys set openai" in done.err
+    assert "OPENAI_API_KEY" in done.err
+    assert "local" in done.err
+
+
+@pytest.mark.parametrize(("variable", "model"), [("ANTHROPIC_API_KEY", "anthropic:"), ("GEMINI_API_KEY", "gemini:")])
+def test_without_a_configured_model_the_first_provider_with_a_key_answers(
+    variable: str, model: str, around: Surroundings
+) -> None:
+    around.set(**{variable: "not-a-real-key-0123456789"})
+    assert f"model     {model}" in around.here("models", "check", "--offline").out
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [
+        (("temprature", "1"), "Did you mean temperature?"),
+        (("temperature", "hot"), "must be a number"),
+        (("xyzzy", "1"), "There are: "),
+    ],
+)
+def test_wrong_options_of_the_model(pair: tuple[str, str], words: str, around: Surroundings) -> None:
+    done = around.here("Hello.", "-o", *pair, "-m", MODEL)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_secrets_are_never_shown(around: Surroundings) -> None:
+    key = "sk-not-a-real-key-0123456789"
+    around.configure(f'[keys.openai-compatible]\nkey = "{key}"\n')
+    with Simulator(api_key="another") as simulator:
+        around.use(simulator)
+        done = around.here("Hello.", "--debug", "--json")
+        shown = around.here("config", "show")
+        checked = around.here("models", "check", "--offline")
+        doctor = around.here("doctor", "--offline")
+    assert done.code == 3
+    for each in (done, shown, checked, doctor):
+        assert key not in each.out + each.err
+    assert "holds a key" in done.err  # the file is warned of
+
+
+def test_an_argument_that_is_not_utf8(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        done = around.here("caf\udce9 au lait")
+    assert (done.code, done.out) == (0, "You said: caf� au lait\n")
+
+
+def test_whoever_stops_reading_ends_it_quietly(around: Surroundings) -> None:
+    with Simulator(["word " * 200_000]) as simulator:
+        around.use(simulator)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", "Talk."],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=around.env,
+            cwd=around.work,
+        )
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.read(10) == b"word word "
+        child.stdout.close()
+        assert child.wait(120) == 141
+        assert child.stderr.read() == b""
+        child.stderr.close()

@@ -1,0 +1,78 @@
+"""What a terminal may be shown."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.cli.terminal import Terminal, harmless, one_line, shortened
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_gets_through(text: str) -> None:
+    assert all(letter.isprintable() or letter in "\n\t\u200d" for letter in harmless(text))
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["C", "Z"])))
+def test_what_is_harmless_stays_as_it_is(text: str) -> None:
+    assert harmless(text) == text
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_shortened_text_fits(text: str, width: int) -> None:
+    found = shortened(text, width)
+    assert len(found) <= width
+    assert "\n" not in found
+
+
+def test_one_line() -> None:
+    assert one_line(" a\n\tb\x1b ") == "a b\\u001b"
+
+
+def test_a_pipe_gets_the_answer_as_it_is_and_a_terminal_harmless() -> None:
+    pipe, tty = io.StringIO(), Tty()
+    Terminal(stdout=pipe, stderr=io.StringIO(), environ={}).answer("a\x1b[2Jb\r\n")
+    Terminal(stdout=tty, stderr=io.StringIO(), environ={}).answer("a\x1b[2Jb\r\n")
+    assert pipe.getvalue() == "a\x1b[2Jb\r\n"
+    assert tty.getvalue() == "a\\u001b[2Jb\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "stream", "coloured"),
+    [
+        ({}, Tty, True),
+        ({"NO_COLOR": "1"}, Tty, False),
+        ({"NO_COLOR": ""}, Tty, True),
+        ({"TERM": "dumb"}, Tty, False),
+        ({}, io.StringIO, False),
+    ],
+)
+def test_colours_only_where_they_are_wanted(environ: dict[str, str], stream: type, coloured: bool) -> None:
+    err = stream()
+    Terminal(stdout=io.StringIO(), stderr=err, environ=environ).say("Careful.", "red")
+    assert ("\x1b[31m" in err.getvalue()) is coloured
+
+
+def test_a_note_begins_a_new_line_on_a_terminal_only() -> None:
+    for out, expected in ((Tty(), "Let me see\n"), (io.StringIO(), "Let me see")):
+        terminal = Terminal(stdout=out, stderr=io.StringIO(), environ={})
+        terminal.answer("Let me see")
+        terminal.note("→ calculator")
+        assert out.getvalue() == expected
+
+
+def test_quiet_leaves_out_notes_and_keeps_what_must_be_said() -> None:
+    err = io.StringIO()
+    terminal = Terminal(stdout=io.StringIO(), stderr=err, environ={})
+    terminal.quiet = True
+    terminal.note("by the way")
+    terminal.say("careful")
+    assert err.getvalue() == "careful\n"

@@ -1,0 +1,116 @@
+"""Which tools are meant by -T."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.arguments import UsageError
+from dragoman.cli.terminal import Terminal
+from dragoman.cli.tool_choice import ToolChoice, ready_tools
+from dragoman.errors import ToolConflictError
+from tests.cli.running import Surroundings
+
+TOOLS_FILE = '''
+from dragoman import tool
+
+
+def helper(x: int) -> int:
+    return x
+
+
+@tool
+def double(x: int) -> int:
+    """Twice the number."""
+    return helper(x) * 2
+'''
+FUNCTIONS_FILE = '''
+from json import dumps
+
+
+def shout(text: str) -> str:
+    """In capitals."""
+    return text.upper()
+
+
+def _hidden() -> None: ...
+'''
+
+
+@pytest.fixture
+def choice(around: Surroundings) -> Iterator[ToolChoice]:
+    before = sys.path.copy()
+    with ExitStack() as stack:
+        ready = ready_tools(around.work, Terminal())
+        servers = {"files": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
+        yield ToolChoice(ready, servers, stack=stack, environ=around.env, directory=around.work)
+    sys.path[:] = before
+
+
+def names(choice: ToolChoice, *wanted: str) -> list[str]:
+    return [tool.name for tool in choice.tools(wanted)]
+
+
+def test_ready_tools_by_name_in_any_case_and_all_of_them(choice: ToolChoice) -> None:
+    assert names(choice, "Read", "bash", "READ") == ["Read", "Bash"]
+    assert len(names(choice, "toolkit")) >= 9
+    assert names(choice) == []
+
+
+def test_tools_that_only_speak_need_no_approval(choice: ToolChoice) -> None:
+    assert all(tool.options.read_only for tool in choice.tools(["react_emoji", "send_update"]))
+
+
+def test_a_file_offers_its_tools_or_else_its_functions(choice: ToolChoice, around: Surroundings) -> None:
+    (around.work / "mine.py").write_text(TOOLS_FILE)
+    (around.work / "plain.py").write_text(FUNCTIONS_FILE)
+    assert names(choice, "mine.py", "./plain.py") == ["double", "shout"]
+    assert names(choice, "mine.py:helper") == ["helper"]
+
+
+def test_a_function_of_a_module_here_or_installed(choice: ToolChoice, around: Surroundings) -> None:
+    (around.work / "here_only_for_this_test.py").write_text(FUNCTIONS_FILE)
+    assert names(choice, "here_only_for_this_test:shout", "dragoman.cli.short_schema:read_schema") == [
+        "shout",
+        "read_schema",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Raed", "Did you mean Read?"),
+        ("xyzzy", "See dragoman tools list"),
+        ("mcp:filse", "Did you mean files?"),
+        ("missing.py", "There is no file"),
+        ("no_such_module_anywhere:f", "There is no module"),
+        ("json:dmups", "Did you mean dumps?"),
+        ("broken.py", "broken.py cannot be loaded: ZeroDivisionError"),
+        ("empty.py", "has no tools and no functions"),
+        ("Skill", "There are no skills"),
+    ],
+)
+def test_what_is_wrong_is_said(name: str, words: str, choice: ToolChoice, around: Surroundings) -> None:
+    (around.work / "broken.py").write_text("1 / 0\n")
+    (around.work / "empty.py").write_text("x = 1\n")
+    with pytest.raises(UsageError) as caught:
+        choice.tools([name])
+    assert words in str(caught.value)
+
+
+def test_two_tools_of_one_name(choice: ToolChoice, around: Surroundings) -> None:
+    (around.work / "mine.py").write_text("def Read(x: int) -> int:\n    return x\n")
+    with pytest.raises(ToolConflictError):
+        choice.tools(["Read", "mine.py"])
+
+
+def test_files_are_looked_for_in_the_working_directory(
+    choice: ToolChoice, around: Surroundings, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "mine.py"
+    elsewhere.write_text(TOOLS_FILE)
+    assert names(choice, str(elsewhere)) == ["double"]
