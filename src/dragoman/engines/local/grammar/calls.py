@@ -1,0 +1,114 @@
+"""What a model may write in one turn: a call of one of its tools, or an answer.
+
+Owns: the grammar of a turn. Where both are allowed, a text is free until it opens a call of one of the tools; from
+there on the call is held to that tool's schema, and ends the turn. A text that looks like a call of something else
+stays a text.
+Must not know: how tools are described to the model, and how calls are read out of the text again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from dragoman.providers.schema.notes import Note
+
+from .gbnf import Grammar, either, literal, optional, repeated, sequence
+from .values import ValueGrammar, written
+
+__all__ = ["CallForm", "Turn", "turn_grammar"]
+
+THINK_OPEN: Final = "<think>"
+THINK_CLOSE: Final = "</think>"
+
+
+class CallForm(Struct, frozen=True):
+    """How a call is written: the name and the arguments between three fixed texts."""
+
+    opening: str
+    between: str
+    closing: str
+
+    def start(self, name: str) -> str:
+        """All that stands before the arguments."""
+        return self.opening + written(name) + self.between
+
+    def call(self, name: str, arguments: str) -> str:
+        """A whole call."""
+        return self.start(name) + arguments + self.closing
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What is allowed in a turn."""
+
+    tools: Mapping[str, object] = {}
+    """The schemas of the tools that may be called, by name."""
+    form: CallForm
+    must_call: bool = False
+    answer: object = None
+    """The schema of the answer; None: any text."""
+    thinks: Literal["never", "maybe", "always"] = "never"
+    """Whether the model thinks before it does either: between tags that it writes, or from the start on."""
+
+
+def turn_grammar(turn: Turn) -> tuple[str, dict[str, tuple[Note, ...]]]:
+    """The grammar, and what it does not enforce: by the tool's name, and of the answer under an empty one."""
+    values = ValueGrammar(Grammar())
+    notes: dict[str, tuple[Note, ...]] = {}
+    arguments: dict[str, str] = {}
+    for name, schema in turn.tools.items():
+        arguments[name], notes[name] = values.of(schema)
+    answer: str | None = None
+    if turn.answer is not None:
+        answer, notes[""] = values.of(turn.answer)
+    grammar, form = values.grammar, turn.form
+    # The closing quote belongs to the name: a tool's name may be the beginning of another's.
+    ends = {
+        form.opening + written(name): sequence(literal(form.between), inside, literal(form.closing))
+        for name, inside in arguments.items()
+    }
+    calls = [sequence(literal(start), end) for start, end in ends.items()]
+    if turn.must_call and calls:
+        root = either(calls)
+    elif answer is not None:
+        root = either([*calls, answer])
+    else:
+        root = _text_until(grammar, ends)
+    if turn.thinks != "never":
+        thought = sequence(_text_until(grammar, {THINK_CLOSE: ""}, must_end=True), repeated(literal("\n"), 0, 2))
+        aloud = sequence(literal(THINK_OPEN), optional(literal("\n")), thought)
+        root = sequence(optional(aloud) if turn.thinks == "maybe" else thought, root)
+    return grammar.text(root), {name: found for name, found in notes.items() if found}
+
+
+def _text_until(grammar: Grammar, ends: Mapping[str, str], *, must_end: bool = False) -> str:
+    """Any text up to the first of these marks, and then what belongs behind it; or, if it may, without any mark.
+
+    It is an automaton: one rule for each beginning of a mark, which is what the text up to there ends with.
+    """
+    beginnings = {mark[:length] for mark in ends for length in range(len(mark))}
+    names = {begun: grammar.reserved("text") for begun in sorted(beginnings)}
+    for begun, name in names.items():
+        steps: list[str] = []
+        known: set[str] = set()
+        for letter in sorted({mark[len(start)] for mark in ends for start in beginnings if mark.startswith(start)}):
+            reached = _longest(begun + letter, ends.keys() | beginnings)
+            if not reached:
+                continue
+            known.add(letter)
+            steps.append(sequence(literal(letter), ends[reached] if reached in ends else names[reached]))
+        other = "".join([_in_class(letter) for letter in sorted(known)])
+        steps.append(sequence(f"[^{other}]", names[""]))
+        grammar.define(name, " | ".join(steps if must_end else [*steps, '""']))
+    return names[""] if names else repeated("[^\\x00]")
+
+
+def _longest(text: str, texts: set[str]) -> str:
+    """The longest end of a text that is one of the texts; empty if none is."""
+    return next((text[start:] for start in range(len(text)) if text[start:] in texts), "")
+
+
+def _in_class(letter: str) -> str:
+    return letter if letter.isascii() and letter.isalnum() else f"\\U{ord(letter):08X}"

@@ -1,0 +1,79 @@
+"""How far a fetch has got.
+
+Owns: the value that is told, and a bar for terminals.
+Must not know: what is fetched.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, Literal, TextIO, TypeAlias
+
+from msgspec import Struct
+
+__all__ = ["OnProgress", "Progress", "ProgressBar", "bar_if_terminal"]
+
+Phase: TypeAlias = Literal["waiting", "checking", "fetching", "done"]
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Where a fetch stands."""
+
+    model: str
+    phase: Phase
+    """Another program is fetching it; what is here is checked; it is being fetched; it is there."""
+    done: int
+    """Bytes that are here."""
+    total: int
+
+    @property
+    def fraction(self) -> float:
+        """From 0 to 1."""
+        return min(1.0, self.done / self.total) if self.total else 1.0
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+_WORDS: Final[dict[str, str]] = {
+    "waiting": "another program is fetching",
+    "checking": "checking",
+    "fetching": "fetching",
+    "done": "ready:",
+}
+_WIDTH: Final = 28
+
+
+class ProgressBar:
+    """Writes one line that changes, at most ten times a second."""
+
+    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream: TextIO = sys.stderr if stream is None else stream
+        self._clock: Callable[[], float] = clock
+        self._last: float = float("-inf")
+        self._longest: int = 0
+
+    def __call__(self, progress: Progress) -> None:
+        now, done = self._clock(), progress.phase == "done"
+        if now - self._last < 0.1 and not done:
+            return
+        if done and not self._longest:
+            return  # it was there already: nothing to say
+        self._last = now
+        filled = round(progress.fraction * _WIDTH)
+        bar = "█" * filled + "░" * (_WIDTH - filled)
+        sizes = f"{progress.done / 1e6:.0f}/{progress.total / 1e6:.0f} MB"
+        line = f"{_WORDS[progress.phase]} {progress.model} {bar} {sizes}"
+        try:
+            self._stream.write(f"\r{line.ljust(self._longest)}" + ("\n" if done else ""))
+            self._stream.flush()
+        except UnicodeEncodeError:  # a terminal that knows no such letters
+            self._stream.write(f"\r{progress.model} {sizes}" + ("\n" if done else ""))
+        self._longest = max(self._longest, len(line))
+
+
+def bar_if_terminal(stream: TextIO | None = None) -> OnProgress | None:
+    """A bar on stderr if somebody is there to see it; otherwise None."""
+    stream = sys.stderr if stream is None else stream
+    return ProgressBar(stream) if stream is not None and stream.isatty() else None  # pyright: ignore[reportUnnecessaryComparison] -- a program without a console has no stderr

@@ -1,0 +1,131 @@
+"""Tools, calls, results and schemas as texts that a small model reads.
+
+Owns: the wording, and a conversation as plain messages that alternate between user and assistant, which every chat
+template can take: whether a model's own template knows tools, and how, makes no difference.
+Must not know: grammars, and the wire.
+
+The wording was chosen by measuring (bench/local_quality.py). The fence is not the usual one for JSON, so that somebody
+who asks for JSON while there are tools gets JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.conversation import Conversation, Json, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from dragoman.providers.codec import Loss
+
+from .grammar import CallForm
+
+__all__ = ["FORM", "asking_for", "plain_messages", "with_tools"]
+
+FORM: Final = CallForm('```tool_call\n{"name": ', ', "arguments": ', "}\n```")
+
+_TOOLS: Final = """# Tools
+
+You may call one function to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+{when}return a JSON object with its name and arguments in a tool_call code block:
+```tool_call
+{{"name": <function-name>, "arguments": <args-json-object>}}
+```"""
+_MAY: Final = "If a function is needed, "
+_MUST: Final = "Call a function: "
+_INSTEAD: Final = "\nIf no function is needed, answer the user directly in plain text."
+_NOBODY: Final = "You are a helpful assistant."
+
+_RESULT: Final = "Function result of {name}:\n{text}\n\nUse this result to answer the user in plain text."
+_ERROR: Final = "The function {name} failed:\n{text}\n\nTell the user, or call it again with other arguments."
+_ANSWER: Final = "{question}\n\nAnswer with one JSON value{about} that is valid against this JSON Schema:\n{schema}"
+
+
+def with_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool) -> str | None:
+    """The system prompt, with the tools behind it."""
+    if not tools:
+        return system
+    lines = "\n".join([_signature(spec) for spec in tools])
+    told = _TOOLS.format(tools=lines, when=_MUST if must_call else _MAY)
+    return f"{system or _NOBODY}\n\n{told}{'' if must_call else _INSTEAD}"
+
+
+def _signature(spec: ToolSpec) -> str:
+    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return msgspec.json.encode({"type": "function", "function": function}).decode()
+
+
+def asking_for(conversation: Conversation, schema: Raw, description: str) -> Conversation:
+    """The conversation whose last question asks for an answer of a schema."""
+    about = f" ({description.strip()})" if description.strip() else ""
+    *earlier, last = conversation.messages
+    question = _ANSWER.format(question=last.text, about=about, schema=bytes(schema).decode())
+    if last.role != "user":  # the model is to go on after its own words
+        return conversation.plus(Message.user(question.removeprefix(last.text).strip()))
+    return conversation.up_to(len(earlier)).plus(Message.user(question))
+
+
+# --- a conversation as texts ------------------------------------------------------------------------------------------
+
+
+def plain_messages(conversation: Conversation, system: str | None) -> tuple[Conversation, tuple[Loss, ...]]:
+    """The conversation in texts alone, and what of it is not in them."""
+    losses: list[Loss] = []
+    turns: list[tuple[str, list[str]]] = []
+    for at, message in enumerate(conversation.messages):
+        role = "assistant" if message.role == "assistant" else "user"
+        texts = [text for place, block in enumerate(message.blocks) if (text := _text(at, place, block, losses))]
+        if not texts:
+            continue
+        if turns and turns[-1][0] == role:
+            turns[-1][1].extend(texts)
+        else:
+            turns.append((role, texts))
+    plain = Conversation().with_system(system)
+    messages = [_message(role, "\n\n".join(texts)) for role, texts in turns]
+    return plain.plus(*messages), tuple(losses)
+
+
+def _message(role: str, text: str) -> Message:
+    return Message.assistant(text) if role == "assistant" else Message.user(text)
+
+
+def _text(at: int, place: int, block: object, losses: list[Loss]) -> str:
+    match block:
+        case Text():
+            return block.text
+        case ToolCall():
+            return FORM.call(block.name, block.arguments.strip() or "{}")
+        case ToolResult():
+            return _result(at, place, block, losses)
+        case Thinking():
+            if block.provider != "local":  # its own is not sent back, as usual with such models
+                losses.append(Loss(at, place, "thinking", "a local model cannot read it"))
+        case Media():
+            losses.append(Loss(at, place, "media", f"a local model takes no {block.kind}"))
+        case Opaque():
+            losses.append(Loss(at, place, "opaque", f"only {block.provider} can read it"))
+        case _:
+            raise TypeError(block)
+    return ""
+
+
+def _result(at: int, place: int, result: ToolResult, losses: list[Loss]) -> str:
+    texts: list[str] = []
+    for part in result.content:
+        if isinstance(part, Text | Json):
+            texts.append(part.text)
+        else:
+            losses.append(Loss(at, place, "media", f"a local model takes no {part.kind}"))
+            texts.append(f"[{part.kind}, left out]")
+    if not texts and result.structured is not None:
+        texts.append(result.structured.text)
+    form = _ERROR if result.is_error else _RESULT
+    return form.format(name=result.name, text="\n".join(texts).strip() or "(nothing)")

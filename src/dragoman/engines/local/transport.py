@@ -1,0 +1,108 @@
+"""Requests to the running model.
+
+Owns: waiting for a turn, putting the address and the key into a request, and giving the turn back when the reply ends.
+Must not know: what is asked. Closing a reply early closes its connection, and the model stops at the next token.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Final, Self
+
+import msgspec
+
+from dragoman.transport.protocol import MAX_BODY_BYTES, HttpRequest, Response, Transport
+
+from .shared import Lease, Server
+from .turns import Turn
+
+__all__ = ["PLACE", "LocalTransport", "addressed"]
+
+PLACE: Final = "http://127.0.0.1:0/v1"
+"""What stands in requests for the address: it is known only when the model runs."""
+
+
+def addressed(request: HttpRequest, server: Server) -> HttpRequest:
+    """The request with the address and the key of the running model."""
+    return msgspec.structs.replace(
+        request,
+        url=f"{server.address}/v1{request.url.removeprefix(PLACE)}",
+        headers={**request.headers, "authorization": f"Bearer {server.key}"},
+    )
+
+
+class LocalTransport:
+    """Sends requests to the model, one at a time. Safe to share between threads."""
+
+    def __init__(self, lease: Lease, inner: Transport) -> None:
+        self._lease: Lease = lease
+        self._inner: Transport = inner
+        # An engine that nobody closed must not keep the model in memory for ever.
+        self._forgotten: weakref.finalize[[], LocalTransport] = weakref.finalize(self, lease.release)
+
+    def open(self, request: HttpRequest) -> Response:
+        """Wait for a turn, run the model if it does not, and send the request."""
+        turn = self._lease.model.turns.waited(request.timeout.read)
+        try:
+            return _Reply(self._inner.open(addressed(request, self._lease.server())), turn)
+        except BaseException:
+            turn.give_back()
+            raise
+
+    def close(self) -> None:
+        """Close the connections; the model ends if nobody else needs it."""
+        self._inner.close()
+        self._forgotten()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+class _Reply:
+    """A reply that ends a turn when it ends."""
+
+    __slots__ = ("_response", "_turn")
+
+    def __init__(self, response: Response, turn: Turn) -> None:
+        self._response: Response = response
+        self._turn: Turn = turn
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._response)
+        except BaseException:
+            self._turn.give_back()
+            raise
+
+    def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
+        try:
+            return self._response.read(limit)
+        finally:
+            self._turn.give_back()
+
+    def close(self) -> None:
+        try:
+            self._response.close()
+        finally:
+            self._turn.give_back()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
