@@ -75,6 +75,9 @@ if TYPE_CHECKING:
         unfold,
     )
     from dragoman.engines.async_engine import AsyncHttpEngine
+    from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
+    from dragoman.engines.claude_cli.engine import ClaudeEngine
+    from dragoman.engines.claude_cli.settings import ClaudeSettings
     from dragoman.engines.engine import AsyncEngine, Engine, HttpEngine
     from dragoman.engines.factory import EngineOptions, ProviderFactory, async_engine, engine, register_provider
     from dragoman.engines.features import ToolFeatures
@@ -165,6 +168,7 @@ __all__ = [
     "AskModel",
     "AsyncChatClient",
     "AsyncChatStream",
+    "AsyncClaudeEngine",
     "AsyncConversationStore",
     "AsyncEngine",
     "AsyncHttpEngine",
@@ -183,6 +187,8 @@ __all__ = [
     "ChatClient",
     "ChatOptions",
     "ChatStream",
+    "ClaudeEngine",
+    "ClaudeSettings",
     "Completed",
     "Config",
     "ConfigWarning",
@@ -362,6 +368,7 @@ _HOMES = {
     "AskModel": "dragoman.loop.step",
     "AsyncChatClient": "dragoman.chat.async_client",
     "AsyncChatStream": "dragoman.chat.async_client",
+    "AsyncClaudeEngine": "dragoman.engines.claude_cli.async_engine",
     "AsyncConversationStore": "dragoman.stores.protocol",
     "AsyncEngine": "dragoman.engines.engine",
     "AsyncHttpEngine": "dragoman.engines.async_engine",
@@ -380,6 +387,8 @@ _HOMES = {
     "ChatClient": "dragoman.chat.client",
     "ChatOptions": "dragoman.chat.core",
     "ChatStream": "dragoman.chat.client",
+    "ClaudeEngine": "dragoman.engines.claude_cli.engine",
+    "ClaudeSettings": "dragoman.engines.claude_cli.settings",
     "Completed": "dragoman.conversation",
     "Config": "dragoman.chat.config",
     "ConfigWarning": "dragoman.chat.config",

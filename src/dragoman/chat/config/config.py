@@ -147,7 +147,7 @@ class Config(Struct, frozen=True, kw_only=True):
     def for_engine(self, environ: Mapping[str, str] | None = None) -> EngineOptions:
         """What `engine` and `async_engine` take beside `model_name`. The key is looked up now."""
         found = self.key(environ)
-        return {
+        options: EngineOptions = {
             "key": None if found is None else found.secret,
             "base_url": self.base_url or None,
             "options": self.for_model(),
@@ -158,6 +158,9 @@ class Config(Struct, frozen=True, kw_only=True):
             "headers": self.headers,
             "allow_insecure_base_url": self.allow_insecure_base_url,
         }
+        if self.find_program is not None:
+            options["find_program"] = self.find_program
+        return options
 
 
 class ConfigArguments(TypedDict, total=False):

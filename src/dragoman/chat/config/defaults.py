@@ -14,6 +14,7 @@ DEFAULT_PROVIDER: Final = "openai"
 
 _MODELS: Final = {
     "anthropic": "claude-sonnet-4-5",
+    "claude-local": "default",
     "gemini": "gemini-3-flash-preview",
     "openai": "gpt-5",
     "openai-responses": "gpt-5",
