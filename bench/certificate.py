@@ -33,7 +33,7 @@ def certificate(directory: Path) -> tuple[Path, Path]:
         )
 
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)  # noqa: FBT003
+    usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
     authority = (
         builder("benchmark authority", authority_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -44,12 +44,8 @@ def certificate(directory: Path) -> tuple[Path, Path]:
     own = (
         builder("127.0.0.1", key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM

@@ -1,9 +1,9 @@
 """Two commits of ours side by side: `python bench/compare.py main my-branch`, or `… main .` for the working tree.
 
-Both are checked out below .dev/bench/commits and run with the same dependencies, against the same server. With valgrind
-the instructions of an operation are counted: run it 10 times and 60 times, and divide the difference by 50; what is loaded
-and made beforehand falls out of it. That figure does not depend on what else the machine does. Without valgrind, or with
---cpu, it is processor time, in interleaved rounds of one run.
+Both are checked out below .dev/bench/commits and run with the same dependencies, against the same server. With
+valgrind the instructions of an operation are counted: run it 10 times and 60 times, and divide the difference by 50;
+what is loaded and made beforehand falls out of it. That figure does not depend on what else the machine does. Without
+valgrind, or with --cpu, it is processor time, in interleaved rounds of one run.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import environments  # noqa: E402 - the root must be on the path first
-from bench.measure import surroundings  # noqa: E402
-from bench.peers import OURS  # noqa: E402
-from bench.server import serving  # noqa: E402
-from devtools.places import DEV, ROOT, SOURCES  # noqa: E402
+from bench import environments
+from bench.measure import surroundings
+from bench.peers import OURS
+from bench.server import serving
+from devtools.places import DEV, ROOT, SOURCES
 
 OPERATIONS = ("turn", "tool_loop", "stream")
 FEW, MANY = 10, 60
@@ -73,57 +74,65 @@ def sources_of(commit: str) -> Path:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         archive = subprocess.run(
-            ["git", "archive", found.stdout.strip(), "src"], cwd=ROOT, capture_output=True, check=True
+            ["git", "archive", found.stdout.strip(), "src"],  # noqa: S607 - the git and tar of whoever works here
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
         )
-        subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)
+        subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)  # noqa: S607
         (place / "done").touch()
     return place / "src"
 
 
-def _run(sources: Path, kind: str, operation: str, address: str, times: int, timed: int, *before: str) -> str:
-    program = PROGRAM.format(
-        sources=str(sources), root=str(ROOT), kind=kind, operation=operation, address=address, times=times, timed=timed
-    )
-    words = [*before, str(environments.python(OURS)), "-c", program]
-    done = subprocess.run(words, capture_output=True, text=True, env=surroundings(PYTHONHASHSEED="0"), check=False)
-    if done.returncode:
-        raise SystemExit(f"{operation} fails with {sources}:\n{done.stderr[-2000:]}")
-    return done.stderr if before else done.stdout
+class Task(NamedTuple):
+    """What is run at both commits."""
+
+    kind: str
+    """`Plain` or `OnLoop`."""
+    operation: str
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.operation}, {'plain' if self.kind == 'Plain' else 'async'}"
+
+    def run(self, sources: Path, times: int, timed: int, *before: str) -> str:
+        """So often, and so often again with the time taken; what the program says, or the program before it."""
+        given = {"sources": str(sources), "root": str(ROOT), "times": times, "timed": timed}
+        words = [*before, str(environments.python(OURS)), "-c", PROGRAM.format(**given, **self._asdict())]
+        done = subprocess.run(words, capture_output=True, text=True, env=surroundings(PYTHONHASHSEED="0"), check=False)
+        if done.returncode:
+            raise SystemExit(f"{self} fails with {sources}:\n{done.stderr[-2000:]}")
+        return done.stderr if before else done.stdout
 
 
-def instructions(sources: Path, kind: str, operation: str, address: str) -> float:
+def instructions(sources: Path, task: Task) -> float:
     """Of one operation, in thousands."""
-    few, many = STREAMS if operation == "stream" else (FEW, MANY)
-    counted: list[int] = []
-    for times in (few, many):
-        said = _run(
-            sources, kind, operation, address, times, 0, "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"
-        )
-        counted.append(int(re.findall(r"Collected\s*:\s*(\d+)", said)[-1]))
+    few, many = STREAMS if task.operation == "stream" else (FEW, MANY)
+    valgrind = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+    counted = [
+        int(re.findall(r"Collected\s*:\s*(\d+)", task.run(sources, times, 0, *valgrind))[-1]) for times in (few, many)
+    ]
     return (counted[1] - counted[0]) / (many - few) / 1e3
 
 
-def seconds(sources: Path, kind: str, operation: str, address: str) -> float:
+def seconds(sources: Path, task: Task) -> float:
     """Processor time of one operation, in microseconds."""
-    times = 3 if operation == "stream" else 200
-    return float(_run(sources, kind, operation, address, times // 2 + 1, times).split()[-1]) / times * 1e6
+    times = 3 if task.operation == "stream" else 200
+    return float(task.run(sources, times // 2 + 1, times).split()[-1]) / times * 1e6
 
 
 def compare(one: Path, other: Path, *, cpu: bool, operations: tuple[str, ...]) -> list[tuple[str, float, float, float]]:
     """Rows: the operation, the figure of each commit, the ratio."""
-    measured: Callable[[Path, str, str, str], float] = seconds if cpu else instructions
+    measured: Callable[[Path, Task], float] = seconds if cpu else instructions
     rows: list[tuple[str, float, float, float]] = []
     with serving() as port:
         for operation in operations:
             address = f"http://127.0.0.1:{port}{'/tools' if operation == 'tool_loop' else ''}"
             for kind in ("Plain", "OnLoop"):
-                pairs = [
-                    (measured(one, kind, operation, address), measured(other, kind, operation, address))
-                    for _ in range(ROUNDS if cpu else 1)
-                ]
+                task = Task(kind, operation, address)
+                pairs = [(measured(one, task), measured(other, task)) for _ in range(ROUNDS if cpu else 1)]
                 first, second = (statistics.median(values) for values in zip(*pairs, strict=True))
-                name = f"{operation}, {'plain' if kind == 'Plain' else 'async'}"
-                rows.append((name, first, second, statistics.median([b / a for a, b in pairs])))
+                rows.append((str(task), first, second, statistics.median([b / a for a, b in pairs])))
     return rows
 
 

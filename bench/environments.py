@@ -1,7 +1,7 @@
-"""An environment for each contender, below .dev/bench, made from its pinned list with pip and kept while the list stays.
+"""An environment for each contender below .dev/bench, made from its pinned list with pip, kept while the list stays.
 
-    python bench/environments.py            make all that are missing
-    python bench/environments.py pin        write the lists in requirements/bench anew, with the newest releases
+python bench/environments.py            make all that are missing
+python bench/environments.py pin        write the lists in requirements/bench anew, with the newest releases
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Effort(NamedTuple):
 
 
 QUICK = Effort(rounds=6, every=3, budget=0.03)
-FULL = Effort(rounds=15, every=5, budget=0.06)
+FULL = Effort(rounds=15, every=6, budget=0.05)
 
 
 def surroundings(**further: str) -> dict[str, str]:
@@ -87,7 +87,9 @@ class Worker:
             self._process.stdin.flush()
             return json.loads(self._line())
         except (OSError, EOFError, TimeoutError) as error:
-            self._dead = f"took longer than {PATIENCE} s" if isinstance(error, TimeoutError) else "its process has ended"
+            self._dead = (
+                f"took longer than {PATIENCE} s" if isinstance(error, TimeoutError) else "its process has ended"
+            )
             self._process.kill()
             return {"error": self._dead}
 

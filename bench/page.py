@@ -50,7 +50,10 @@ def _filled(mark: str, results: Results) -> str:
     tables = table.rows(name, _cells(results, name)) if name in results["sections"] else {}
     if rest:
         return table.markdown(tables[rest]) if rest in tables else "*not measured*"
-    return "\n\n".join(f"**{_title(key)}**\n\n{table.markdown(found)}" for key, found in tables.items()) or "*not measured*"
+    return (
+        "\n\n".join(f"**{_title(key)}**\n\n{table.markdown(found)}" for key, found in tables.items())
+        or "*not measured*"
+    )
 
 
 def _title(key: str) -> str:
@@ -87,7 +90,9 @@ def _contenders(results: Results) -> str:
 
 def _tls(results: Results) -> str:
     """How the ratios change."""
-    rows: list[table.Row] = [("", "to the floor, plain HTTP", "over TLS", "best peer to dragoman, plain HTTP", "over TLS")]
+    rows: list[table.Row] = [
+        ("", "to the floor, plain HTTP", "over TLS", "best peer to dragoman, plain HTTP", "over TLS")
+    ]
     for operation, keys in _cells(results, "tls").items():
         for key, over in keys.items():
             plain = _cells(results, operation).get(key)

@@ -44,9 +44,7 @@ def _row(
     ready: str = "",
 ) -> Contender:
     made = f"{imports}; {ready}" if ready else ""
-    return Contender(
-        name, environment or name, requirements or (name,), imports, home, distribution or name, how, made
-    )
+    return Contender(name, environment or name, requirements or (name,), imports, home, distribution or name, how, made)
 
 
 CONTENDERS = {
@@ -97,7 +95,13 @@ CONTENDERS = {
                 "Agent(M('gpt-4o', provider=P(api_key='k')))"
             ),
         ),
-        _row("litellm", "import litellm", "`completion` and `acompletion`; the loop of the tools by hand", "litellm", "mcp"),
+        _row(
+            "litellm",
+            "import litellm",
+            "`completion` and `acompletion`; the loop of the tools by hand",
+            "litellm",
+            "mcp",
+        ),
         _row(
             "langchain",
             "from langchain_openai import ChatOpenAI",

@@ -25,11 +25,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import environments, page, table  # noqa: E402 - the root must be on the path first
-from bench.measure import FULL, QUICK, here, load  # noqa: E402
-from bench.peers import CONTENDERS, FLOOR, OURS, PEERS  # noqa: E402
-from bench.sections import SECTIONS, Given  # noqa: E402
-from devtools.places import DEV, ROOT  # noqa: E402
+from bench import environments, page, table
+from bench.measure import FULL, QUICK, here, load
+from bench.peers import CONTENDERS, FLOOR, OURS, PEERS
+from bench.sections import SECTIONS, Given
+from devtools.places import DEV, ROOT
 
 RESULTS = ROOT / "bench" / "results.json"
 

@@ -86,6 +86,7 @@ def _each(
     *,
     prefix: str = "",
     sizes: Sequence[int | None] = (None,),
+    colours: Sequence[str] = COLOURS,
     all_contenders: bool = False,
     tls: bool = False,
 ) -> Result:
@@ -94,7 +95,7 @@ def _each(
         for dialect in dialects:
             names = given.names if all_contenders else given.at_home(dialect)
             for size in sizes:
-                for colour in COLOURS:
+                for colour in colours:
                     key = _key(dialect, colour, *([size] if size else []))
                     _say(f"{operation} {key}")
                     command = {
@@ -127,6 +128,12 @@ def stream(given: Given) -> Result:
 def history(given: Given) -> Result:
     """A turn behind so many earlier messages."""
     return _each(given, "history", given.homes, sizes=(10, 1_000) if given.quick else SIZES)
+
+
+def loaded(given: Given) -> Result:
+    """The same on a history that is read from JSON for each turn: nothing of it was written before."""
+    ours = given._replace(names=[name for name in given.names if name in (FLOOR, OURS)])
+    return _each(ours, "loaded", ["openai_chat"], sizes=(1_000,), colours=("plain",))
 
 
 def dispatch(given: Given) -> Result:
@@ -264,6 +271,7 @@ SECTIONS: dict[str, Callable[[Given], Result]] = {
     "tool_loop": tool_loop,
     "stream": stream,
     "history": history,
+    "loaded": loaded,
     "streams": streams,
     "dispatch": dispatch,
     "tools": tools,

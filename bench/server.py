@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.wire import CALL_ID, CHUNKS, WIRES, Wire  # noqa: E402 - the root must be on the path first
+from bench.wire import CALL_ID, CHUNKS, WIRES, Wire
 
 __all__ = ["CHUNKS", "PACED_CHUNKS", "serving"]
 

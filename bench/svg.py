@@ -18,11 +18,13 @@ ROW = 20
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600 } .faint { fill: #59636e } .grid { stroke: #d1d9e0; stroke-width: 1 }
-.ours { fill: #d9480f; stroke: #d9480f } .floor { fill: #9aa4b0; stroke: #9aa4b0 } .peer { fill: #6f95c4; stroke: #6f95c4 }
+.ours { fill: #d9480f; stroke: #d9480f } .floor { fill: #9aa4b0; stroke: #9aa4b0 }
+.peer { fill: #6f95c4; stroke: #6f95c4 }
 rect { stroke: none !important } .line { fill: none !important; stroke-width: 1.6 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .faint { fill: #9198a1 } .grid { stroke: #3d444d }
-  .ours { fill: #ff8a50; stroke: #ff8a50 } .floor { fill: #7d8590; stroke: #7d8590 } .peer { fill: #5b83b5; stroke: #5b83b5 }
+  .ours { fill: #ff8a50; stroke: #ff8a50 } .floor { fill: #7d8590; stroke: #7d8590 }
+  .peer { fill: #5b83b5; stroke: #5b83b5 }
 }
 """
 
@@ -83,7 +85,7 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], kinds
     left, top, width, height = 70, 34, WIDTH - 70 - 150, 320
     xs = [math.log10(x) for x, _ in points]
     ys = [math.log10(y) for _, y in points]
-    x0, x1, y0, y1 = min(xs), max(max(xs), min(xs) + 1e-9), math.floor(min(ys)), math.ceil(max(ys))
+    x0, x1, y0, y1 = min(xs), max(*xs, min(xs) + 1e-9), math.floor(min(ys)), math.ceil(max(ys))
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (
@@ -96,8 +98,10 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], kinds
         _, y = place(10**x0, 10.0**power)
         parts.append(f'<line x1="{left}" x2="{left + width}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
         parts.append(_text(left - 8, y + 4, f"{10.0**power:g} {unit}", "faint", "end"))
-    for x in sorted({x for x, _ in points}):
-        parts.append(_text(place(x, 10.0**y0)[0], top + height + 18, f"{x:,.0f}", "faint", "middle"))
+    parts += [
+        _text(place(x, 10.0**y0)[0], top + height + 18, f"{x:,.0f}", "faint", "middle")
+        for x in sorted({x for x, _ in points})
+    ]
     taken: list[float] = []
     for name, found in sorted(series.items(), key=lambda each: each[1][-1][1]):
         kind = kinds.get(name, "peer")

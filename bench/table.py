@@ -96,9 +96,10 @@ def _imports(cells: Cells) -> list[Row]:
 
 def _install(cells: Cells) -> list[Row]:
     rows: list[Row] = [("", "MB", "distributions")]
-    for name in _ordered(cells, "megabytes"):
-        rows.append((name, f"{cells[name]['megabytes']:.0f}", f"{cells[name]['distributions']:.0f}"))
-    return rows
+    return rows + [
+        (name, f"{cells[name]['megabytes']:.0f}", f"{cells[name]['distributions']:.0f}")
+        for name in _ordered(cells, "megabytes")
+    ]
 
 
 def _snapshots(cells: dict[str, Any], backend: str) -> list[Row]:
@@ -127,7 +128,10 @@ def _text(table: Sequence[Row]) -> str:
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines: list[str] = []
     for row in table:
-        cells = [cell.ljust(width) if not at else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            cell.ljust(width) if not at else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
@@ -149,7 +153,9 @@ def verdict_rows(results: dict[str, Any]) -> list[Row]:
     table: list[Row] = [("target", "limit", "measured", "")]
     for verdict in judged(results):
         state = "reached" if verdict.reached else "not reached"
-        table.append((verdict.what, f"{verdict.limit:.3g} {verdict.unit}", f"{verdict.value:.3g} {verdict.unit}", state))
+        table.append(
+            (verdict.what, f"{verdict.limit:.3g} {verdict.unit}", f"{verdict.value:.3g} {verdict.unit}", state)
+        )
     return table
 
 

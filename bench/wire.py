@@ -82,7 +82,11 @@ def _chat() -> Wire:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
         return _data({**common, "object": "chat.completion.chunk", "choices": [choice]})
 
-    call = {"id": CALL_ID, "type": "function", "function": {"name": "weather", "arguments": _json({"city": CITY}).decode()}}
+    call = {
+        "id": CALL_ID,
+        "type": "function",
+        "function": {"name": "weather", "arguments": _json({"city": CITY}).decode()},
+    }
     return Wire(
         whole=whole({"content": ANSWER}, "stop"),
         call=whole({"content": None, "tool_calls": [call]}, "tool_calls"),
@@ -159,9 +163,7 @@ def _responses() -> Wire:
             numbered(2, "response.output_item.added", output_index=0, item=begun),
             numbered(3, "response.content_part.added", **where, part=empty),
         ),
-        pieces=tuple(
-            numbered(4, "response.output_text.delta", **where, delta=piece, logprobs=[]) for piece in PIECES
-        ),
+        pieces=tuple(numbered(4, "response.output_text.delta", **where, delta=piece, logprobs=[]) for piece in PIECES),
         closing=(
             numbered(last, "response.output_text.done", **where, text=text, logprobs=[]),
             numbered(last + 1, "response.content_part.done", **where, part=empty | {"text": text}),

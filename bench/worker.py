@@ -33,7 +33,7 @@ from bench.wire import ANSWER, STREAMED, TOOL_ANSWER
 Command = dict[str, Any]
 Answer = dict[str, Any]
 
-_WANTED = {"turn": ANSWER, "history": ANSWER, "tool_loop": TOOL_ANSWER}
+_WANTED = {"turn": ANSWER, "history": ANSWER, "loaded": ANSWER, "tool_loop": TOOL_ANSWER}
 
 
 class WrongAnswerError(Exception):
@@ -74,7 +74,7 @@ class Worker:
         method = getattr(client, command["operation"], None)
         if method is None:
             return None
-        prepared = command["operation"] in ("history", "dispatch")
+        prepared = command["operation"] in ("history", "loaded", "dispatch")
         work = method(*([command["size"]] if command.get("size") else [])) if prepared else method
         _check(command["operation"], self._once(work, command["colour"]))
         self._works[key] = work
@@ -113,7 +113,7 @@ class Worker:
         wanted = (await client.stream()).characters  # one alone: the connection, and what is loaded late
         gc.collect()
         before = _memory("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+        _forget_peak()
         seconds: list[float] = []
 
         async def one() -> None:
@@ -181,6 +181,10 @@ def _memory(field: str) -> int:
     """Bytes, as Linux counts them for this process."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split(f"{field}:")[1].split()[0]) * 1024
+
+
+def _forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ server (`http://127.0.0.1:1234`, perhaps with `/tools` or `/paced` behind it) an
     stream() -> Delivered               one streamed answer, every event looked at
     tool_loop() -> str                  the model calls `weather`, gets its result, and answers
     history(messages) -> () -> str      prepares; the function is a turn behind so many earlier messages
+    loaded(messages) -> () -> str       the same, on a history that is read from JSON each time
     many_tools(functions) -> () -> str  makes tools of functions; the function is a turn that offers them
     dispatch() -> () -> object          prepares; the function validates arguments and calls a tool with them
     close(), or aclose()                only where the tests of the benchmark use it
@@ -70,7 +71,7 @@ def weather(city: str) -> str:
 ARGUMENTS = '{"a":1,"b":"hello","c":2.5}'
 
 
-def nothing(a: int, b: str, c: float) -> str:
+def nothing(a: int, b: str, c: float) -> str:  # noqa: ARG001 - its name says it
     """Do nothing.
 
     Args:

@@ -18,7 +18,17 @@ from bench.contenders.common import (
     said,
     weather,
 )
-from dragoman import AsyncChatClient, ChatClient, Conversation, Message, TextDelta, ToolCall, ToolExecutor
+from dragoman import (
+    AsyncChatClient,
+    ChatClient,
+    Conversation,
+    Message,
+    TextDelta,
+    ToolCall,
+    ToolExecutor,
+    conversation_from_json,
+    conversation_to_json,
+)
 
 _PROVIDERS = {
     "openai_chat": "openai",
@@ -64,8 +74,19 @@ class Plain:
         return str(self._with_tool.chat(TOOL_PROMPT))
 
     def history(self, messages: int) -> Callable[[], str]:
-        before = _conversation(messages)
-        return lambda: str(self._client.chat(PROMPT, conversation=before))
+        """The conversation has had a turn before, as any but a new one has."""
+        before: list[Conversation] = []
+
+        def turn() -> str:
+            if not before:
+                before.append(self._client.chat(PROMPT, conversation=_conversation(messages - 2)).conversation)
+            return str(self._client.chat(PROMPT, conversation=before[0]))
+
+        return turn
+
+    def loaded(self, messages: int) -> Callable[[], str]:
+        text = conversation_to_json(_conversation(messages))
+        return lambda: str(self._client.chat(PROMPT, conversation=conversation_from_json(text)))
 
     def many_tools(self, functions: Sequence[Callable[..., Any]]) -> Callable[[], str]:
         client = ChatClient(self._client.engine, functions, system=SYSTEM, stateless=True)
@@ -101,10 +122,14 @@ class OnLoop:
         return str(await self._with_tool.chat(TOOL_PROMPT))
 
     def history(self, messages: int) -> Callable[[], Awaitable[str]]:
-        before = _conversation(messages)
+        """The conversation has had a turn before, as any but a new one has."""
+        before: list[Conversation] = []
 
         async def turn() -> str:
-            return str(await self._client.chat(PROMPT, conversation=before))
+            if not before:
+                first = await self._client.chat(PROMPT, conversation=_conversation(messages - 2))
+                before.append(first.conversation)
+            return str(await self._client.chat(PROMPT, conversation=before[0]))
 
         return turn
 

@@ -27,7 +27,7 @@ from bench.contenders.common import (
     schemas,
     weather,
 )
-from bench.contenders.floor_dialects import DIALECTS, WEATHER
+from bench.contenders.floor_dialects import DIALECTS, WEATHER, Message
 
 _END = b"0\r\n\r\n"
 
@@ -127,10 +127,19 @@ class Plain(_Base):
         last = self._dialect.messages([Said("user", PROMPT)])[-1]
         return lambda: self._dialect.text(self._exchange(self._request([*prepared, last])))
 
+    def loaded(self, messages: int) -> Callable[[], str | None]:
+        text = msgspec.json.encode(self._dialect.messages(said(messages)))
+        last = self._dialect.messages([Said("user", PROMPT)])[-1]
+
+        def turn() -> str | None:
+            before = msgspec.json.decode(text, type=list[Message])
+            return self._dialect.text(self._exchange(self._request([*before, last])))
+
+        return turn
+
     def many_tools(self, functions: Sequence[Callable[..., Any]]) -> Callable[[], str | None]:
         tools = [self._dialect.tool(schema) for schema in schemas(functions)]
         return lambda: self._dialect.text(self._exchange(self._request(self._hello, tools=tools)))
-
 
     def close(self) -> None:
         self._socket.close()
@@ -180,9 +189,7 @@ class OnLoop(_Base):
         self._idle: list[_Connection] = []
         self._context = self._tls
 
-    async def _exchange(
-        self, request: bytes, events: Callable[[bytes, list[str | None]], bytes] | None = None
-    ) -> Any:
+    async def _exchange(self, request: bytes, events: Callable[[bytes, list[str | None]], bytes] | None = None) -> Any:
         if self._idle:
             connection = self._idle.pop()
         else:

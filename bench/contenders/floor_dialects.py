@@ -276,7 +276,7 @@ def _gemini_events(buffer: bytes, texts: list[str | None]) -> bytes:
 _GEMINI_SYSTEM = {"parts": [{"text": SYSTEM}]}
 
 
-def _gemini_body(messages: list[Any], stream: bool, tools: list[Any]) -> bytes:
+def _gemini_body(messages: list[Any], stream: bool, tools: list[Any]) -> bytes:  # noqa: ARG001 - the path says it
     body = {"systemInstruction": _GEMINI_SYSTEM, "contents": messages}
     return _encode(body | {"tools": [{"functionDeclarations": tools}]} if tools else body)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 os.environ["LANGSMITH_TRACING"] = "false"
 
-from langchain.agents import create_agent  # noqa: E402 - after what is read when it is imported
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage  # noqa: E402
-from langchain_core.tools import tool  # noqa: E402
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.tools import tool
 
-from bench.contenders.common import (  # noqa: E402
+from bench.contenders.common import (
     BASES,
     KEY,
     MAX_TOKENS,

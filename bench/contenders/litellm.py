@@ -8,10 +8,10 @@ from typing import Any
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it is fetched from elsewhere when imported
 
-import litellm  # noqa: E402 - after what it reads when it is imported
+import litellm
 
-from bench.contenders import chat_shaped  # noqa: E402
-from bench.contenders.common import BASES, KEY, MODELS  # noqa: E402
+from bench.contenders import chat_shaped
+from bench.contenders.common import BASES, KEY, MODELS
 
 DIALECTS = ("openai_chat", "anthropic", "gemini")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 os.environ.setdefault("LLM_USER_PATH", tempfile.mkdtemp())
 
-import llm  # noqa: E402 - after what it reads when it is imported
-from llm.default_plugins.openai_models import AsyncChat, Chat  # noqa: E402
+import llm
+from llm.default_plugins.openai_models import AsyncChat, Chat
 
-from bench.contenders.common import (  # noqa: E402
+from bench.contenders.common import (
     BASES,
     KEY,
     MODELS,

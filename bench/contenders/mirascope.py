@@ -7,7 +7,19 @@ from typing import Any
 
 from mirascope import llm
 
-from bench.contenders.common import ARGUMENTS, BASES, KEY, MODELS, PROMPT, SYSTEM, TOOL_PROMPT, Delivered, nothing, said, weather
+from bench.contenders.common import (
+    ARGUMENTS,
+    BASES,
+    KEY,
+    MODELS,
+    PROMPT,
+    SYSTEM,
+    TOOL_PROMPT,
+    Delivered,
+    nothing,
+    said,
+    weather,
+)
 
 _PROVIDERS = {
     "openai_chat": ("openai:completions", "openai/{}:completions"),

@@ -14,7 +14,18 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from bench.contenders.common import BASES, KEY, MAX_TOKENS, MODELS, PROMPT, SYSTEM, TOOL_PROMPT, Delivered, said, weather
+from bench.contenders.common import (
+    BASES,
+    KEY,
+    MAX_TOKENS,
+    MODELS,
+    PROMPT,
+    SYSTEM,
+    TOOL_PROMPT,
+    Delivered,
+    said,
+    weather,
+)
 
 _KINDS: dict[str, tuple[Any, Any]] = {
     "openai_chat": (OpenAIChatModel, OpenAIProvider),

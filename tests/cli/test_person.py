@@ -56,7 +56,13 @@ def test_the_first_run_without_keys(around: Surroundings, tmp_path: Path) -> Non
     site.mkdir()
     (site / "sitecustomize.py").write_text(SITE)
     (site / "xllamacpp.py").write_text("")
-    around.set(PYTHONPATH=str(site))
+    from dragoman.engines.local.table import DEFAULT, MODELS
+
+    models = tmp_path / "models"
+    models.mkdir()
+    with (models / MODELS[DEFAULT].file).open("wb") as file:
+        file.truncate(MODELS[DEFAULT].size)  # a hole: it takes no space, and nobody looks inside
+    around.set(PYTHONPATH=str(site), DRAGOMAN_MODEL_DIR=str(models))
     with at(around) as person:
         person.see("usage: dragoman", "examples:")
         assert person.leave() == 0

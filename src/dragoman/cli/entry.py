@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (the process's own arguments by default) and return its exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     if arguments[:1] in (["--version"], ["-V"]):
-        sys.stdout.write(f"dragoman {__version__}\n")
+        if sys.stdout is not None:  # a program may be started without
+            sys.stdout.write(f"dragoman {__version__}\n")
         return 0
     from .terminal import Terminal
 

@@ -16,6 +16,7 @@ from typing import Final
 from dragoman.conversation import Block, Media, Message, Text
 
 from .arguments import UsageError
+from .paths import user_path
 from .terminal import Terminal
 
 __all__ = ["clean", "message_from", "read_prompt"]
@@ -84,7 +85,7 @@ def _attached(name: str, mime_type: str | None = None) -> Block:
         except ValueError:
             message = "The type of an attachment cannot be told from its address."
             raise UsageError(message, hint=f"Say it: --at {name} image/png") from None
-    path = Path(name).expanduser()
+    path = user_path(name)
     try:
         with path.open("rb") as file:  # perhaps a device without an end
             raw = file.read(_LARGEST + 1)

@@ -28,6 +28,7 @@ from .approvals import Approver
 from .arguments import UsageError
 from .arguments.talking import Talking
 from .conversations import find, latest, open_store, rewrite
+from .local_model import fetch, is_local
 from .model_choice import choose, load
 from .prompts import clean
 from .settings import cli_settings, mcp_servers, policy, skill_settings
@@ -64,6 +65,8 @@ class Session:
         self.loaded, note = choose(arguments, self._environ, model)
         if note:
             terminal.note(f"dragoman: {note}", "yellow")
+        if is_local(self.loaded.config.model_name):
+            fetch(self.loaded.config.model_name, terminal)
         self.markdown: bool = settings.markdown
         self._skills = skill_store(skill_settings(self.loaded), self._directory)
         self._choice = ToolChoice(
@@ -134,6 +137,8 @@ class Session:
         arguments = Talking()
         arguments.model, arguments.profile = name, self.arguments.profile
         loaded = load(arguments, self._environ)
+        if is_local(loaded.config.model_name):
+            fetch(loaded.config.model_name, self.terminal)
         losses = self.client.switch(loaded.config.model_name, **loaded.config.for_engine(self._environ))
         self.loaded = loaded
         return losses

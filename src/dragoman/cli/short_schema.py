@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, cast
 
 from .arguments import UsageError, nearest
+from .paths import user_path
 
 __all__ = ["read_schema", "short_schema"]
 
@@ -37,7 +37,7 @@ def read_schema(given: str) -> dict[str, object]:
     text = given.strip()
     if text.startswith("{"):
         return _parsed(text, "the text of --schema")
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.suffix == ".json" or (len(text) < 256 and "\n" not in text and path.is_file()):
         try:
             return _parsed(path.read_text(encoding="utf-8-sig"), str(path))

@@ -25,6 +25,7 @@ from dragoman.tools import AnyTool, Tool, ToolRegistry
 from dragoman.tools.registry import ToolSet
 
 from .arguments import UsageError, nearest
+from .paths import user_path
 from .settings import SkillSettings
 from .terminal import Terminal
 
@@ -38,7 +39,7 @@ _ONLY_SPEAK: Final = ("react_emoji", "send_update")
 
 def skill_store(settings: SkillSettings, directory: Path) -> DirectorySkillStore:
     """The skills that may be loaded."""
-    also = [Path(name).expanduser() for name in settings.directories]
+    also = [user_path(name) for name in settings.directories]
     return DirectorySkillStore(skill_directories(directory if settings.project else None, also=also))
 
 
@@ -94,9 +95,9 @@ class ToolChoice:
             return self._server(name.removeprefix(_MCP))
         path, colon, function = name.rpartition(":")
         if name.endswith(".py"):
-            return _of_module(_run_file(self._directory / Path(name).expanduser()), name)
+            return _of_module(_run_file(self._directory / user_path(name)), name)
         if colon and path.endswith(".py"):
-            return _one(_run_file(self._directory / Path(path).expanduser()), function, name)
+            return _one(_run_file(self._directory / user_path(path)), function, name)
         if colon:
             return _one(self._imported(path), function, name)
         if name in ("Skill", "LoadSkillSupporting"):

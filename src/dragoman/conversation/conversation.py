@@ -7,7 +7,7 @@ Must not know: providers, I/O, and how it is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -38,11 +38,6 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     metadata: dict[str, object] = _NO_METADATA
     """Free-form JSON data of the program that holds the conversation; never sent to a model."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def __dict__(self) -> dict[str, Any]: ...
-
     def __post_init__(self) -> None:
         if type(self.metadata) is not FrozenDict:
             msgspec.structs.force_setattr(self, "metadata", FrozenDict(self.metadata))
@@ -50,7 +45,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     def plus(self, *messages: Message) -> Conversation:
         """This conversation with further messages at its end."""
         longer = msgspec.structs.replace(self, messages=self.messages + messages)
-        return self._handed_on(longer) if self.__dict__ else longer
+        return self._handed_on(longer) if vars(self) else longer
 
     def with_system(self, system: str | None) -> Conversation:
         """This conversation under another system prompt."""
@@ -62,7 +57,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     def _handed_on(self, changed: Conversation) -> Conversation:
         """A copy that begins with the same messages, now with what is known of them."""
-        changed.__dict__.update(self.__dict__)
+        vars(changed).update(vars(self))
         return changed
 
     def up_to(self, count: int) -> Conversation:
@@ -106,13 +101,13 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     @property
     def is_valid(self) -> bool:
         """Whether it can be sent: every tool call has exactly one result, in order."""
-        length = len(self.messages)
-        checked, since = self.__dict__.get(_VALID, _NOTHING_CHECKED)
+        known, length = vars(self), len(self.messages)
+        checked, since = known.get(_VALID, _NOTHING_CHECKED)
         if checked < length:
             last = last_turn(self.messages, since)
             if last is None:
                 return False
-            self.__dict__[_VALID] = (length, last)
+            known[_VALID] = (length, last)
         return True
 
     def ensure_valid(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from .blocks import Block, Text, Thinking, ToolCall, ToolResult
 from .stop_reason import StopReason
@@ -35,11 +35,6 @@ class Message(Value, frozen=True, dict=True, gc=True):
     raw_stop_reason: str | None = None
     time: datetime | None = None
     native: Native | None = None
-
-    if TYPE_CHECKING:
-
-        @property
-        def __dict__(self) -> dict[str, Any]: ...
 
     @classmethod
     def user(cls, *content: str | Block, time: datetime | None = None) -> Message:

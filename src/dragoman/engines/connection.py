@@ -11,7 +11,7 @@ import platform
 import random as _random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -67,11 +67,6 @@ class Connection(Struct, frozen=True, kw_only=True, dict=True):
     wall_clock: Callable[[], float] = time.time
     random: Callable[[], float] = _random.random
 
-    if TYPE_CHECKING:
-
-        @property
-        def __dict__(self) -> dict[str, Any]: ...
-
     @property
     def name(self) -> str:
         """As in `provider:model`."""
@@ -123,9 +118,10 @@ class Connection(Struct, frozen=True, kw_only=True, dict=True):
 
     def _request(self, wire: WireRequest, *, stream: bool) -> HttpRequest:
         accepted = "text/event-stream" if stream else "application/json"
-        known: _Envelope | None = self.__dict__.get(accepted)
+        memory = vars(self)
+        known: _Envelope | None = memory.get(accepted)
         if known is None or known.path != wire.path or known.wire != wire.headers or known.own != self.headers:
-            known = self.__dict__[accepted] = self._envelope(wire, accepted)
+            known = memory[accepted] = self._envelope(wire, accepted)
         return HttpRequest(
             method=wire.method,
             url=known.url,

@@ -29,7 +29,8 @@ there were any."""
 def with_files_read(conversation: Conversation) -> Conversation:
     """The conversation with the bytes of all media that were given by path; itself if there are none."""
     messages = conversation.messages
-    known: _Known = conversation.__dict__.get(_KEY, _NOTHING_SEEN)
+    memory = vars(conversation)
+    known: _Known = memory.get(_KEY, _NOTHING_SEEN)
     seen, before = known
     if seen == len(messages) and before is None:
         return conversation
@@ -40,15 +41,15 @@ def with_files_read(conversation: Conversation) -> Conversation:
         # Built upon what was read in an earlier turn, so that what is known of that is handed on.
         read = (before or conversation.up_to(seen)).plus(*[_read_message(message) for message in new])
         read = read.with_system(conversation.system).with_metadata(conversation.metadata)
-    conversation.__dict__[_KEY] = (len(messages), None if read is conversation else read)
+    memory[_KEY] = (len(messages), None if read is conversation else read)
     return read
 
 
 def _names_file(message: Message) -> bool:
-    for block in message.blocks:  # a loop: `any` takes three times as long, and nearly all blocks are texts
+    for block in message.blocks:  # noqa: SIM110 -- `any` takes three times as long, and nearly all blocks are texts
         if type(block) is not Text and _has_path(block):
             return True
-    return False  # noqa: SIM110 -- see above
+    return False
 
 
 def _has_path(block: Block | Json) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -136,7 +136,7 @@ def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _
 
     The key must name everything besides the value that the result depends on.
     """
-    memory = cast("dict[str, Any]", value.__dict__)
+    memory = vars(value)
     try:
         return memory[key]
     except KeyError:
@@ -164,7 +164,7 @@ def written_up_to(
 
     The key must name everything besides the messages that the result depends on.
     """
-    memory = cast("dict[str, Any]", conversation.__dict__)
+    memory = vars(conversation)
     written: _W = memory.get(key, nothing)
     if written.count != count:
         if written.count > count:

@@ -141,14 +141,15 @@ REPLY = st.fixed_dictionaries(
         "error": st.none(),
     },
 )
+NAMES = (
+    *("more", "id", "model", "created", "choices", "error", "index", "finish_reason", "native_finish_reason", "usage"),
+    *("logprobs", "stop_reason", "content", "refusal", "reasoning", "reasoning_details", "tool_calls", "annotations"),
+    *("audio", "channel", "token_id", "role", "type", "function", "name", "arguments", "function_call"),
+)
 # What a plain reply does not have, or not so: put in somewhere.
 TWIST = st.tuples(
     st.sampled_from(["reply", "choice", "message", "call", "function"]),
-    st.sampled_from(
-        "more id model created choices error index finish_reason native_finish_reason usage logprobs stop_reason content "
-        "refusal reasoning reasoning_details tool_calls annotations audio channel token_id role type function name "
-        "arguments function_call".split()
-    ),
+    st.sampled_from(NAMES),
     ODD | st.just(USAGE) | st.just({"message": "no", "code": 500}) | st.just([{"type": "text", "text": "a"}]),
 )
 

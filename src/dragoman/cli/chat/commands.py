@@ -7,12 +7,12 @@ Must not know: where lines come from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from dragoman.cli.arguments import UsageError, nearest
 from dragoman.cli.conversations import all_conversations, find, short_id
 from dragoman.cli.export import export, format_of
+from dragoman.cli.paths import user_path
 from dragoman.cli.session import Session
 from dragoman.cli.terminal import one_line, shortened
 from dragoman.conversation import Conversation
@@ -130,7 +130,7 @@ def _save(session: Session, rest: str) -> None:
             raise UsageError("This conversation is not kept.", hint="Name a file: /save talk.md (or .json, .html)")
         session.terminal.say(f"It is kept as {session.client.id}.")
         return
-    path = Path(rest).expanduser()
+    path = user_path(rest)
     text = export(session.client.save(), format_of(path))
     try:
         path.write_text(text, encoding="utf-8")

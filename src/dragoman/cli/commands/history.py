@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.arguments import Command, Group, Parser, UsageError
+from dragoman.cli.paths import user_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +109,7 @@ def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from dragoman.cli.conversations import open_store
     from dragoman.cli.export import export, format_of
 
-    path = None if arguments.output is None else Path(arguments.output).expanduser()
+    path = None if arguments.output is None else user_path(arguments.output)
     wanted = arguments.format or ("markdown" if path is None else format_of(path))
     with open_store() as store:
         text = export(_newest(store, arguments.id), wanted)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dragoman.cli.arguments import Command, Group, Parser
+from dragoman.cli.paths import user_path
 
 if TYPE_CHECKING:
     from dragoman.cli.terminal import Terminal
@@ -46,7 +47,7 @@ def _validate(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     wrong = 0
     for path in arguments.paths:
-        problems = validate_skill(Path(path).expanduser())
+        problems = validate_skill(user_path(path))
         wrong += bool(problems)
         terminal.line(f"{path}: {'good' if not problems else 'not good'}")
         for problem in problems:
