@@ -27,7 +27,7 @@ import jsonschema_rs
 from msgspec import Raw
 
 from dragoman import Conversation, Engine, Message, ModelOptions, ResponseFormat, ToolSpec, engine
-from dragoman.conversation import ToolResult, Text
+from dragoman.conversation import Text, ToolResult
 from dragoman.providers.structured import answer_text
 
 HERE = Path(__file__).parent

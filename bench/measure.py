@@ -28,7 +28,7 @@ Answer = dict[str, Any]
 Cells = dict[str, Answer]
 """By contender: the medians, or the error."""
 
-PATIENCE = 180
+PATIENCE = 400
 """Seconds after which a contender has failed."""
 _UNSET = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 """What would send a client elsewhere, or make it carry a key."""
@@ -40,7 +40,7 @@ class Effort(NamedTuple):
     rounds: int
     """Of the floor and of ours."""
     every: int
-    """A peer takes part in every so manieth round."""
+    """A peer takes part in every so manieth round; 0: only in the one before the first."""
     budget: float
     """Seconds of processor that one contender has in one round; at least one operation."""
 
@@ -167,7 +167,7 @@ def interleaved(
             crew.dismiss(name)
     for number in range(effort.rounds):
         for name in list(times):
-            if name not in (FLOOR, OURS) and number % effort.every:
+            if name not in (FLOOR, OURS) and (not effort.every or number % effort.every):
                 continue
             answer = crew.ask(name, {**command, "times": times[name]})
             if fresh:

@@ -124,6 +124,7 @@ CONTENDERS = {
             "openai-agents",
             "from agents import Agent, Runner",
             "`Runner.run_sync`, `Runner.run` and `Runner.run_streamed`, tracing disabled",
+            ready="from openai import AsyncOpenAI; AsyncOpenAI(api_key='k'); Agent('a', model='gpt-4o')",
         ),
         _row(
             "mirascope",
@@ -136,11 +137,13 @@ CONTENDERS = {
             "import aisuite",
             "`Client().chat.completions.create`, with `max_turns` for the tools",
             "aisuite[openai,anthropic]",
+            ready="from aisuite.provider import ProviderFactory as F; F.create_provider('openai', {'api_key': 'k'})",
         ),
         _row(
             "llm",
             "import llm",
             "`get_model(…).prompt` and `chain`, and their async twins",
+            ready="llm.get_model('gpt-4o')",
         ),
     )
 }

@@ -162,7 +162,8 @@ def tools(given: Given) -> Result:
 def streams(given: Given) -> Result:
     """Many streams at once on one event loop, each in small pieces; in a new process every time, for its memory."""
     found: dict[str, Cells] = {}
-    effort = Effort(rounds=1, every=1, budget=0) if given.quick else Effort(rounds=6, every=3, budget=0)
+    # What a peer does here takes a minute or so.
+    effort = Effort(rounds=1 if given.quick else 5, every=0, budget=0)
     for count in AT_ONCE:
         with _workplace(given) as (workers, root):
             for dialect in given.homes:
@@ -203,6 +204,10 @@ def imports(given: Given) -> Result:
     return found
 
 
+_QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LLM_USER_PATH": str(environments.directory("llm") / "user")}
+"""Else the one fetches a list of prices when it is imported, and the other looks into the user's own directory."""
+
+
 def _measured(given: Given) -> list[Any]:
     return [CONTENDERS[name] for name in given.names]
 
@@ -222,7 +227,7 @@ def _children(codes: Mapping[str, tuple[str, str]], given: Given) -> Cells:
 def _child(environment: str, code: str) -> float:
     process = subprocess.Popen(
         [str(environments.python(environment)), "-I", "-c", code],
-        env=surroundings(LITELLM_LOCAL_MODEL_COST_MAP="True"),
+        env=surroundings(**_QUIET),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -237,7 +242,7 @@ def _modules(environment: str, code: str) -> int:
     program = f"import sys; before = len(sys.modules)\n{code}\nprint(len(sys.modules) - before)"
     done = subprocess.run(
         [str(environments.python(environment)), "-I", "-c", program],
-        env=surroundings(LITELLM_LOCAL_MODEL_COST_MAP="True"),
+        env=surroundings(**_QUIET),
         capture_output=True,
         text=True,
         check=True,

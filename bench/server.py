@@ -26,7 +26,7 @@ from bench.wire import CALL_ID, CHUNKS, WIRES, Wire
 
 __all__ = ["CHUNKS", "PACED_CHUNKS", "serving"]
 
-PACED_CHUNKS = 100
+PACED_CHUNKS = 50
 TICK = 0.02
 
 _PATHS = {

@@ -52,6 +52,9 @@ def _imports(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:
     best = ratio(peers)
     if best is not None:
         yield Verdict(part, "import, to the fastest peer", best, 1 / 5)
+    best = ratio(cells["ready"])
+    if best is not None:
+        yield Verdict(part, "import and a client made, to the fastest peer", best, 1 / 5)
 
 
 def _install(part: str, cells: dict[str, Cells]) -> Iterator[Verdict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,3 +138,11 @@ def _told(block: Any) -> Any:
 
 def said(message: Message) -> Any:
     return transcript(Conversation().plus(message))[0]
+
+
+def threads_left() -> list[str]:
+    """The library's own threads that are still there; one that is about to end may do so."""
+    left = [thread for thread in threading.enumerate() if "dragoman" in thread.name]
+    for thread in left:
+        thread.join(5)
+    return [thread.name for thread in left if thread.is_alive()]

@@ -14,6 +14,7 @@ from dragoman.chat.client import ChatClient
 from dragoman.conversation import TextDelta, ToolCall
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.tools.definition import tool
+from tests.chat.talking import threads_left
 from tests.engines.talking import MODELS, every_dialect
 
 TURNS = 3
@@ -82,7 +83,7 @@ def test_two_hundred_async_chats_at_once(model: str) -> None:
     with Simulator(_said) as simulator:
         asyncio.run(main(simulator))
         assert simulator.wait_until_idle()
-    assert not [thread for thread in threading.enumerate() if "dragoman" in thread.name and thread.is_alive()]
+    assert not threads_left()
 
 
 @pytest.mark.slow
@@ -104,7 +105,7 @@ def test_fifty_threads_of_plain_chats(model: str) -> None:
             thread.join(120)
         assert everything == {number: [_expected(number)] * TURNS for number in range(threads_wanted)}
         assert simulator.wait_until_idle()
-    assert not [thread for thread in threading.enumerate() if "dragoman" in thread.name and thread.is_alive()]
+    assert not threads_left()
 
 
 def test_one_engine_serves_many_clients_at_once() -> None:

@@ -297,8 +297,11 @@ def test_calls_that_no_result_could_name_are_not_run(colour: str, streamed: bool
         Message.assistant(ToolCall("", "delete", "{}")),
         [""],
         Text(""),
+        {"role": "user", "content": "Hello"},
+        b"Hello",
+        42,
     ],
-    ids=str,
+    ids=lambda odd: str(odd)[:60],
 )
 def test_a_message_that_would_spoil_the_history_is_refused(colour: str, odd: Any) -> None:
     talk = _talk(colour, ["Hi."])

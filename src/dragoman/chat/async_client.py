@@ -141,7 +141,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
         wanted = self._wanted(answer)
-        hold = Hold[AsyncEngine]()
+        hold: Hold[AsyncEngine] = Hold()
         try:
             self._claim(hold)
             asked = self._question(hold, question, retries)
@@ -242,7 +242,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         *,
         stream: bool,
     ) -> AsyncGenerator[Event, None]:
-        hold = Hold[AsyncEngine]()
+        hold: Hold[AsyncEngine] = Hold()
         try:
             self._claim(hold)
             run = self._begin(hold, prompt, approvals, conversation)

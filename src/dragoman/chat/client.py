@@ -145,7 +145,7 @@ class ChatClient(ChatCore[Engine]):
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
         wanted = self._wanted(answer)
-        hold = Hold[Engine]()
+        hold: Hold[Engine] = Hold()
         try:
             self._claim(hold)
             asked = self._question(hold, question, retries)
@@ -246,7 +246,7 @@ class ChatClient(ChatCore[Engine]):
         *,
         stream: bool,
     ) -> Generator[Event, None, None]:
-        hold = Hold[Engine]()
+        hold: Hold[Engine] = Hold()
         try:
             self._claim(hold)
             run = self._begin(hold, prompt, approvals, conversation)

@@ -15,6 +15,7 @@ from dragoman.chat.config.defaults import default_model
 from dragoman.chat.credentials import find_key
 from dragoman.errors import MissingKeyError
 from dragoman.providers.catalogue import ALIASES, PROVIDERS
+from dragoman.providers.programs import PROFILES
 
 from .arguments import UsageError, nearest
 from .arguments.talking import Talking
@@ -59,7 +60,7 @@ def clean_model(name: str) -> str:
     if name in ("local", "local:"):
         return DEFAULT_MODEL
     before, colon, _ = name.partition(":")
-    known = [*PROVIDERS, *ALIASES, "local"]
+    known = [*PROVIDERS, *ALIASES, *PROFILES]
     # Where the configuration names a provider that serves any model, a slip would be taken for a name of one of its
     # models, which may well have colons.
     if colon and before not in known and (near := nearest(before, known, cutoff=_NEAR)):

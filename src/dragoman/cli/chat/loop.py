@@ -60,7 +60,9 @@ class _Talk:
         client = self._session.client
         tokens = client.usage.tokens
         used = f" · {tokens:,} tokens" if tokens else ""
-        return f"{client.model} · {len(client.tools.tools)} tools · {self._session.approver.mode}{used}"
+        tools = len(client.tools.tools)
+        offered = f"{tools} tool{'' if tools == 1 else 's'}"
+        return f"{client.model} · {offered} · {self._session.approver.mode}{used}"
 
     def run(self, source: Input) -> None:
         edit = ""

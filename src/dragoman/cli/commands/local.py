@@ -79,8 +79,17 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.engines.local.bench import bench
+    from collections.abc import Callable
+    from importlib import import_module
+    from typing import cast
 
+    from dragoman.errors import ConfigurationError
+
+    try:
+        module = import_module("dragoman.engines.local.bench")
+    except ModuleNotFoundError:
+        raise ConfigurationError("This version cannot measure local models.", hint="Install a newer one.") from None
+    bench = cast("Callable[[str], object]", module.bench)
     terminal.line(str(bench(_bare(arguments.model))))
     return 0
 

@@ -33,7 +33,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
             name = f"{provider}:{model}"
             if word in name.lower():
                 found.append({"model": name, "key": _key_of(provider), **_abilities(profile_of(provider, model))})
-    found += [row for row in _local_models() if word in str(row["model"]).lower()]
+    found += [row for row in _on_this_machine() if word in str(row["model"]).lower()]
     if arguments.json:
         print_json(terminal, found)
     else:
@@ -43,11 +43,17 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _local_models() -> list[dict[str, object]]:
+def _on_this_machine() -> list[dict[str, object]]:
+    """Models of programs rather than of services."""
     from dragoman.engines.local.table import MODELS
+    from dragoman.providers.programs import PROFILES
 
-    shared: dict[str, object] = {"key": "not needed", "structured": "native"}
-    return [{"model": f"local:{row.name}", "tools": row.tools, **shared} for row in MODELS.values()]
+    found: list[dict[str, object]] = []
+    for provider, profile in PROFILES.items():
+        names = {row.name: row.tools for row in MODELS.values()} if provider == "local" else {"…": profile.tools}
+        for name, tools in names.items():
+            found.append({"model": f"{provider}:{name}", "key": "not needed", **_abilities(profile), "tools": tools})
+    return found
 
 
 def _key_of(provider: str) -> str:

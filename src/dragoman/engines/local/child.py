@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 
@@ -25,12 +26,12 @@ def main() -> int:
 
     asked = json.loads(sys.stdin.readline())
     try:
-        import xllamacpp
+        runtime: Any = import_module("xllamacpp")
     except ImportError as error:
         tell(error="not_installed", text=str(error))
         return 1
     try:
-        server = xllamacpp.Server(_parameters(xllamacpp, asked))
+        server = runtime.Server(_parameters(runtime, asked))
         address = str(server.listening_address)
     except Exception as error:  # noqa: BLE001 -- whatever it is, the parent must be told
         tell(error="failed", text=str(error) or type(error).__name__)

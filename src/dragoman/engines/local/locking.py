@@ -50,7 +50,7 @@ def _taken(descriptor: int) -> bool:
         else:
             import msvcrt
 
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except OSError:
         return False
     return True
@@ -63,4 +63,4 @@ def _let_go(descriptor: int) -> None:
         import msvcrt
 
         os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)

@@ -113,9 +113,15 @@ def _spawned(launch: Launch, log: IO[bytes]) -> subprocess.Popen[bytes]:
     # Threads that wait for each other by spinning take the processor away from the one that works.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Ctrl-C stops an answer, which is our business; it must not end the child.
-    own_group = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
+    windows = sys.platform == "win32"
     return subprocess.Popen(  # noqa: S603 -- this Python and a file of ours
-        launch.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, **own_group
+        launch.command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=environment,
+        start_new_session=not windows,
+        creationflags=0x200 if windows else 0,
     )
 
 
@@ -165,7 +171,9 @@ def _failure(launch: Launch, said: dict[str, str], status: int, log: str) -> Loc
         return LocalModelError(message, reason="not_installed", hint=f"Install it again: {_INSTALL}")
     if status in _ILLEGAL_INSTRUCTION:
         message = "This machine's processor lacks instructions that the runtime for local models needs."
-        return LocalModelError(message, reason="unsupported_processor", hint="Use another machine or a provider's model.")
+        return LocalModelError(
+            message, reason="unsupported_processor", hint="Use another machine or a provider's model."
+        )
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if " E " in line or "error" in line.lower()), "")
     why = (said.get("text") or last or f"its program ended with status {status}")[:300]

@@ -76,4 +76,4 @@ class ProgressBar:
 def bar_if_terminal(stream: TextIO | None = None) -> OnProgress | None:
     """A bar on stderr if somebody is there to see it; otherwise None."""
     stream = sys.stderr if stream is None else stream
-    return ProgressBar(stream) if stream is not None and stream.isatty() else None  # pyright: ignore[reportUnnecessaryComparison] -- a program without a console has no stderr
+    return ProgressBar(stream) if stream is not None and stream.isatty() else None

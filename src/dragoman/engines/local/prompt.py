@@ -16,12 +16,23 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Conversation, Json, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import (
+    Conversation,
+    Json,
+    Media,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
 from dragoman.providers.codec import Loss
 
 from .grammar import CallForm
 
-__all__ = ["FORM", "asking_for", "plain_messages", "with_tools"]
+__all__ = ["FORM", "asking_for", "plain_messages", "reminded", "with_tools"]
 
 FORM: Final = CallForm('```tool_call\n{"name": ', ', "arguments": ', "}\n```")
 
@@ -43,6 +54,10 @@ _MUST: Final = "Call a function: "
 _INSTEAD: Final = "\nIf no function is needed, answer the user directly in plain text."
 _NOBODY: Final = "You are a helpful assistant."
 
+_REMINDER: Final = (
+    "{question}\n\n(If one of the functions {names} is needed for this, reply with its tool_call code block. Otherwise "
+    "answer in plain text.)"
+)
 _RESULT: Final = "Function result of {name}:\n{text}\n\nUse this result to answer the user in plain text."
 _ERROR: Final = "The function {name} failed:\n{text}\n\nTell the user, or call it again with other arguments."
 _ANSWER: Final = "{question}\n\nAnswer with one JSON value{about} that is valid against this JSON Schema:\n{schema}"
@@ -55,6 +70,15 @@ def with_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool
     lines = "\n".join([_signature(spec) for spec in tools])
     told = _TOOLS.format(tools=lines, when=_MUST if must_call else _MAY)
     return f"{system or _NOBODY}\n\n{told}{'' if must_call else _INSTEAD}"
+
+
+def reminded(conversation: Conversation, tools: Sequence[ToolSpec], *, must_call: bool) -> Conversation:
+    """The conversation whose last question reminds of the tools: after some talk a small model forgets them."""
+    *earlier, last = conversation.messages
+    if last.role != "user" or must_call:
+        return conversation
+    names = ", ".join([spec.name for spec in tools])
+    return conversation.up_to(len(earlier)).plus(Message.user(_REMINDER.format(question=last.text, names=names)))
 
 
 def _signature(spec: ToolSpec) -> str:

@@ -32,7 +32,7 @@ class Turn:
 
     def give_back(self) -> None:
         """Let the next one go on, or leave the queue. Doing so twice does no harm."""
-        self._turns._over(self)  # noqa: SLF001 -- the two are one thing
+        self._turns.over(self)
 
 
 class Turns:
@@ -72,7 +72,8 @@ class Turns:
             raise
         return turn
 
-    def _over(self, turn: Turn) -> None:
+    def over(self, turn: Turn) -> None:
+        """The turn is given back, or was given up while it waited."""
         with self._lock:
             if self._holder is turn:
                 self._holder = None

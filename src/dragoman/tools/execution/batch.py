@@ -121,9 +121,7 @@ class Batch:
         if failed is None:
             return None
         message = f"The run was aborted because a tool failed: {failed.message}"
-        error = ToolAbortedError(
-            message, results=self.results, tool_name=failed.tool_name, call_id=failed.call_id
-        )
+        error = ToolAbortedError(message, results=self.results, tool_name=failed.tool_name, call_id=failed.call_id)
         error.__cause__ = failed
         return error
 

@@ -132,7 +132,9 @@ class _Body:
         while place < len(marked):
             escape = _ESCAPE.match(marked, place)
             if escape is None:
-                letters.append("range" if marked[place] == "-" and letters and place + 1 < len(marked) else marked[place])
+                letters.append(
+                    "range" if marked[place] == "-" and letters and place + 1 < len(marked) else marked[place]
+                )
                 place += 1
             else:
                 letters += _unescaped(escape[0])

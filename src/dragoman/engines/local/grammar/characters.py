@@ -69,7 +69,9 @@ def one_of(ranges: Ranges) -> str:
 
 def spelled(text: str) -> str:
     """A text as it stands in a JSON string; control characters without a short form are written by their number."""
-    return "".join([_SHORT.get(letter) or (letter if ord(letter) >= 0x20 else f"\\u{ord(letter):04x}") for letter in text])
+    return "".join(
+        [_SHORT.get(letter) or (letter if ord(letter) >= 0x20 else f"\\u{ord(letter):04x}") for letter in text]
+    )
 
 
 def _holds(ranges: Ranges, point: int) -> bool:

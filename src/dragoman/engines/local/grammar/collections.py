@@ -31,9 +31,7 @@ class Member(NamedTuple):
         return sequence(literal(f'"{spelled(self.name)}": '), self.value)
 
 
-def array_of(
-    grammar: Grammar, prefix: Sequence[str], rest: str | None, least: int = 0, most: int | None = None
-) -> str:
+def array_of(grammar: Grammar, prefix: Sequence[str], rest: str | None, least: int = 0, most: int | None = None) -> str:
     """An array of these items, and any number of further ones; `rest` None: no further ones."""
     if rest is None:
         most = len(prefix) if most is None else min(most, len(prefix))

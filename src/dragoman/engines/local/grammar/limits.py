@@ -27,7 +27,7 @@ def number(limits: Mapping[str, object], lost: Lost, *, whole: bool) -> str:
     high = _tighter(_bound(limits, "maximum"), _bound(limits, "exclusiveMaximum", exclusive=True), min)
     step = limits.get("multipleOf")
     if isinstance(step, int | float) and not (whole and step == 1):
-        multiples = _multiples(Decimal(repr(step)), low, high, whole=whole)
+        multiples = _multiples(Decimal(repr(step)), low, high)
         if multiples is not None:
             return multiples
         lost("multipleOf", f"{step} is not enforced")
@@ -63,7 +63,7 @@ def _last_whole(high: Bound | None) -> int | None:
     return number - 1 if high.exclusive and number == high.value else number
 
 
-def _multiples(step: Decimal, low: Bound | None, high: Bound | None, *, whole: bool) -> str | None:
+def _multiples(step: Decimal, low: Bound | None, high: Bound | None) -> str | None:
     """All of them, if they are few and exact; None if they are not."""
     if low is None or high is None or step <= 0 or step != int(step):
         return None

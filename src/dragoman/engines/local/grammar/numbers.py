@@ -237,7 +237,9 @@ def _within(low: _End, high: _End, left: int) -> _Digits:
     first, last = int(low.digits[:1] or "0"), int(high.digits[0])
     low_rest, high_rest = _End(low.digits[1:], low.exclusive), _End(high.digits[1:], high.exclusive)
     if first == last:
-        return _Digits(nothing=False, something=_behind(literal(str(first)), _within(low_rest, high_rest, left - 1)) or "")
+        return _Digits(
+            nothing=False, something=_behind(literal(str(first)), _within(low_rest, high_rest, left - 1)) or ""
+        )
     inside = _digits(first + 1, last - 1)
     options = [
         _behind(literal(str(first)), _from(low_rest, left - 1)),

@@ -171,28 +171,30 @@ class _Writer:
 
     # --- by type ---
 
-    def _string(self, node: Node) -> str:
+    def string(self, node: Node) -> str:
         return string(self._grammar, node.limits, self._lost(node))
 
-    def _integer(self, node: Node) -> str:
+    def integer(self, node: Node) -> str:
         return self._grammar.rule("integer", number(node.limits, self._lost(node), whole=True))
 
-    def _number(self, node: Node) -> str:
+    def number(self, node: Node) -> str:
         return self._grammar.rule("number", number(node.limits, self._lost(node), whole=False))
 
-    def _boolean(self, _node: Node) -> str:
+    def boolean(self, _node: Node) -> str:
         return either([literal("true"), literal("false")])
 
-    def _null(self, _node: Node) -> str:
+    def null(self, _node: Node) -> str:
         return literal("null")
 
-    def _array(self, node: Node) -> str:
+    def array(self, node: Node) -> str:
         prefix = [self._item(item) for item in node.prefix]
         rest = None if node.items is not None and node.items.never else self._rest(node)
         least, most = count_of(node.limits, "Items", self._lost(node))
         if None in prefix:  # nothing fits there, so no array is as long
             prefix, rest = prefix[: prefix.index(None)], None
-        return self._grammar.rule("array", array_of(self._grammar, [item for item in prefix if item], rest, least, most))
+        return self._grammar.rule(
+            "array", array_of(self._grammar, [item for item in prefix if item], rest, least, most)
+        )
 
     def _rest(self, node: Node) -> str | None:
         return self._values.anything() if node.items is None else self._item(node.items)
@@ -203,7 +205,7 @@ class _Writer:
         except Impossible:
             return None
 
-    def _object(self, node: Node) -> str:
+    def object(self, node: Node) -> str:
         members = self._members(node)
         others = self._others(node)
         least, most = count_of(node.limits, "Properties", self._lost(node))
@@ -258,11 +260,11 @@ def _possible(things: Sequence[_T], write: Callable[[_T], str]) -> list[str]:
 
 
 _KINDS: Final[dict[str, Callable[[_Writer, Node], str]]] = {
-    "string": _Writer._string,
-    "integer": _Writer._integer,
-    "number": _Writer._number,
-    "boolean": _Writer._boolean,
-    "null": _Writer._null,
-    "array": _Writer._array,
-    "object": _Writer._object,
+    "string": _Writer.string,
+    "integer": _Writer.integer,
+    "number": _Writer.number,
+    "boolean": _Writer.boolean,
+    "null": _Writer.null,
+    "array": _Writer.array,
+    "object": _Writer.object,
 }

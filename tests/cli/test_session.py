@@ -1,0 +1,145 @@
+"""Model, tools, permissions and store put together, as arguments and configuration say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.simulator import Simulator
+from tests.cli.running import Surroundings, calling
+
+WRITING = calling("Write", {"file_path": "made.txt", "content": "x"})
+
+
+def test_approve_auto_and_deny(around: Surroundings) -> None:
+    with Simulator([WRITING, "Done.", WRITING, "Not done."]) as simulator:
+        around.use(simulator)
+        assert around.here("Write.", "-T", "Write", "--approve", "deny").code == 0
+        assert not (around.work / "made.txt").exists()
+        assert around.here("Write.", "-T", "Write", "--approve", "auto").code == 0
+    assert (around.work / "made.txt").exists()
+
+
+def test_rules_of_the_configuration_hold(around: Surroundings) -> None:
+    rules = '[[permissions.rules]]\naction = "{}"\ntool = "Write"\n'
+    with Simulator([WRITING, "Done.", WRITING, "Not done."]) as simulator:
+        around.use(simulator)
+        around.configure(rules.format("allow"))
+        assert around.here("Write.", "-T", "Write").code == 0
+        (around.work / "made.txt").unlink()
+        around.configure(rules.format("deny"))
+        done = around.here("Write.", "-T", "Write", "--approve", "auto", "--json")
+        assert done.json["tool_calls"][0]["is_error"]
+        assert not (around.work / "made.txt").exists(), "a rule that denies beats --approve auto"
+
+
+def test_tools_and_approval_of_the_configuration(around: Surroundings) -> None:
+    around.configure('[cli]\ntools = ["Write"]\napprove = "auto"\n')
+    with Simulator([WRITING, "Done."]) as simulator:
+        around.use(simulator)
+        assert around.here("Write.").code == 0
+    assert (around.work / "made.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "table", ['[cli]\napprove = "auto"\n', '[[permissions.rules]]\naction = "allow"\ntool = "*"\n']
+)
+def test_a_project_cannot_loosen_what_is_asked(table: str, around: Surroundings) -> None:
+    (around.work / "dragoman.toml").write_text(table)
+    with Simulator() as simulator:
+        around.use(simulator)
+        done = around.here("Hello.")
+    assert done.code == 2
+    assert "dragoman.toml" in done.err
+
+
+def test_a_tool_that_wants_approval_gets_it_from_a_person_only(around: Surroundings) -> None:
+    (around.work / "mine.py").write_text(
+        "from dragoman import tool\n\n"
+        "@tool(requires_approval=True, read_only=True)\ndef look() -> str:\n    return 'seen'\n"
+    )
+    with Simulator([calling("look", {}), "Not seen."]) as simulator:
+        around.use(simulator)
+        done = around.here("Look.", "-T", "mine.py", "--json")
+    assert done.code == 4
+    assert done.json["exit_code"] == 4
+    assert done.json["tool_calls"][0]["is_error"]
+
+
+def test_the_model_may_speak_to_the_person_without_asking(around: Surroundings) -> None:
+    with Simulator([calling("send_update", {"message": "half\x1b[2J done"}), "Done."]) as simulator:
+        around.use(simulator)
+        done = around.here("Work.", "-T", "send_update")
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert "> half\\u001b[2J done" in done.err
+
+
+def test_a_profile_of_the_configuration(around: Surroundings) -> None:
+    around.configure('[profiles.terse]\nsystem_prompt = "Be terse."\n')
+    with Simulator() as simulator:
+        around.use(simulator)
+        assert around.here("Hi there.", "--profile", "terse").code == 0
+        assert simulator.requests[0].body["messages"][0]["content"] == "Be terse."
+        assert "terse" in around.here("Hi there.", "--profile", "tears").err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are a thing of POSIX systems")
+@pytest.mark.parametrize("approve", ["auto", "ask"])
+def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, around: Surroundings) -> None:
+    with Simulator([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "I see."]) as simulator:
+        around.use(simulator)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=around.env,
+            cwd=around.work,
+        )
+        log = around.work / "log"
+        end = time.monotonic() + 60
+        while not log.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait(60)
+        done = around.here("-c", "-T", "Bash", "--approve", approve)
+    assert done.out == "I see.\n"
+    assert done.code == (4 if approve == "ask" else 0)
+    assert log.read_text() == "ran\n"
+    assert "nobody knows whether it did its work" in simulator.requests[-1].body["messages"][-1]["content"]
+
+
+def test_options_of_models(around: Surroundings) -> None:
+    from dragoman.cli.options import model_options
+    from dragoman.providers.options import Reasoning
+
+    assert model_options([("reasoning", "high"), ("top-p", "0.5"), ("seed", "7")]) == {
+        "reasoning": Reasoning(effort="high"),
+        "top_p": 0.5,
+        "seed": 7,
+    }
+    assert model_options([("reasoning", "2000")]) == {"reasoning": Reasoning(budget=2000)}
+
+
+def test_nothing_is_written_outside_the_users_directories(around: Surroundings) -> None:
+    with Simulator() as simulator:
+        around.use(simulator)
+        around.here("Hello.")
+    assert [path.name for path in around.work.iterdir()] == []
+    kept = around.home / ".local" / "share" / "dragoman"
+    assert oct(kept.stat().st_mode)[-3:] == "700"
+    assert oct((kept / "conversations.db").stat().st_mode)[-3:] == "600"
+
+
+def test_a_missing_home_of_somebody_else(around: Surroundings) -> None:
+    done = around.here("Hi there.", "-a", "~nobody-of-this-name/file", "-m", "openai-compatible:x")
+    assert done.code == 2
+    assert "Nobody here is called '~nobody-of-this-name'" in done.err
+    assert Path("~").expanduser() == around.home
