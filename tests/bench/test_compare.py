@@ -29,7 +29,9 @@ def _repository(place: Path) -> str:
         ["-c", "user.name=n", "-c", "user.email=e@localhost", "commit", "-qm", "m"],
     ):
         subprocess.run(["git", *words], cwd=place, check=True)
-    return subprocess.run(["git", "rev-parse", "HEAD"], cwd=place, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=place, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_the_sources_of_a_commit_are_those_of_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

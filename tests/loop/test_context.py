@@ -10,12 +10,13 @@ from hypothesis import given
 
 from dragoman.conversation import Conversation, Media, Message, Text, ToolCall, ToolResult, Usage
 from dragoman.engines.scripted import ScriptedEngine
-from dragoman.errors import InvalidConversationError
+from dragoman.errors import ConfigurationError, InvalidConversationError, OverloadedError
 from dragoman.loop.context import ContextUse, DropToolResults, Summarise, estimated_tokens
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.limits import Limits
 from dragoman.loop.orchestrator import Orchestrator
-from dragoman.loop.run import LoopRun
+from dragoman.loop.run import Cancelled, LoopRun
+from dragoman.loop.step import LimitReached
 from tests.loop.running import ASKED, add, calls
 from tests.strategies import conversations
 
@@ -137,3 +138,65 @@ def test_a_policy_that_breaks_the_conversation_is_refused() -> None:
     loop = Orchestrator(ScriptedEngine(["x"]), [add], context=[careless])
     with loop, pytest.raises(InvalidConversationError):
         loop.run(ASKED)
+
+
+def _with_policy(script: list[Any], *policies: Any, **options: Any) -> tuple[Any, ScriptedEngine]:
+    engine = _small_window(script)
+    with Orchestrator(engine, [add], context=policies, on_limit="return", **options) as loop:
+        return loop.run(_long(5).plus(Message.user("And now?"))), engine
+
+
+def test_a_summary_that_reaches_a_limit_is_not_followed_by_a_call_beyond_it() -> None:
+    result, engine = _with_policy(["In short.", "Too much."], Summarise(), limits=Limits(model_calls=1))
+    assert isinstance(result.ending, LimitReached)
+    assert len(engine.calls) == 1
+    assert result.conversation.is_valid
+
+
+def test_a_run_that_is_cancelled_while_a_summary_is_made_asks_nothing_more() -> None:
+    def cancelling(_call: Any) -> str:
+        run.cancel()
+        return "In short."
+
+    engine = _small_window([cancelling, "Too much."])
+    with Orchestrator(engine, [add], context=[Summarise()]) as loop:
+        run = loop.start(_long(5).plus(Message.user("And now?")))
+        for _ in loop.drive(run, stream=True):
+            pass
+    assert isinstance(run.result.ending, Cancelled)
+    assert len(engine.calls) == 1
+
+
+def test_a_policy_is_asked_once_before_each_call_of_the_model() -> None:
+    asked: list[int] = []
+
+    def watching(conversation: Conversation, use: ContextUse) -> Conversation:
+        asked.append(len(conversation.messages))
+        return conversation
+
+    engine = ScriptedEngine([calls(1), calls(2), "Done."])
+    with Orchestrator(engine, [add], context=[watching]) as loop:
+        loop.run(ASKED)
+    assert asked == [1, 3, 5]
+
+
+def test_a_policy_may_do_without_the_model_when_that_fails() -> None:
+    def careful(conversation: Conversation, use: ContextUse) -> Any:
+        try:
+            yield conversation.plus(Message.user("Summarise."))
+        except OverloadedError:
+            return conversation.up_to(0).plus(*conversation.messages[-1:])
+        return conversation
+
+    result, _ = _with_policy([OverloadedError("busy"), "Fine."], careful)
+    assert [message.text for message in result.conversation.messages] == ["And now?", "Fine."]
+
+
+def test_a_summary_that_fails_ends_the_run_with_its_error() -> None:
+    with pytest.raises(OverloadedError):
+        _with_policy([OverloadedError("busy"), "Fine."], Summarise())
+
+
+def test_a_policy_that_forgets_to_return_something_is_told_so() -> None:
+    with pytest.raises(ConfigurationError, match="policy gave back a NoneType"):
+        _with_policy(["x"], lambda _conversation, _use: None)

@@ -68,6 +68,10 @@ def test_the_configs_limit_holds_and_the_conversation_is_not_lost() -> None:
 def test_an_executor_with_a_second_config_is_refused() -> None:
     with ToolExecutor([add]) as executor, pytest.raises(ConfigurationError, match="config of its own"):
         Orchestrator(ScriptedEngine([]), executor, ToolConfig())
+    with ToolExecutor([add]) as executor, pytest.raises(ConfigurationError, match="config of its own"):
+        execute_tool_calls(calls(1).tool_calls, executor, ToolConfig())
+    with ToolExecutor([add]) as executor, pytest.raises(ConfigurationError, match="config of its own"):
+        asyncio.run(aexecute_tool_calls(calls(1).tool_calls, executor, ToolConfig()))
 
 
 def test_what_the_engine_was_made_with_is_asked_for_unless_the_loop_says_otherwise() -> None:

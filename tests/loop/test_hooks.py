@@ -115,6 +115,49 @@ def test_a_tool_does_not_run_if_the_hook_before_it_fails(way: Way) -> None:
     assert ran_tools == []
 
 
+PHASES = ["before_model", "after_model", "before_tools", "tool_started", "tool_finished", "after_tools"]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_hook_that_fails_ends_the_run_in_the_same_way_in_both_colours(phase: str, awaited: bool) -> None:
+    def failing(*_: Any) -> None:
+        message = "the hook failed"
+        raise OSError(message)
+
+    async def failing_later(*_: Any) -> None:
+        failing()
+
+    def hook(fails: Any) -> LoopHooks:
+        made = LoopHooks()
+        setattr(made, phase, fails)
+        return made
+
+    with Orchestrator(ScriptedEngine([calls(1), "x"]), [add], hooks=[hook(failing)]) as loop:
+        plain = loop.start(ASKED)
+        with pytest.raises(OSError, match="the hook failed"):
+            list(loop.drive(plain, stream=True))
+
+    async def main() -> LoopRun:
+        engine = AsyncScriptedEngine([calls(1), "x"])
+        async with AsyncOrchestrator(engine, [add], hooks=[hook(failing_later if awaited else failing)]) as loop:
+            run = loop.start(ASKED)
+            with pytest.raises(OSError, match="the hook failed"):
+                async for _ in loop.drive(run, stream=True):
+                    pass
+            return run
+
+    on_loop = asyncio.run(main())
+    for run in (plain, on_loop):
+        assert run.conversation.is_valid
+        assert run.ending is None
+        with pytest.raises(ConfigurationError, match="ended with an error"):
+            _ = run.result
+    assert [message.role for message in plain.conversation.messages] == [
+        message.role for message in on_loop.conversation.messages
+    ]
+
+
 class Steering(LoopHooks):
     def __init__(self, at: str) -> None:
         self.at = at

@@ -125,6 +125,16 @@ def test_a_forced_tool_choice_holds_for_the_first_step_only(way: Way) -> None:
 
 
 @every_way
+def test_a_forced_tool_choice_does_not_hold_again_after_an_approval(way: Way) -> None:
+    options = ModelOptions(tool_choice="required")
+    paused = way([calls(1, name="guarded")], [guarded], options=options).result
+    assert paused is not None
+    answers = [approve(paused.pending[0].call)]
+    ran = way(["Done."], [guarded], paused.conversation, approvals=answers, options=options)
+    assert [call.options.tool_choice for call in ran.calls if call.options] == ["auto"]
+
+
+@every_way
 def test_by_choice_it_holds_for_every_step(way: Way) -> None:
     options = ModelOptions(tool_choice="required")
     ran = way([calls(1), calls(2)] * 3, options=options, repeat_tool_choice=True, limits=Limits(steps=3))
@@ -185,3 +195,11 @@ def test_a_persons_no_holds_even_for_a_call_that_needs_no_approval(way: Way) -> 
     ran = way(["Done."], [add], conversation, approvals=[deny(conversation.pending_tool_calls[0], reason="stop")])
     assert ran.result is not None
     assert "stop" in ran.result.conversation.messages[2].tool_results[0].text
+
+
+@every_way
+def test_an_answer_about_no_call_that_waits_holds_for_none_to_come(way: Way) -> None:
+    early = approve(calls(1, name="guarded").tool_calls[0])
+    ran = way([calls(1, name="guarded")], [guarded], approvals=[early])
+    assert ran.result is not None
+    assert isinstance(ran.result.ending, AwaitApproval)

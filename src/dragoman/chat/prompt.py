@@ -6,7 +6,7 @@ Owns: from what callers find easy to write to a message, and refusing what no hi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError
@@ -24,7 +24,7 @@ def message_of(prompt: Prompt) -> Message:
     else:
         content = (prompt,) if isinstance(prompt, str) or not isinstance(prompt, Sequence) else tuple(prompt)
         message = Message.user(*content)
-    for block in message.blocks:
+    for block in cast("Sequence[object]", message.blocks):  # whatever the types promise
         if not isinstance(block, Block):
             text = f"A message cannot be made of a {type(block).__name__}."
             raise ConfigurationError(text, hint="Give a text, a block such as Media, a list of these, or a Message.")

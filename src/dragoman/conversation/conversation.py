@@ -17,7 +17,7 @@ from .blocks import ToolCall
 from .message import Message
 from .usage import Usage
 from .validity import Change, last_turn, mended
-from .values import FrozenDict, Value
+from .values import FrozenDict, Value, memory_of
 
 __all__ = ["Conversation", "Repaired"]
 
@@ -45,7 +45,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     def plus(self, *messages: Message) -> Conversation:
         """This conversation with further messages at its end."""
         longer = msgspec.structs.replace(self, messages=self.messages + messages)
-        return self._handed_on(longer) if vars(self) else longer
+        return self._handed_on(longer) if memory_of(self) else longer
 
     def with_system(self, system: str | None) -> Conversation:
         """This conversation under another system prompt."""
@@ -57,7 +57,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
     def _handed_on(self, changed: Conversation) -> Conversation:
         """A copy that begins with the same messages, now with what is known of them."""
-        vars(changed).update(vars(self))
+        memory_of(changed).update(memory_of(self))
         return changed
 
     def up_to(self, count: int) -> Conversation:
@@ -101,7 +101,7 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     @property
     def is_valid(self) -> bool:
         """Whether it can be sent: every tool call has exactly one result, in order."""
-        known, length = vars(self), len(self.messages)
+        known, length = memory_of(self), len(self.messages)
         checked, since = known.get(_VALID, _NOTHING_CHECKED)
         if checked < length:
             last = last_turn(self.messages, since)

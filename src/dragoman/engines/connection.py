@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
+from dragoman.conversation.values import memory_of
 from dragoman.errors import AuthenticationError, LossyConversionError
 from dragoman.providers.catalogue import Dialect, Provider, codec_of
 from dragoman.providers.codec import Call, Codec, Loss, WireRequest
@@ -118,7 +119,7 @@ class Connection(Struct, frozen=True, kw_only=True, dict=True):
 
     def _request(self, wire: WireRequest, *, stream: bool) -> HttpRequest:
         accepted = "text/event-stream" if stream else "application/json"
-        memory = vars(self)
+        memory = memory_of(self)
         known: _Envelope | None = memory.get(accepted)
         if known is None or known.path != wire.path or known.wire != wire.headers or known.own != self.headers:
             known = memory[accepted] = self._envelope(wire, accepted)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman.conversation import Block, Conversation, Json, Media, Message, Text, ToolResult
+from dragoman.conversation.values import memory_of
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import remembered
 
@@ -29,7 +30,7 @@ there were any."""
 def with_files_read(conversation: Conversation) -> Conversation:
     """The conversation with the bytes of all media that were given by path; itself if there are none."""
     messages = conversation.messages
-    memory = vars(conversation)
+    memory = memory_of(conversation)
     known: _Known = memory.get(_KEY, _NOTHING_SEEN)
     seen, before = known
     if seen == len(messages) and before is None:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
+from dragoman.conversation.values import memory_of
 from dragoman.errors import ProviderError
 
 from .options import ModelOptions
@@ -136,7 +137,7 @@ def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _
 
     The key must name everything besides the value that the result depends on.
     """
-    memory = vars(value)
+    memory = memory_of(value)
     try:
         return memory[key]
     except KeyError:
@@ -164,7 +165,7 @@ def written_up_to(
 
     The key must name everything besides the messages that the result depends on.
     """
-    memory = vars(conversation)
+    memory = memory_of(conversation)
     written: _W = memory.get(key, nothing)
     if written.count != count:
         if written.count > count:

@@ -89,7 +89,7 @@ def _of_table(table: str, value: object, origin: str) -> dict[Path, Setting]:
 # --- the environment --------------------------------------------------------------------------------------------------
 
 _PREFIX: Final = "DRAGOMAN_"
-_OTHERS: Final = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROFILE"})
+_OTHERS: Final = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_MODEL_DIR", "DRAGOMAN_PROFILE"})
 _KEYS: Final = frozenset({"DRAGOMAN_API_KEY", "DRAGOMAN_KEY", "DRAGOMAN_TOKEN"})
 
 

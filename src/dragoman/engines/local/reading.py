@@ -131,14 +131,14 @@ class CallReader:
         held, opening = self._held, self._form.opening
         at = held.find(opening) if self._names else -1
         if at < 0:
-            keep = _overlap(held, opening) if self._names else 0
-            self._held = held[len(held) - keep :]
-            yield from self._said(held[: len(held) - keep])
+            sure = held[: len(held) - _overlap(held, opening)] if self._names else held
+            sure = sure.rstrip() if self._names else sure  # blanks before a call are no part of the text
+            self._held = held[len(sure) :]
+            yield from self._said(sure)
             return
         named = _name_at(held, at + len(opening))
         if named is None:  # not all of it is there
-            self._held = held[at:]
-            yield from self._said(held[:at])
+            yield from self._kept_from(at)
             return
         name, end = named
         if name not in self._names:  # somebody else's JSON
@@ -148,8 +148,7 @@ class CallReader:
         between = self._form.between
         if not held.startswith(between, end):
             if between.startswith(held[end:]):
-                self._held = held[at:]
-                yield from self._said(held[:at])
+                yield from self._kept_from(at)
             else:
                 self._held = held[end:]
                 yield from self._said(held[:end])
@@ -157,6 +156,12 @@ class CallReader:
         self._held = ""
         yield from self._call_begins(name, held[:at].rstrip())
         yield from self._call_grew(held[end + len(between) :])
+
+    def _kept_from(self, at: int) -> Iterator[ReplyEvent]:
+        """Hold back what may be a call, and the blanks before it."""
+        sure = self._held[:at].rstrip()
+        self._held = self._held[len(sure) :]
+        yield from self._said(sure)
 
     # --- the call ---
 

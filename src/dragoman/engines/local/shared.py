@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,19 +30,10 @@ class Server(NamedTuple):
 class SharedModel:
     """A model that is run when it is first needed, and by nobody twice."""
 
-    def __init__(
-        self,
-        chosen: Chosen,
-        context: int,
-        *,
-        starter: Callable[[Launch], ModelProcess] = start,
-        installed: Callable[[], None] = ensure_installed,
-    ) -> None:
+    def __init__(self, chosen: Chosen, context: int) -> None:
         self.turns: Turns = Turns()
         self._chosen: Chosen = chosen
         self._context: int = context
-        self._start: Callable[[Launch], ModelProcess] = starter
-        self._installed: Callable[[], None] = installed
         self._lock: threading.Lock = threading.Lock()
         self._process: ModelProcess | None = None
 
@@ -60,10 +50,10 @@ class SharedModel:
             if found is not None:
                 return found
             self._stop()  # what is left of one that died
-            self._installed()
+            ensure_installed()
             file = self._chosen.locate(progress)
             launch = Launch(model=file, context=self._context, threads=_threads())
-            process = self._process = self._start(launch)
+            process = self._process = start(launch)
             return Server(process.address, process.key)
 
     def stop(self) -> None:

@@ -28,11 +28,12 @@ __all__ = ["ThoughtReader"]
 class ThoughtReader:
     """Rewrites the events of one reply, which has one text."""
 
-    __slots__ = ("_inside", "_state", "_tags", "_text")
+    __slots__ = ("_held", "_inside", "_state", "_tags", "_text")
 
     def __init__(self, *, inside: bool) -> None:
         self._inside: bool = inside
         """Whether the opening tag was written before the reply began."""
+        self._held: str = ""
         self._tags: ThinkTags = ThinkTags()
         self._state: Literal["before", "thinking", "behind"] = "before"
         self._text: bool = False
@@ -44,18 +45,27 @@ class ThoughtReader:
             case TextStarted():
                 return
             case TextDelta():
-                text = event.text
-                if self._inside:
-                    self._inside = False
-                    text = text if text.lstrip().startswith(OPEN) else OPEN + text
-                thought, text = ("", text) if self._tags.done else self._tags.split(text)
-                yield from self._written(event.index, thought, text)
+                yield from self._grew(event.index, event.text)
             case TextEnded():
+                if self._inside:  # it broke off within what may have been the tag
+                    self._inside = False
+                    yield from self._grew(event.index, OPEN + self._held)
                 yield from self._written(event.index, *self._tags.rest())
                 yield from self._begun(event.index)
                 yield msgspec.structs.replace(event, index=self._place(event.index))
             case _:
                 yield event
+
+    def _grew(self, index: int, text: str) -> Iterator[ReplyEvent]:
+        if self._inside:  # some servers write the opening tag all the same
+            text = self._held = self._held + text
+            start = text.lstrip()
+            if OPEN.startswith(start) and start != OPEN:
+                return
+            self._inside = False
+            text = text if start.startswith(OPEN) else OPEN + text
+        thought, text = ("", text) if self._tags.done else self._tags.split(text)
+        yield from self._written(index, thought, text)
 
     def _written(self, index: int, thought: str, text: str) -> Iterator[ReplyEvent]:
         if thought.strip() or (thought and self._state == "thinking"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.conversation import Conversation, Message
+from dragoman.conversation.values import memory_of
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
@@ -98,7 +99,7 @@ class HistoryWriter:
 
     def _wire(self, message: Message, *, mark: bool) -> Wire:
         key = f"{self._key}|marked" if mark else self._key
-        memory = vars(message)  # what `remembered` does, without two calls for each new message
+        memory = memory_of(message)  # what `remembered` does, without two calls for each new message
         wire = memory.get(key)
         if wire is None:
             wire = memory[key] = self._messages.write(message, mark=mark)

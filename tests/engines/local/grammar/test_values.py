@@ -72,7 +72,8 @@ def in_order(value: Any, schema: Any) -> Any:
         return {name: in_order(value[name], known.get(name)) for name in order}
     if isinstance(value, list) and isinstance(schema, dict):
         return [in_order(item, schema.get("items")) for item in value]
-    return value
+    # An integer is written in one way.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def simple(choose: Any, depth: int = 3) -> dict[str, Any]:

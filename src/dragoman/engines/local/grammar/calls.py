@@ -14,6 +14,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from dragoman.providers.schema.notes import Note
+from dragoman.providers.schema.words import ANNOTATIONS, META, is_object
 
 from .gbnf import Grammar, either, literal, optional, repeated, sequence
 from .values import ValueGrammar, written
@@ -22,6 +23,8 @@ __all__ = ["CallForm", "Turn", "turn_grammar"]
 
 THINK_OPEN: Final = "<think>"
 THINK_CLOSE: Final = "</think>"
+
+_NAMING_NOTHING: Final = frozenset(["type", "properties", "required", *ANNOTATIONS, *META])
 
 
 class CallForm(Struct, frozen=True):
@@ -59,7 +62,7 @@ def turn_grammar(turn: Turn) -> tuple[str, dict[str, tuple[Note, ...]]]:
     notes: dict[str, tuple[Note, ...]] = {}
     arguments: dict[str, str] = {}
     for name, schema in turn.tools.items():
-        arguments[name], notes[name] = values.of(schema)
+        arguments[name], notes[name] = values.of(_closed(schema))
     answer: str | None = None
     if turn.answer is not None:
         answer, notes[""] = values.of(turn.answer)
@@ -81,6 +84,13 @@ def turn_grammar(turn: Turn) -> tuple[str, dict[str, tuple[Note, ...]]]:
         aloud = sequence(literal(THINK_OPEN), optional(literal("\n")), thought)
         root = sequence(optional(aloud) if turn.thinks == "maybe" else thought, root)
     return grammar.text(root), {name: found for name, found in notes.items() if found}
+
+
+def _closed(schema: object) -> object:
+    """The schema of arguments; a tool that names none has none, although its schema would allow any."""
+    if is_object(schema) and schema.get("type") == "object" and schema.keys() <= _NAMING_NOTHING:
+        return schema if schema.get("properties") else {**schema, "additionalProperties": False}
+    return schema
 
 
 def _text_until(grammar: Grammar, ends: Mapping[str, str], *, must_end: bool = False) -> str:

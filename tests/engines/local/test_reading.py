@@ -1,0 +1,165 @@
+"""Calls and thoughts read out of texts, in whatever pieces these come."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.conversation import (
+    Completed,
+    Message,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    Text,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    Thinking,
+    ToolCall,
+    Usage,
+    UsageReported,
+    fold,
+)
+from dragoman.engines.local.prompt import FORM
+from dragoman.engines.local.reading import CallReader
+from dragoman.engines.local.thoughts import ThoughtReader
+
+NAMES = ("weather", "weather_report")
+CALL = FORM.call("weather", '{"city": "Pa\\"}ris", "deep": [{}]}')
+ARGUMENTS = '{"city": "Pa\\"}ris", "deep": [{}]}'
+
+
+def pieces(text: str, sizes: list[int]) -> list[str]:
+    found: list[str] = []
+    while text:
+        size = max(1, sizes[len(found) % len(sizes)])
+        found.append(text[:size])
+        text = text[size:]
+    return found
+
+
+def events(
+    text: str, sizes: list[int], reason: StopReason = StopReason.END, usage: Usage | None = None
+) -> list[ReplyEvent]:
+    return [
+        ReplyStarted("local", "/a/file.gguf", "chatcmpl-abc"),
+        TextStarted(0, ""),
+        *[TextDelta(0, "", piece) for piece in pieces(text, sizes)],
+        TextEnded(0, ""),
+        *([UsageReported(usage)] if usage else []),
+        Completed(reason),
+    ]
+
+
+def read(text: str, sizes: list[int] | None = None, *, think: str = "", **more: object) -> Message:
+    readers: list[ThoughtReader | CallReader] = [CallReader(NAMES, FORM, model="m", context=100)]
+    if think:
+        readers.insert(0, ThoughtReader(inside=think == "always"))
+    found = events(text, sizes or [1], **more)  # type: ignore[arg-type]
+    for reader in readers:
+        found = [new for event in found for new in reader.take(event)]
+    return fold(found)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+def test_a_call(size: int) -> None:
+    message = read(CALL, [size])
+    assert message.blocks == (ToolCall("call_abc", "weather", ARGUMENTS),)
+    assert (message.stop_reason, message.model) == (StopReason.TOOL_CALLS, "m")
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_call_after_some_words(size: int) -> None:
+    message = read(f"I will look.\n\n{CALL}", [size])
+    assert message.text == "I will look."
+    assert [call.arguments for call in message.tool_calls] == [ARGUMENTS]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Just words.",
+        '```json\n{"name": "weather", "arguments": {}}\n```',
+        FORM.call("alice", "{}"),
+        FORM.opening + '"weather"} no call',
+        FORM.opening,
+        FORM.opening + '"weath',
+        FORM.opening + "3, ",
+        FORM.opening[:-3],
+        "a ``` b ```tool c",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_texts_stay_texts(text: str, size: int) -> None:
+    message = read(text, [size])
+    assert message.text == text
+    assert not message.tool_calls
+    assert message.stop_reason is StopReason.END
+
+
+def test_a_call_that_was_cut_is_partial() -> None:
+    message = read(FORM.start("weather") + '{"city": "Par', reason=StopReason.MAX_TOKENS)
+    assert [call.partial for call in message.tool_calls] == [True]
+    assert message.stop_reason is StopReason.MAX_TOKENS
+
+
+def test_without_tools_nothing_is_a_call() -> None:
+    reader = CallReader((), FORM, model="m", context=None)
+    message = fold([new for event in events(CALL, [3]) for new in reader.take(event)])
+    assert message.text == CALL
+
+
+@pytest.mark.parametrize(("used", "reason"), [(99, StopReason.CONTEXT_FULL), (50, StopReason.MAX_TOKENS)])
+def test_a_full_context_is_told_from_a_limit(used: int, reason: StopReason) -> None:
+    usage = Usage(input=used - 10, output=10, total=used)
+    assert read("words", reason=StopReason.MAX_TOKENS, usage=usage).stop_reason is reason
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 10**6))
+def test_pieces_make_no_difference(sizes: list[int], seed: int) -> None:
+    random = Random(seed)
+    parts = [
+        "words ",
+        "```",
+        "tool_call\n",
+        FORM.opening,
+        '"weather"',
+        '"nobody"',
+        FORM.between,
+        "{}",
+        '{"a": "}"}',
+        "}",
+        "\n```",
+    ]
+    text = "".join(random.choice(parts) for _ in range(random.randrange(9)))
+    assert read(text, sizes).blocks == read(text, [10_000]).blocks
+
+
+# --- thinking ---
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(("think", "start"), [("maybe", "<think>\n"), ("always", ""), ("always", "<think>")])
+def test_thinking_before_an_answer_and_before_a_call(think: str, start: str, size: int) -> None:
+    message = read(f"{start}hm < hm\n</think>\n\nYes.", [size], think=think)
+    assert isinstance(message.blocks[0], Thinking)
+    assert (message.thinking.strip(), message.text, len(message.blocks)) == ("hm < hm", "Yes.", 2)
+    called = read(f"{start}hm</think>\n\n{CALL}", [size], think=think)
+    assert [type(block) for block in called.blocks] == [Thinking, ToolCall]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_nothing_was_thought(size: int) -> None:
+    assert read("Yes.", [size], think="maybe").blocks == (Text("Yes."),)
+    assert read("<think>\n\n</think>\n\nYes.", [size], think="maybe").blocks == (Text("Yes."),)
+
+
+def test_thinking_that_was_cut() -> None:
+    message = read("and so", [2], think="always", reason=StopReason.MAX_TOKENS)
+    assert message.thinking == "and so"
+    assert message.text == ""
