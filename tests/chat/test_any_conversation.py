@@ -250,7 +250,7 @@ class Story:
                     case "leave":
                         return False
                     case "cancel":
-                        self.talk.client._run.cancel()  # type: ignore[union-attr]
+                        self.talk.client.cancel()
                     case "raise":
                         raise Stopped
                     case _:

@@ -245,7 +245,7 @@ def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(colour: s
     def stop(event: Any) -> bool | None:
         if isinstance(event, ToolCallDelta):
             talk.client.add("Stop it.")
-            talk.client._run.cancel()  # type: ignore[union-attr]
+            talk.client.cancel()
         return None
 
     talk = _talk(colour, [Message.assistant("I delete.", *DELETING.blocks), "Fine."], streamed=True)

@@ -443,7 +443,7 @@ def test_what_the_model_broke_off_in_a_program_that_died_can_be_continued(tmp_pa
         with suppress(Died):
             for event in client.stream_chat("Delete."):
                 if type(event).__name__ == "ToolCallEnded":
-                    client._run.cancel()  # type: ignore[union-attr]
+                    client.cancel()
         client.close()
         with ChatClient(ScriptedEngine(["Fine."]), store=store) as other:
             other.restore(store.list().items[0].id)

@@ -51,6 +51,10 @@ class _Described(Protocol):
 
 E = TypeVar("E", bound=_Described)
 
+_BUSY = (
+    "Wait for the turn, or leave the `with` block of its stream. For several at once make a client each, or share one "
+    "made with stateless=True."
+)
 _UNCERTAIN = "it had begun when the program was stopped, and nobody knows whether it did its work"
 
 
@@ -158,8 +162,18 @@ class ChatCore(Generic[E]):
         with self._claimed():
             made = Lease(executor_of(tools, self._options), owned=True)
             with self._state:
+                self._ensure_open()
                 before, self._tools = self._tools, made
             close_executor(before)
+
+    def cancel(self) -> None:
+        """Stop the turn that is under way, from any thread, task or signal handler; what was done stays.
+
+        Without one nothing happens. A stateless client does not know its turns: cancel their streams.
+        """
+        run = self._run
+        if run is not None:
+            run.cancel()
 
     # --- a turn ---
 
@@ -169,18 +183,20 @@ class ChatCore(Generic[E]):
         Not with a function: Ctrl-C may come whenever one is called, and the client would be busy for ever.
         """
         with self._state:
-            if self._closed:
-                message = "The client is closed."
-                raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
+            self._ensure_open()
             if not self._stateless:
                 if self._holder is not None:
-                    raise ConcurrentUseError(
-                        "This client is in the middle of a turn; one client holds one conversation."
-                    )
+                    message = "This client is in the middle of a turn; one client holds one conversation."
+                    raise ConcurrentUseError(message, hint=_BUSY)
                 self._catch_up()
                 self._holder = holder
             if isinstance(holder, Hold):
                 cast("Hold[E]", holder).take(self._lease, self._tools, self._settings)
+
+    def _ensure_open(self) -> None:
+        if self._closed:
+            message = "The client is closed."
+            raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
 
     @contextmanager
     def _claimed(self) -> Generator[None]:
@@ -313,6 +329,7 @@ class ChatCore(Generic[E]):
         if losses and options.get("strict", False):
             raise lossy(engine.name, losses)
         with self._state:
+            self._ensure_open()
             if "options" in options:
                 self._options = {**self._options, "options": options["options"]}
             if engine is self.engine:
@@ -360,6 +377,7 @@ class ChatCore(Generic[E]):
     def _forked_into(self, other: ChatCore[E]) -> None:
         """Make the other client a branch of this conversation, on the same engine."""
         with self._state:
+            self._ensure_open()
             other._lease = self._lease.again()
             other._conversation, other._queue = self._conversation, self._queue
             other._pending, other._uncertain = self._pending, self._uncertain
@@ -378,10 +396,8 @@ class ChatCore(Generic[E]):
         with self._state:
             if self._closed:
                 return None
-            self._closed = True
-            run = self._run
-        if run is not None:
-            run.cancel()
+            self._closed = True  # from here on nobody puts anything else in the place of these two
+        self.cancel()
         close_executor(self._tools)
         return self._lease.release()
 

@@ -16,8 +16,8 @@ from msgspec import Raw, Struct, field
 __all__ = ["FrozenDict", "Native", "Value", "memory_of"]
 
 memory_of: Final[Callable[[Struct], dict[str, Any]]] = attrgetter("__dict__")
-"""What is kept beside a value (of a type with `dict=True`) to save work later. It is no part of the value: not compared,
-not written, not copied. Under a key may stand only what the value, which never changes, and the key determine."""
+"""What is kept beside a value (of a type with `dict=True`) to save work later. It is no part of the value: not
+compared, not written, not copied. Under a key may stand only what the value, which never changes, and the key decide."""
 
 
 class FrozenDict(dict[str, object]):

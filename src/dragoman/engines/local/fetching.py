@@ -172,6 +172,7 @@ class Fetcher:
 
     def _append(self, parts: Sequence[Part], target: BinaryIO, digest: Digest) -> Digest:
         """Fetch some pieces ahead, and put them behind each other in their order."""
+        self._stop = Event()
         waiting = deque(parts)
         under_way: deque[tuple[Part, Future[Path]]] = deque()
         with (
