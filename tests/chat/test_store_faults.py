@@ -23,6 +23,7 @@ from dragoman.stores.file import FileStore
 from dragoman.stores.journal import resume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.sqlite import SqliteStore
+from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.permission import approve
 from tests.chat.failing import Died, FailingStore
@@ -451,6 +452,82 @@ def test_what_the_model_broke_off_in_a_program_that_died_can_be_continued(tmp_pa
             assert other.conversation.is_valid
             assert other.pending == ()
             assert str(other.chat("Go on.")) == "Fine."
+
+
+def _uncertain(store: ConversationStore, tools: Tools) -> str:
+    """A program that died while a tool ran."""
+    dying = FailingStore(store, 3, dies=True)  # saved, the reply and the beginning recorded; then the result
+    client = ChatClient(ScriptedEngine([Message.assistant(call("a"))]), tools.all(), store=dying)
+    with pytest.raises(Died):
+        client.chat("Go.")
+    client.close()
+    return store.list().items[0].id
+
+
+def test_an_uncertain_call_waits_until_somebody_answers_or_speaks(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        tools = Tools()
+        id = _uncertain(store, tools)
+        again = Message.assistant(call("a"))  # the model tries the very same, under the same id
+        with ChatClient(ScriptedEngine([again, "Done."]), tools.all(), store=store) as client:
+            client.restore(id)
+            assert client.pending == client.uncertain != ()
+            assert client.resume().pending == client.uncertain  # no answer, nothing happens
+            assert tools.ran["a"] == 1
+            assert client.chat("Try again.").text == "Done."
+            assert client.uncertain == ()
+            assert tools.ran["a"] == 2
+            assert client.conversation.is_valid
+
+
+def test_an_uncertain_call_is_still_uncertain_after_a_turn_that_failed(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "talks.db") as store:
+        tools = Tools()
+        id = _uncertain(store, tools)
+        with ChatClient(ScriptedEngine([OverloadedError("busy"), "Done."]), tools.all(), store=store) as client:
+            client.restore(id)
+            with pytest.raises(OverloadedError):
+                client.chat("Forget it.")
+            assert len(client.uncertain) == 1
+            client.restore(client.id or "")
+            assert len(client.uncertain) == 1
+
+
+@pytest.mark.parametrize("how", ["resume", "save", "fail", "fork", "beside another call"])
+def test_what_is_uncertain_stays_so_for_the_next_program_too(store: ConversationStore, how: str) -> None:
+    tools = Tools()
+    beside = how == "beside another call"
+    calls = [call("a"), call("d", "delete"), call("n")] if beside else [call("a")]
+    dying = FailingStore(store, 3, dies=True)
+    one_by_one = ToolConfig(max_parallel_tools=1)
+    client = ChatClient(ScriptedEngine([Message.assistant(*calls)]), tools.all(), store=dying, tool_config=one_by_one)
+    with pytest.raises(Died):
+        client.chat("Go.")
+    client.close()
+    id = store.list().items[0].id
+    for _ in range(3):  # one program after the other looks at it and leaves it as it is
+        with ChatClient(ScriptedEngine([OverloadedError("busy")]), tools.all(), store=store) as other:
+            other.restore(id)
+            assert [each.call.id for each in other.uncertain] == ["a"]
+            if how == "save":
+                other.save()
+            elif how == "fail":
+                with pytest.raises(OverloadedError):
+                    other.chat("Forget it.")
+            elif how == "fork":
+                with other.fork() as branch:
+                    id = branch.save().id
+            else:
+                answers = [approve(each.call) for each in other.pending if each.call.id == "d"]
+                other.resume(*answers)
+    assert tools.ran == ({"a": 1, "d": 1, "n": 1} if beside else {"a": 1})
+    with ChatClient(ScriptedEngine(["Done."]), tools.all(), store=store) as last:
+        last.restore(id)
+        assert last.resume(*[approve(each.call) for each in last.uncertain]).text == "Done."
+        assert last.conversation.is_valid
+        assert resume(store, last.id or "").conversation == last.conversation
+        assert last.uncertain == ()
+    assert tools.ran["a"] == 2
 
 
 def test_hooks_that_can_be_gone_through_once_are_all_called(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     async def _checkpoint(self) -> None:
         if self._store is not None:
-            await self._store.write(self._ledger.checkpoint, self._conversation)
+            await self._store.write(self._ledger.end, self._conversation)
 
     # --- changing ---
 

@@ -195,7 +195,7 @@ class ChatClient(ChatCore[Engine]):
 
     def _checkpoint(self) -> None:
         if self._store is not None:
-            self._store.write(self._ledger.checkpoint, self._conversation)
+            self._store.write(self._ledger.end, self._conversation)
 
     # --- changing ---
 

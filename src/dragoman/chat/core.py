@@ -15,7 +15,7 @@ from dragoman.conversation import Conversation, Message, Usage
 from dragoman.engines.factory import EngineOptions
 from dragoman.engines.losses import lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
-from dragoman.loop.calls import append_tool_results
+from dragoman.loop.calls import append_tool_results, passed_over
 from dragoman.loop.context import ContextPolicy
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.limits import Limits
@@ -72,7 +72,7 @@ class ChatCore(Generic[E]):
         self._conversation: Conversation = options.get("conversation", Conversation())
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
-        self._ledger: Ledger = Ledger(self._circumstances)
+        self._ledger: Ledger = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain])
         self._journaling: tuple[LoopHooks, ...] = ()
         self._settings: LoopSettings = self._new_settings()
         self._pending: tuple[PendingApproval, ...] = ()
@@ -225,7 +225,7 @@ class ChatCore(Generic[E]):
         with self._state:
             start = self._conversation if conversation is None else conversation
             if said:
-                start = _passed_over(start, answers)
+                start = passed_over(start, answers)
             run = LoopRun(
                 start,
                 hold.executor,
@@ -279,7 +279,7 @@ class ChatCore(Generic[E]):
         with self._state:
             before, queued = self._conversation, self._queue
         return Asked(
-            _passed_over(before, ()).plus(*queued, said),
+            passed_over(before, ()).plus(*queued, said),
             hold.settings.options,
             hold.engine.profile,
             known_tools=hold.executor.tools.specs,
@@ -403,13 +403,3 @@ class ChatCore(Generic[E]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"
-
-
-def _passed_over(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
-    """The conversation when somebody speaks instead of answering: calls without an answer are not run."""
-    calls = conversation.pending_tool_calls
-    unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in answers)}
-    if not unanswered:
-        return conversation
-    *_, last = conversation.repaired().conversation.messages
-    return append_tool_results(conversation, [each for each in last.tool_results if each.call_id in unanswered])

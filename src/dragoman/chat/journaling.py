@@ -38,14 +38,14 @@ class Journaling(LoopHooks):
         if ledger.doubt is not None:
             ledger.clear_up(ledger.doubt, self.journal(ledger.doubt.conversation_id))
         writing = plan(about)
-        if writing is None:
-            return
-        ledger.begun(writing)
-        if isinstance(writing, Save):
-            self.store.save(writing.snapshot, after=writing.after)
-        else:
-            self.store.record(writing.id, writing.entries, after=writing.after)
-        ledger.done(writing)
+        while writing is not None:
+            ledger.begun(writing)
+            if isinstance(writing, Save):
+                self.store.save(writing.snapshot, after=writing.after)
+            else:
+                self.store.record(writing.id, writing.entries, after=writing.after)
+            ledger.done(writing)
+            writing = ledger.following(writing)
 
     def journal(self, id: str) -> Journal | None:
         """The journal of the conversation; None if the store does not know it."""
@@ -90,14 +90,14 @@ class AsyncJournaling(LoopHooks):
         if ledger.doubt is not None:
             ledger.clear_up(ledger.doubt, await self.journal(ledger.doubt.conversation_id))
         writing = plan(about)
-        if writing is None:
-            return
-        ledger.begun(writing)
-        if isinstance(writing, Save):
-            await self.store.save(writing.snapshot, after=writing.after)
-        else:
-            await self.store.record(writing.id, writing.entries, after=writing.after)
-        ledger.done(writing)
+        while writing is not None:
+            ledger.begun(writing)
+            if isinstance(writing, Save):
+                await self.store.save(writing.snapshot, after=writing.after)
+            else:
+                await self.store.record(writing.id, writing.entries, after=writing.after)
+            ledger.done(writing)
+            writing = ledger.following(writing)
 
     async def journal(self, id: str) -> Journal | None:
         """The journal of the conversation; None if the store does not know it."""

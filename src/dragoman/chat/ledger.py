@@ -8,14 +8,14 @@ Must not know: how anything is written; two small classes in journaling.py do th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct, structs
 
-from dragoman.conversation import Conversation, ToolSpec
+from dragoman.conversation import Conversation, ToolCall, ToolSpec
 from dragoman.errors import StoreConflictError
-from dragoman.stores.entries import JournalEntry, MessageAdded, entry_to_json
+from dragoman.stores.entries import JournalEntry, MessageAdded, ToolCallBegun, entry_to_json
 from dragoman.stores.journal import Journal, Recovered
 from dragoman.stores.snapshot import Snapshot
 
@@ -61,8 +61,12 @@ Writing: TypeAlias = Save | Record
 class Ledger:
     """Says what is to be written; is told with `begun` and `done` that it is being, and was, written."""
 
-    def __init__(self, circumstances: Callable[[], Circumstances]) -> None:
+    def __init__(
+        self, circumstances: Callable[[], Circumstances], uncertain: Callable[[], Sequence[ToolCall]] = tuple
+    ) -> None:
         self._circumstances: Callable[[], Circumstances] = circumstances
+        self._uncertain: Callable[[], Sequence[ToolCall]] = uncertain
+        """The calls of which nobody knows whether they did their work. The store must go on knowing of them."""
         self.snapshot: Snapshot | None = None
         """The newest one."""
         self.doubt: Writing | None = None
@@ -80,10 +84,32 @@ class Ledger:
 
     def step(self, conversation: Conversation) -> Writing | None:
         """What makes this state safe: entries for what is new, or a snapshot where it is not just longer."""
-        if self.snapshot is None or self._fork or not self._extends(conversation):
+        if self.snapshot is None or self._fork:
             return self.checkpoint(conversation)
-        new = conversation.messages[len(self._known.messages) :]
-        return self.note(*map(MessageAdded, new)) if new else None
+        if self._extends(conversation):
+            new = conversation.messages[len(self._known.messages) :]
+            return self.note(*map(MessageAdded, new)) if new else None
+        if self._in_doubt(conversation):
+            # New are only results beside those calls, and the journal has each of them. A snapshot would put away that
+            # the calls had begun.
+            return None
+        return self.checkpoint(conversation)
+
+    def end(self, conversation: Conversation) -> Writing | None:
+        """What makes the end of a turn safe: a snapshot, unless there are calls that had begun in another program."""
+        return self.step(conversation) if self._in_doubt(conversation) else self.checkpoint(conversation)
+
+    def following(self, written: Writing) -> Writing | None:
+        """What must be written behind this: that calls had begun, which a snapshot does not say."""
+        begun = self._in_doubt(written.snapshot.conversation) if isinstance(written, Save) else ()
+        return self.note(*begun) if begun else None
+
+    def _in_doubt(self, conversation: Conversation) -> tuple[ToolCallBegun, ...]:
+        uncertain = self._uncertain()
+        if not uncertain:
+            return ()
+        waiting = conversation.pending_tool_calls
+        return tuple([ToolCallBegun(call) for call in uncertain if call in waiting])
 
     def note(self, *entries: JournalEntry) -> Record:
         """The way to write down what happens between two states."""

@@ -17,7 +17,7 @@ __all__ = ["FrozenDict", "Native", "Value", "memory_of"]
 
 memory_of: Final[Callable[[Struct], dict[str, Any]]] = attrgetter("__dict__")
 """What is kept beside a value (of a type with `dict=True`) to save work later. It is no part of the value: not
-compared, not written, not copied. Under a key may stand only what the value, which never changes, and the key decide."""
+compared, not written, not copied. Under a key stands only what the value (it never changes) and the key decide."""
 
 
 class FrozenDict(dict[str, object]):

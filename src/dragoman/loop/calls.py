@@ -15,7 +15,7 @@ from dragoman.conversation import Block, Conversation, Message, ToolCall, ToolRe
 from dragoman.errors import InvalidConversationError
 from dragoman.tools.permission import Approval
 
-__all__ = ["answering", "append_tool_results", "extract_tool_calls", "without_odd_calls"]
+__all__ = ["answering", "append_tool_results", "extract_tool_calls", "passed_over", "without_odd_calls"]
 
 
 def extract_tool_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
@@ -68,3 +68,13 @@ def answering(conversation: Conversation, approvals: Iterable[Approval]) -> list
     """The answers about calls that wait now. Another one is out of date and must not hold for a call to come."""
     calls = conversation.pending_tool_calls
     return [approval for approval in approvals if any(map(approval.answers, calls))]
+
+
+def passed_over(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
+    """The conversation when somebody speaks instead of answering: calls without an answer are not run."""
+    calls = conversation.pending_tool_calls
+    unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in answers)}
+    if not unanswered:
+        return conversation
+    *_, last = conversation.repaired().conversation.messages
+    return append_tool_results(conversation, [each for each in last.tool_results if each.call_id in unanswered])

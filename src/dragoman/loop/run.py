@@ -123,8 +123,9 @@ class LoopRun:
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
+        calls = conversation.pending_tool_calls
         self.pending: tuple[PendingApproval, ...] = tuple(
-            [each for each in waiting if self.tools.approval_of(each.call) is None]
+            [each for each in waiting if each.call in calls and self.tools.approval_of(each.call) is None]
         )
         """The calls that wait for a person."""
         self.has_done_something: bool = False

@@ -1,0 +1,468 @@
+"""The engine, with a scripted model in the place of a real one: in both colours, streamed and not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.chat.async_client import AsyncChatClient
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import (
+    Conversation,
+    Media,
+    Message,
+    OneTool,
+    StopReason,
+    Text,
+    TextDelta,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from dragoman.engines.factory import async_engine, engine
+from dragoman.engines.local.factory import local_engine
+from dragoman.engines.local.prompt import FORM
+from dragoman.engines.local.table import DEFAULT
+from dragoman.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    ContextTooLongError,
+    LocalModelError,
+    LossyConversionError,
+    StepLimitError,
+    ToolDefinitionError,
+)
+from dragoman.loop.limits import Limits
+from dragoman.loop.run import Cancelled
+from dragoman.providers.catalogue import profile_of
+from dragoman.providers.options import ModelOptions, ResponseFormat
+from dragoman.simulator import Chunking, Reply
+from dragoman.simulator.faults import Stall, Status
+from dragoman.tools.definition import tool
+from dragoman.transport.protocol import Timeouts
+from dragoman.transport.retry import RetryPolicy
+from tests.chat.talking import WAYS, transcript
+from tests.engines.local.running import scripted
+
+ASKED = Conversation("Be brief.").plus(Message.user("Weather in Lyon?"))
+CITY = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
+WEATHER = ToolSpec("weather", "What the weather is like.", CITY)
+LYON = FORM.call("weather", '{"city": "Lyon"}')
+SLOW = Chunking(delta=1)
+
+
+@tool
+def weather(city: str) -> str:
+    """What the weather is like."""
+    return f"rain in {city}"
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """The sum of two numbers."""
+    return a + b
+
+
+class Place(msgspec.Struct):
+    city: str
+    rainy: bool
+
+
+def body_of(request: Any) -> dict[str, Any]:
+    return json.loads(request.raw)
+
+
+# --- conversations ----------------------------------------------------------------------------------------------------
+
+CALL_AND_ANSWER = [
+    ("user", "Weather in Lyon?"),
+    ("assistant", "I look.", ("call", "weather", {"city": "Lyon"})),
+    ("tool", ("result", "weather", "rain in Lyon")),
+    ("assistant", "It rains."),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tool_is_called_and_its_result_used(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, streamed = WAYS[way]
+    with scripted([Reply(f"I look.\n{LYON}", chunking=SLOW), "It rains."], tmp_path, monkeypatch) as stand:
+        talk = kind(stand.model, [weather], streamed=streamed, system="Be brief.")
+        try:
+            happened: list[Any] = []
+            result = talk.chat("Weather in Lyon?", callback=happened.append)
+            assert transcript(talk.client.conversation) == CALL_AND_ANSWER
+            assert result.spent.tool_calls == 1
+            assert talk.client.usage.known
+            assert talk.client.history[1].stop_reason is StopReason.TOOL_CALLS
+            assert talk.client.history[1].model == stand.model.removeprefix("local:")
+        finally:
+            talk.close()
+        first, second = map(body_of, stand.simulator.requests)
+        assert [message["role"] for message in first["messages"]] == ["system", "user"]
+        assert first["messages"][0]["content"].startswith("Be brief.")
+        assert "weather" in first["messages"][0]["content"]
+        assert "root ::= " in first["grammar"]
+        assert "tools" not in first
+        assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "user"]
+        assert LYON in second["messages"][2]["content"]
+        assert "rain in Lyon" in second["messages"][3]["content"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_structured_answer_after_tools(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, streamed = WAYS[way]
+    replies = [LYON, "It rains.", '{"city": "Lyon", "rainy": true}', "Bye."]
+    with scripted(replies, tmp_path, monkeypatch) as stand:
+        talk = kind(stand.model, [weather], streamed=streamed)
+        try:
+            talk.chat("Weather in Lyon?")
+            assert talk.do("ask", "As data.", Place) == Place("Lyon", rainy=True)
+            talk.chat("Thanks.")
+        finally:
+            talk.close()
+        *_, asked, thanked = map(body_of, stand.simulator.requests)
+        assert "rainy" in asked["grammar"]
+        assert "rainy" in asked["messages"][-1]["content"]
+        assert "rainy" not in thanked["grammar"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_wrong_arguments_limits_and_going_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, streamed = WAYS[way]
+    replies = [FORM.call("add", '{"a": "one"}'), FORM.call("add", '{"a": 1, "b": 2}'), "Three."]
+    with scripted(replies, tmp_path, monkeypatch) as stand:
+        talk = kind(stand.model, [add], streamed=streamed, limits=Limits(steps=2))
+        try:
+            with pytest.raises(StepLimitError):
+                talk.chat("Add.")
+            assert talk.chat().text == "Three."
+            assert [block.error_type for block in talk.client.history[2].tool_results] == ["validation"]
+            assert talk.client.conversation.is_valid
+            ids = [call.id for message in talk.client.history for call in message.tool_calls]
+            assert len(set(ids)) == 2
+        finally:
+            talk.close()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "stream" in way])
+def test_cancel_and_go_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, streamed = WAYS[way]
+    replies = [Reply("A very long story. " * 50, faults=[Stall(after=600)]), "The end."]
+    with scripted(replies, tmp_path, monkeypatch) as stand:
+        talk = kind(stand.model, streamed=streamed)
+        try:
+            result = talk.chat("Tell me.", callback=lambda event: not isinstance(event, TextDelta))
+            assert isinstance(result.ending, Cancelled)
+            assert talk.client.conversation.last.interrupted
+            assert talk.chat("Go on.").text == "The end."  # the turn was given back
+        finally:
+            talk.close()
+
+
+def test_a_switch_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted([LYON, "It rains.", "Still.", "As before."], tmp_path, monkeypatch) as stand:
+        url = stand.simulator.base_url("anthropic")
+        with ChatClient(stand.model, [weather]) as client:
+            client.chat("Weather in Lyon?")
+            assert client.switch("anthropic:claude-sonnet-4-5", base_url=url, key="k") == ()
+            assert client.chat("Now?").text == "Still."
+            client.switch(stand.model)
+            assert client.chat("And now?").text == "As before."
+
+
+# --- one model for all ------------------------------------------------------------------------------------------------
+
+
+def test_engines_share_one_program_which_ends_with_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(["One.", "Two.", "Three."], tmp_path, monkeypatch) as stand:
+        first, second = engine(stand.model), engine(stand.model)
+        assert stand.programs == []  # nothing is loaded before it is needed
+        first.reply(ASKED)
+        second.reply(ASKED)
+        assert len(stand.programs) == 1
+        first.close()
+        first.close()
+        assert stand.alive == 1
+        second.close()
+        assert stand.alive == 0
+        with engine(stand.model) as third:
+            third.reply(ASKED)
+            assert (len(stand.programs), stand.alive) == (2, 1)
+
+
+def test_another_context_is_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        scripted(["One.", "Two."], tmp_path, monkeypatch, context=4096) as stand,
+        engine(stand.model) as usual,
+        engine(stand.model, profile={"context_window": 2048}) as small,
+    ):
+        usual.reply(ASKED)
+        small.reply(ASKED)
+        assert [program.launch.context for program in stand.programs] == [4096, 2048]
+        assert small.profile.context_window == 2048
+
+
+def test_a_program_that_died_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(["One.", "Two."], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
+        talker.reply(ASKED)
+        stand.programs[0].alive = False
+        assert talker.reply(ASKED).message.text == "Two."
+        assert len(stand.programs) == 2
+
+
+def test_an_engine_that_nobody_closed_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(["One."], tmp_path, monkeypatch) as stand:
+        talker = engine(stand.model)
+        talker.reply(ASKED)
+        assert stand.alive == 1
+        del talker
+        gc.collect()
+        assert stand.alive == 0
+
+
+def test_calls_of_many_threads_are_answered_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once: list[int] = [0, 0]
+
+    async def said(_request: Any) -> str:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        await asyncio.sleep(0.01)
+        at_once[0] -= 1
+        return "Yes."
+
+    with scripted(said, tmp_path, monkeypatch) as stand, engine(stand.model) as one, engine(stand.model) as other:
+        threads = [threading.Thread(target=talker.reply, args=(ASKED,)) for talker in (one, other) * 4]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(stand.simulator.requests) == 8
+        assert at_once[1] == 1
+
+
+def test_tasks_wait_without_blocking_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(model: str) -> list[str]:
+        async with AsyncChatClient(model, stateless=True) as client:
+            ticks = 0
+
+            async def tick() -> None:
+                nonlocal ticks
+                while True:
+                    ticks += 1
+                    await asyncio.sleep(0)
+
+            ticking = asyncio.create_task(tick())
+            results = await asyncio.gather(*[client.chat(f"Number {number}?") for number in range(5)])
+            ticking.cancel()
+            assert ticks > 50
+            return [result.text for result in results]
+
+    with scripted(["a", "b", "c", "d", "e"], tmp_path, monkeypatch) as stand:
+        assert asyncio.run(main(stand.model)) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_task_that_is_cancelled_gives_its_turn_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(model: str) -> str:
+        async with async_engine(model) as talker:
+            slow = asyncio.create_task(talker.reply(ASKED))
+            waiting = asyncio.create_task(talker.reply(ASKED))
+            await asyncio.sleep(0.2)
+            waiting.cancel()
+            slow.cancel()
+            await asyncio.gather(slow, waiting, return_exceptions=True)
+            return (await asyncio.wait_for(talker.reply(ASKED), 20)).message.text
+
+    replies = [Reply("Never.", faults=[Stall(after=0)]), "Yes."]
+    with scripted(replies, tmp_path, monkeypatch) as stand:
+        assert asyncio.run(main(stand.model)) == "Yes."
+
+
+def test_a_stream_left_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient = Timeouts(read=0.3)
+    with scripted(["One two three."], tmp_path, monkeypatch) as stand, engine(stand.model, timeouts=patient) as talker:
+        with talker.stream(ASKED) as stream:
+            next(iter(stream))
+            with (
+                pytest.raises(Exception, match="busy with another call"),
+                engine(stand.model, timeouts=patient, retry=RetryPolicy(max_attempts=1)) as other,
+            ):
+                other.reply(ASKED)
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def asked(stand: Any, tools: Any = (), conversation: Conversation = ASKED, **options: Any) -> dict[str, Any]:
+    with engine(stand.model) as talker:
+        talker.reply(conversation, tools=tools, options=ModelOptions(**options))
+    return body_of(stand.simulator.requests[-1])
+
+
+def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(lambda _: "Yes.", tmp_path, monkeypatch) as stand:
+        usual = asked(stand)
+        assert (usual["max_tokens"], usual["temperature"]) == (2048, 0.7)
+        assert "grammar" not in usual
+        given = asked(stand, seed=7, temperature=0.1, top_p=0.5, top_k=3, stop=("x",), max_tokens=5)
+        wanted = {"seed": 7, "temperature": 0.1, "top_p": 0.5, "top_k": 3, "stop": ["x"], "max_tokens": 5}
+        assert {name: given[name] for name in wanted} == wanted
+        assert asked(stand, [WEATHER])["temperature"] == 0
+        assert asked(stand, extra_body={"mirostat": 2, "grammar": "mine"})["grammar"] == "mine"
+
+
+def test_tool_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = ToolSpec("other")
+    with scripted(lambda _: "Yes.", tmp_path, monkeypatch) as stand:
+        none = asked(stand, [WEATHER], tool_choice="none")
+        assert "grammar" not in none
+        assert "weather" not in json.dumps(none["messages"][0])
+        required = asked(stand, [WEATHER, other], tool_choice="required")["grammar"].splitlines()[0]
+        assert "text" not in required
+        assert '\\"other\\"' in required
+        one = asked(stand, [WEATHER, other], tool_choice=OneTool("weather"))["grammar"]
+        assert "other" not in one
+        with pytest.raises(ConfigurationError, match="no tool of that name"):
+            asked(stand, [WEATHER], tool_choice=OneTool("nobody"))
+
+
+def test_without_tools_a_text_that_looks_like_a_call_is_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted([LYON], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
+        reply = talker.reply(ASKED, tools=[WEATHER], options=ModelOptions(tool_choice="none"))
+        assert reply.message.text == LYON
+
+
+def test_what_a_schema_says_and_no_grammar_holds_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unique = Raw(b'{"type":"object","properties":{"a":{"type":"array","uniqueItems":true}}}')
+    form = ResponseFormat(schema=unique)
+    with scripted(["{}"], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
+        reply = talker.reply(ASKED, tools=[ToolSpec("t", "", unique)], options=ModelOptions(response_format=form))
+        told = [str(adaptation) for adaptation in reply.adaptations]
+        assert len(told) == 2
+        assert all("/properties/a/uniqueItems" in line for line in told)
+        impossible = ToolSpec("never", "", Raw(b'{"type":"object","properties":{"a":false},"required":["a"]}'))
+        with pytest.raises(ToolDefinitionError, match="contradicts"):
+            talker.reply(ASKED, tools=[impossible])
+
+
+def test_an_answer_that_is_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(['{"answer": [1, 2]}'], tmp_path, monkeypatch) as stand, ChatClient(stand.model) as client:
+        assert client.ask("Which?", list[int]) == [1, 2]
+
+
+def test_what_it_cannot_take_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(lambda _: "Yes.", tmp_path, monkeypatch) as stand:
+        with pytest.raises(ConfigurationError, match="user"):
+            asked(stand, user="me")
+        with pytest.raises(ConfigurationError, match="server_tools"):
+            asked(stand, server_tools=(Raw(b"{}"),))
+        with pytest.raises(ConfigurationError, match="llamacpp"):
+            engine(stand.model, base_url="http://127.0.0.1:1/v1")
+        asked(stand, user="me", adapt=True)
+
+
+# --- histories --------------------------------------------------------------------------------------------------------
+
+MIXED = Conversation().plus(
+    Message.user("One.", Media(kind="image", mime_type="image/png", data=b"x")),
+    Message.user("Two."),
+    Message.assistant(Thinking("secret thoughts", provider="anthropic"), Text("Yes."), ToolCall("1", "weather", "")),
+    Message.tool(
+        [ToolResult("1", "weather", (Media(kind="image", mime_type="image/png", data=b"x"),), is_error=True)]
+    ),
+    Message.user("Three."),
+)
+
+
+def test_every_history_becomes_texts_that_alternate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(lambda _: "Yes.", tmp_path, monkeypatch) as stand:
+        messages = asked(stand, conversation=MIXED)["messages"]
+        assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+        assert messages[0]["content"] == "One.\n\nTwo."
+        assert messages[1]["content"] == f"Yes.\n\n{FORM.call('weather', '{}')}"
+        assert "failed" in messages[2]["content"]
+        assert messages[2]["content"].endswith("Three.")
+        assert "secret" not in json.dumps(messages)
+
+
+def test_what_is_lost_is_said_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(lambda _: "Yes.", tmp_path, monkeypatch) as stand:
+        with engine(stand.model) as talker:
+            losses = [(loss.message, loss.block, loss.what) for loss in talker.losses(MIXED)]
+            assert losses == [(0, 1, "media"), (2, 0, "thinking"), (3, 0, "media")]
+        with engine(stand.model, strict=True) as talker, pytest.raises(LossyConversionError):
+            talker.reply(MIXED)
+
+
+def test_thinking_is_kept_apart_and_not_sent_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = "{% if add_generation_prompt %}<think>\n{% endif %}"
+    replies = [Reply("hm, hm\n</think>\n\nYes.", chunking=SLOW), Reply("so</think>" + LYON)]
+    with scripted(replies, tmp_path, monkeypatch, template=template) as stand, engine(stand.model) as talker:
+        first = talker.run_inference(ASKED)
+        assert (first.last.thinking.strip(), first.last.text) == ("hm, hm", "Yes.")
+        assert talker.losses(first) == ()
+        second = talker.reply(first.plus(Message.user("Go.")), tools=[WEATHER])
+        assert (second.message.thinking, len(second.message.tool_calls)) == ("so", 1)
+        assert "hm, hm" not in stand.simulator.requests[-1].raw.decode()
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_errors_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = [Status(400, "too long", "exceed_context_size_error"), "Yes."]
+    with scripted(replies, tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
+        with pytest.raises(ContextTooLongError):
+            talker.reply(ASKED)
+        assert talker.reply(ASKED).message.text == "Yes."  # the turn was given back
+
+
+def test_a_program_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dragoman.engines.local import shared
+
+    def broken(_launch: Any) -> Any:
+        raise LocalModelError("no", reason="no_memory")
+
+    with scripted(["Yes."], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
+        monkeypatch.setattr(shared, "start", broken)
+        for _ in range(2):  # the turn is given back each time
+            with pytest.raises(LocalModelError):
+                talker.reply(ASKED)
+        monkeypatch.setattr(shared, "start", stand.start)
+        assert talker.reply(ASKED).message.text == "Yes."
+
+
+def test_after_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted(["Yes."], tmp_path, monkeypatch) as stand:
+        talker = engine(stand.model)
+        talker.close()
+        with pytest.raises((ConfigurationError, ConnectionFailedError)):
+            talker.reply(ASKED)
+        assert stand.alive == 0
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_engines() -> None:
+    for name in ("local:", "local:smollm2-135m", "LOCAL:", f"local/{DEFAULT}"):
+        with engine(name) as talker:
+            assert talker.name == f"local:{'smollm2-135m' if 'smol' in name else DEFAULT}"
+            assert talker.profile.media == frozenset()
+            assert (talker.profile.structured, talker.profile.context_window) == ("native", 8192)
+    with pytest.raises(LocalModelError, match="Did you mean"):
+        engine("local:qwen-1.5b")
+
+
+def test_the_catalogue_knows_it() -> None:
+    assert profile_of("local", "").tools
+    told = local_engine().options
+    assert told == ModelOptions()
