@@ -408,8 +408,10 @@ def test_a_doubtful_write_is_not_taken_for_what_another_program_wrote(tmp_path: 
             assert [message.text for message in client.history] == ["a", "One."]
             found = resume(store, client.id or "").conversation
             assert [message.text for message in found.messages] == ["a", "One.", "Me first."]
-            client.restore(client.id or "")
-            assert str(client.chat("d")) == "Two."
+            with client.fork() as branch:  # its own way
+                assert str(branch.chat("d")) == "Two."
+            client.restore(client.id or "")  # or theirs
+            assert str(client.chat("e")) == "Three."
 
 
 def test_a_store_of_the_other_colour_is_refused_at_once(tmp_path: Path) -> None:

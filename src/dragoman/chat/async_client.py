@@ -165,10 +165,10 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def save(self) -> Snapshot:
         """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
         with self._claimed():
-            conversation = self._conversation
-            if self._store is not None:
-                await self._store.write(self._ledger.checkpoint, conversation)
-            return self._ledger.keep(conversation)
+            if self._store is None:
+                return self._ledger.keep(self._conversation)
+            await self._store.write(self._ledger.checkpoint, self._conversation)
+            return self._ledger.newest
 
     async def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
         """Go on with a saved conversation; what this client's model will not get of it is returned.

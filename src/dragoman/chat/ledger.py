@@ -78,6 +78,12 @@ class Ledger:
         """Whether what comes next begins a conversation of its own."""
 
     @property
+    def newest(self) -> Snapshot:
+        """The newest snapshot, where there is one for certain."""
+        assert self.snapshot is not None
+        return self.snapshot
+
+    @property
     def id(self) -> str | None:
         """The id of the conversation; None before its first snapshot."""
         return None if self.snapshot is None or self._fork else self.snapshot.root
@@ -89,7 +95,7 @@ class Ledger:
         if self._extends(conversation):
             new = conversation.messages[len(self._known.messages) :]
             return self.note(*map(MessageAdded, new)) if new else None
-        if self._in_doubt(conversation):
+        if self._in_doubt(conversation) and self._in_doubt(self._known):
             # New are only results beside those calls, and the journal has each of them. A snapshot would put away that
             # the calls had begun.
             return None

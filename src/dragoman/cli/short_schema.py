@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, cast
 
 from .arguments import UsageError, nearest
@@ -38,13 +39,20 @@ def read_schema(given: str) -> dict[str, object]:
     if text.startswith("{"):
         return _parsed(text, "the text of --schema")
     path = user_path(text)
-    if path.suffix == ".json" or (len(text) < 256 and "\n" not in text and path.is_file()):
+    if path.suffix == ".json" or ("\n" not in text and _is_file(path)):
         try:
             return _parsed(path.read_text(encoding="utf-8-sig"), str(path))
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise UsageError(f"The schema {str(path)!r} cannot be read: {reason}.") from None
     return short_schema(text)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
 
 
 def _parsed(text: str, where: str) -> dict[str, object]:

@@ -156,7 +156,7 @@ def test_wrong_arguments_limits_and_going_on(way: str, tmp_path: Path, monkeypat
 @pytest.mark.parametrize("way", [way for way in WAYS if "stream" in way])
 def test_cancel_and_go_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, streamed = WAYS[way]
-    replies = [Reply("A very long story. " * 50, faults=[Stall(after=600)]), "The end."]
+    replies = [Reply("A very long story. " * 50, faults=[Stall(after=4000)]), "The end."]
     with scripted(replies, tmp_path, monkeypatch) as stand:
         talk = kind(stand.model, streamed=streamed)
         try:
@@ -375,9 +375,7 @@ MIXED = Conversation().plus(
     Message.user("One.", Media(kind="image", mime_type="image/png", data=b"x")),
     Message.user("Two."),
     Message.assistant(Thinking("secret thoughts", provider="anthropic"), Text("Yes."), ToolCall("1", "weather", "")),
-    Message.tool(
-        [ToolResult("1", "weather", (Media(kind="image", mime_type="image/png", data=b"x"),), is_error=True)]
-    ),
+    Message.tool([ToolResult("1", "weather", (Media(kind="image", mime_type="image/png", data=b"x"),), is_error=True)]),
     Message.user("Three."),
 )
 

@@ -100,7 +100,7 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_its_parent_is_killed() -> None:
-    parent = f"""
+    parent = """
 from tests.engines.local.test_process import SERVES, launch
 from dragoman.engines.local.process import start
 import time

@@ -13,7 +13,7 @@ from typing import Self
 
 from dragoman.transport.protocol import MAX_BODY_BYTES, AsyncResponse, AsyncTransport, HttpRequest
 
-from .shared import Lease
+from .shared import Lease, Server
 from .transport import addressed
 from .turns import Turn, Turns, stuck
 
@@ -32,11 +32,16 @@ class AsyncLocalTransport:
         """Wait for a turn, run the model if it does not, and send the request."""
         turn = await _waited(self._lease.model.turns, request.timeout.read)
         try:
-            server = self._lease.model.running or await asyncio.to_thread(self._lease.server)
+            server = await self._server()
             return _Reply(await self._inner.open(addressed(request, server)), turn)
         except BaseException:
             turn.give_back()
             raise
+
+    async def _server(self) -> Server:
+        if self._lease.model.running is not None:
+            return self._lease.server()
+        return await asyncio.to_thread(self._lease.server)
 
     async def aclose(self) -> None:
         """Close the connections; the model ends if nobody else needs it."""

@@ -12,12 +12,14 @@ import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dragoman.errors import ConfigurationError
+
 from .chosen import Chosen
 from .process import Launch, ModelProcess, ensure_installed, start
 from .progress import OnProgress, bar_if_terminal
 from .turns import Turns
 
-__all__ = ["Lease", "SharedModel", "lease"]
+__all__ = ["Lease", "Server", "SharedModel", "lease"]
 
 
 class Server(NamedTuple):
@@ -97,6 +99,9 @@ class Lease:
 
     def server(self) -> Server:
         """Where the model is; it is run if it does not."""
+        if self._over:
+            message = "The engine is closed."
+            raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
         return self.model.running or self.model.run(self._progress or bar_if_terminal())
 
     def release(self) -> None:

@@ -39,7 +39,9 @@ class LocalTransport:
         self._lease: Lease = lease
         self._inner: Transport = inner
         # An engine that nobody closed must not keep the model in memory for ever.
-        self._forgotten: weakref.finalize[[], LocalTransport] = weakref.finalize(self, lease.release)
+        self._forgotten: weakref.finalize[[Lease, Transport], LocalTransport] = weakref.finalize(
+            self, _ended, lease, inner
+        )
 
     def open(self, request: HttpRequest) -> Response:
         """Wait for a turn, run the model if it does not, and send the request."""
@@ -52,7 +54,6 @@ class LocalTransport:
 
     def close(self) -> None:
         """Close the connections; the model ends if nobody else needs it."""
-        self._inner.close()
         self._forgotten()
 
     def __enter__(self) -> Self:
@@ -60,6 +61,13 @@ class LocalTransport:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+def _ended(lease: Lease, inner: Transport) -> None:
+    try:
+        inner.close()
+    finally:
+        lease.release()
 
 
 class _Reply:
