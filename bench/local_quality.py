@@ -144,7 +144,7 @@ def members(random: Random, depth: int) -> dict[str, Any]:
 def structured(model: Engine, count: int, seed: int, say: Any) -> tuple[int, int]:
     """How many answers there were, and how many are valid."""
     valid = 0
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311 -- schemas, not secrets
     for number in range(count):
         wanted = members(random, 2)
         form = ResponseFormat(schema=Raw(json.dumps(wanted).encode()))
@@ -179,7 +179,9 @@ def main() -> int:
     files = given.prompts or [HERE / "local_prompts" / f"{name}.json" for name in ("everyday", "unseen")]
     enough = True
 
-    def rate(what: str, right: int, count: int, began: float, more: str = "", least: float = 0.0) -> None:
+    def rate(  # noqa: PLR0917 -- a line of a table
+        what: str, right: int, count: int, began: float, more: str = "", least: float = 0.0
+    ) -> None:
         nonlocal enough
         enough = enough and right >= least * count
         print(f"{what:32} {right:4}/{count}{more}   {time.monotonic() - began:.0f} s", flush=True)

@@ -288,14 +288,17 @@ def test_a_task_that_is_cancelled_gives_its_turn_back(tmp_path: Path, monkeypatc
 
 def test_a_stream_left_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patient = Timeouts(read=0.3)
-    with scripted(["One two three."], tmp_path, monkeypatch) as stand, engine(stand.model, timeouts=patient) as talker:
-        with talker.stream(ASKED) as stream:
-            next(iter(stream))
-            with (
-                pytest.raises(Exception, match="busy with another call"),
-                engine(stand.model, timeouts=patient, retry=RetryPolicy(max_attempts=1)) as other,
-            ):
-                other.reply(ASKED)
+    with (
+        scripted(["One two three."], tmp_path, monkeypatch) as stand,
+        engine(stand.model, timeouts=patient) as talker,
+        talker.stream(ASKED) as stream,
+    ):
+        next(iter(stream))
+        with (
+            pytest.raises(Exception, match="busy with another call"),
+            engine(stand.model, timeouts=patient, retry=RetryPolicy(max_attempts=1)) as other,
+        ):
+            other.reply(ASKED)
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------

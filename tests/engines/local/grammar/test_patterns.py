@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.engines.local.grammar.gbnf import Impossible
 from dragoman.engines.local.grammar.patterns import NotRegular, matching
 from tests.engines.local.grammar.gbnf import Reading
 
@@ -17,8 +19,8 @@ PATTERNS = (
     r"^\x41\u0042\u{43}$", "^a{0,2}b{2}$", "^a|b$", "|a", "^$", "", r'^["\\/]+$', "^[]a]$", r"^[\]\-a]+$", "^a*?b+?$",
     r"^\t\n$", "^[a-]$", "^a{2,}$",
 )  # fmt: skip
-TEXTS = ("", "a", "aa", "aab", "abc", "b", "bb", "bcbc", "ca", "12", "12.", "12.5", "x", "xz", "y", "a b", "ABC", '"\\/',
-         "]", "]a-", "\t\n", "-", "é", "\n")  # fmt: skip
+TEXTS = ("", "a", "aa", "aab", "abc", "b", "bb", "bcbc", "ca", "12", "12.", "12.5", "x", "xz", "y", "a b", "ABC",
+         '"\\/', "]", "]a-", "\t\n", "-", "é", "\n")  # fmt: skip
 
 
 def found(grammar: Reading, text: str) -> bool:
@@ -55,7 +57,5 @@ def test_what_is_no_plain_expression_is_refused(pattern: str) -> None:
 
 @given(st.from_regex(r"[ab(|)\[\]^$*+?{},\\d1-]{0,12}", fullmatch=True))
 def test_any_text_is_read_or_refused(pattern: str) -> None:
-    try:
+    with suppress(NotRegular, Impossible):
         Reading(f"root ::= {matching(pattern) or chr(34) * 2}")
-    except Exception as error:
-        assert type(error).__name__ in ("NotRegular", "Impossible")

@@ -239,11 +239,12 @@ def test_a_schema_that_nothing_fits_is_refused(schema: Any) -> None:
 
 
 def test_a_branch_that_nothing_fits_is_left_out() -> None:
+    never = {"$ref": "#/$defs/never"}
     schema = {
-        "$defs": {"never": {"type": "object", "properties": {"a": {"$ref": "#/$defs/never"}, "b": False}, "required": ["b"]}},
-        "properties": {"x": {"anyOf": [{"$ref": "#/$defs/never"}, {"type": "integer"}]}, "y": {"$ref": "#/$defs/never"}},
+        "$defs": {"never": {"type": "object", "properties": {"a": never, "b": False}, "required": ["b"]}},
+        "properties": {"x": {"anyOf": [never, {"type": "integer"}]}, "y": never},
         "type": "object",
-    }  # fmt: skip
+    }
     assert lets(schema, {"x": 3})
     assert not lets(schema, {"y": {}})
 
