@@ -23,6 +23,8 @@ from dragoman.stores.journal import resume
 from dragoman.stores.sqlite import SqliteStore
 from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve
+from dragoman.transport.asyncio_transport import AsyncioTransport
+from dragoman.transport.protocol import PoolLimits
 from tests.chat.talking import threads_left
 from tests.engines.talking import MODELS, every_dialect
 
@@ -189,7 +191,8 @@ def test_a_timeout_at_any_moment_leaves_an_async_client_that_goes_on() -> None:
     model = MODELS["anthropic"]
 
     async def main(options: dict[str, Any]) -> None:
-        async with AsyncChatClient(model, TOOLS, **options) as client:
+        transport = AsyncioTransport(limits=PoolLimits(idle=0))  # each request on a connection of its own
+        async with AsyncChatClient(model, TOOLS, transport=transport, **options) as client:
             for number in range(40):
                 try:
                     async with asyncio.timeout(0.0003 * number):

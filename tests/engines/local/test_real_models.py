@@ -75,14 +75,6 @@ def quality() -> Any:
     return module
 
 
-def pid() -> int:
-    """The program that runs the only model there is."""
-    (held,) = shared._held.values()
-    process = held.model._process
-    assert process is not None
-    return process.pid
-
-
 # --- the small one: everything works ----------------------------------------------------------------------------------
 
 
@@ -202,7 +194,7 @@ def test_a_chat_with_a_store_and_a_cancel(small: Engine, tmp_path: Path) -> None
         identity = client.id
     assert identity is not None
     with ChatClient(f"local:{SMALL}", store=store, options=options) as client:
-        client.load(identity)
+        client.restore(identity)
         assert len(client.history) == 4
         assert client.chat("Go on.").text
 

@@ -198,11 +198,34 @@ def test_there_is_one_way_to_write_a_value() -> None:
         assert not grammar.accepts(other)
 
 
+@pytest.mark.parametrize(
+    ("schema", "short", "endless"),
+    [
+        ({"type": "string"}, "x" * 2000, "x" * 2001),
+        ({"type": "string", "maxLength": 100_000}, "x", "x" * 2001),
+        ({"type": "string", "pattern": "^a+$"}, "a" * 100, "a" * 1000),
+        ({"type": "string", "format": "email"}, "a@b.org", "a" * 100 + "@b.org"),
+        ({"type": "array", "items": {"type": "null"}}, [None] * 100, [None] * 101),
+        (
+            {"type": "object", "additionalProperties": {"type": "null"}},
+            {"a": None},
+            dict.fromkeys(map(str, range(101))),
+        ),
+        ({"type": "integer"}, 10**14, 10**15),
+    ],
+)
+def test_everything_has_an_end(schema: Any, short: Any, endless: Any) -> None:
+    grammar, notes = grammar_of(schema)
+    assert not notes
+    assert grammar.accepts(written(short))
+    assert not grammar.accepts(written(endless))
+
+
 NOT_HELD = [
     ({"type": "string", "pattern": "^(?!x)"}, "/pattern"),
     ({"type": "string", "pattern": "("}, "/pattern"),
     ({"type": "string", "pattern": r"(a)\1"}, "/pattern"),
-    ({"type": "string", "maxLength": 100_000}, "/maxLength"),
+    ({"type": "string", "minLength": 100_000}, "/minLength"),
     ({"type": "string", "format": "hostname"}, "/format"),
     ({"type": "array", "uniqueItems": True}, "/uniqueItems"),
     ({"type": "array", "contains": {"type": "integer"}}, "/contains"),
@@ -236,6 +259,10 @@ def test_what_is_not_enforced_is_said(schema: Any, at: str) -> None:
 def test_a_schema_that_nothing_fits_is_refused(schema: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="contradicts itself"):
         schema_grammar(schema)
+
+
+OBJECT = {"type": "object"}
+NEVER = {"$ref": "#/$defs/never"}
 
 
 def test_a_branch_that_nothing_fits_is_left_out() -> None:

@@ -15,8 +15,12 @@ from .gbnf import Grammar, Impossible, either, literal, optional, repeated, sequ
 __all__ = ["Member", "any_key_but", "array_of", "object_of"]
 
 _COMMA: Final = literal(", ")
+MOST_FURTHER: Final = 100
+"""Items or entries where no schema says how many: a small model may not find the end by itself."""
+
 _PLAIN: Final = r'"\\\x00-\x1F'
 """What has to be escaped in a string, as it stands in a class."""
+_LONGEST_KEY: Final = 100
 
 
 class Member(NamedTuple):
@@ -51,11 +55,12 @@ def array_of(grammar: Grammar, prefix: Sequence[str], rest: str | None, least: i
 
 
 def _further(item: str, least: int, most: int | None, *, first: bool) -> str:
+    most = max(MOST_FURTHER, least) if most is None else most
     if not first:
         return repeated(sequence(_COMMA, item), least, most)
     if most == 0:
         return ""
-    inside = sequence(item, repeated(sequence(_COMMA, item), max(0, least - 1), None if most is None else most - 1))
+    inside = sequence(item, repeated(sequence(_COMMA, item), max(0, least - 1), most - 1))
     return inside if least else optional(inside)
 
 
@@ -72,7 +77,7 @@ def object_of(
             raise Impossible
         return sequence(literal("{"), inside, literal("}"))
     # What may follow when something stands before it: from the end to the start.
-    tail = repeated(sequence(_COMMA, entry)) if entry is not None else ""
+    tail = repeated(sequence(_COMMA, entry), 0, MOST_FURTHER) if entry is not None else ""
     tails = [tail]  # of the members from the second on: nothing stands before the first
     for member in reversed(members[1:]):
         following = sequence(_COMMA, member.written)
@@ -99,13 +104,15 @@ def any_key_but(grammar: Grammar, names: Sequence[str]) -> str:
     """A key, quotes included, that is none of these names. It has no escapes, so that there is one way to write it."""
     letter = grammar.rule("key-char", f"[^{_PLAIN}]")
     plain = sorted({name for name in names if spelled(name) == name})
-    return sequence(literal('"'), _other_than(grammar, plain, letter) if plain else repeated(letter), literal('"'))
+    return sequence(
+        literal('"'), _other_than(grammar, plain, letter) if plain else repeated(letter, 0, _LONGEST_KEY), literal('"')
+    )
 
 
 def _other_than(grammar: Grammar, names: Sequence[str], letter: str) -> str:
     """The end of a key that is none of these ends."""
     starts = sorted({name[0] for name in names if name})
-    options = [sequence(f"[^{_PLAIN}{''.join(map(_in_class, starts))}]", repeated(letter))]
+    options = [sequence(f"[^{_PLAIN}{''.join(map(_in_class, starts))}]", repeated(letter, 0, _LONGEST_KEY))]
     for start in starts:
         ends = [name[1:] for name in names if name.startswith(start)]
         rest = _other_than(grammar, ends, letter)

@@ -86,8 +86,7 @@ def count_of(limits: Mapping[str, object], what: str, lost: Lost) -> tuple[int, 
         lost(f"min{what}", f"not enforced beyond {MOST_REPETITIONS}")
         low = MOST_REPETITIONS
     if high is not None and high > MOST_REPETITIONS:
-        lost(f"max{what}", f"not enforced beyond {MOST_REPETITIONS}")
-        high = None
+        high = MOST_REPETITIONS
     if high is not None and high < low:
         raise Impossible
     return low, high

@@ -35,7 +35,9 @@ _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": 
 _CODE: Final = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}")
 _COUNT: Final = re.compile(r"\{(\d+)(?:(,)(\d*))?\}")
 _TIMES: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-_ANYTHING: Final = f"{CHARACTER}*"
+_WITHOUT_END: Final = 200
+"""How often something may come that may come any number of times: a small model may not find the end by itself."""
+_ANYTHING: Final = repeated(CHARACTER, 0, _WITHOUT_END)
 
 
 class NotRegular(Exception):  # noqa: N818 -- not a failure: the pattern is then not enforced
@@ -112,7 +114,7 @@ class _Pattern:
             raise NotRegular
         if max(least, most or 0) > MOST_REPETITIONS or (most is not None and most < least):
             raise NotRegular
-        return repeated(atom, least, most)
+        return repeated(atom, least, least + _WITHOUT_END if most is None else most)
 
     def _atom(self) -> str:
         letter = self._next()

@@ -28,7 +28,7 @@ FORMATS: Final[Mapping[str, str]] = {
     "date-time": f"^{_DATE}T{_TIME}$",
     "uuid": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
     "ipv4": rf"^{_BYTE}(\.{_BYTE}){{3}}$",
-    "email": rf"^[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+){{0,3}}@{_LABEL}(\.{_LABEL}){{1,3}}$",
+    "email": rf"^[A-Za-z0-9_+-]{{1,30}}(\.[A-Za-z0-9_+-]{{1,20}}){{0,3}}@{_LABEL}(\.{_LABEL}){{1,3}}$",
 }
 """Formats by name. What is written is always of the format; a rare form of it (29 February) may never be written."""
 
@@ -50,8 +50,9 @@ def string(grammar: Grammar, limits: Mapping[str, object], lost: Callable[[str, 
         lost("minLength", f"not enforced beyond {MOST_REPETITIONS}")
         least = MOST_REPETITIONS
     if most is not None and most > MOST_REPETITIONS:
-        lost("maxLength", f"not enforced beyond {MOST_REPETITIONS}")
         most = None
+    if most is None:  # no longer than this, so that there is an end
+        most = MOST_REPETITIONS
     letter = grammar.rule("char", CHARACTER)
     return grammar.rule("string", sequence(literal('"'), repeated(letter, least, most), literal('"')))
 

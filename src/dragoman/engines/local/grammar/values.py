@@ -5,7 +5,8 @@ Must not know: tools and prompts. Schemas are read by the providers' room, which
 
 Values are written on one line, with one blank behind each comma and colon, and properties in the order of the schema:
 a model can then waste no tokens on white space, and has fewer ways to go wrong. An object has only the properties that
-its schema names; where it names none, or gives a schema for the others, it may have any.
+its schema names; where it names none, or gives a schema for the others, it may have any. Whatever has no end in the
+schema has a distant one here: a small model may not find an end by itself, and half a value is not valid.
 """
 
 from __future__ import annotations
