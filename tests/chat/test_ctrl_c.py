@@ -117,6 +117,7 @@ def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(scenario: Callable[[C
     assert at > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
 def test_ctrl_c_with_a_store_leaves_the_store_as_the_client_is(
     tmp_path: Path, scenario: Callable[[ChatClient], None]

@@ -151,6 +151,7 @@ def _how_many_writes(way: str, path: Path) -> int:
 # --- it fails once, and the program goes on --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @few_ways
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done all the same"])
 def test_a_write_that_fails_ends_the_turn_and_the_next_one_goes_on(
@@ -188,6 +189,7 @@ def _reply(asked: Any) -> Message | str:
 # --- the program dies ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @few_ways
 @pytest.mark.parametrize("after", [False, True], ids=["undone", "done"])
 def test_a_program_that_dies_at_any_write_is_continued_by_another(

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -116,15 +115,15 @@ time.sleep(600)
     assert gone(pid)
 
 
-@pytest.mark.skipif(find_spec("xllamacpp") is not None, reason="the runtime is installed here")
-def test_the_runtime_is_missed_before_anything_is_fetched() -> None:
+def test_the_runtime_is_missed_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "find_spec", lambda _name: None)
     with pytest.raises(LocalModelError, match=r"dragoman\[local\]") as caught:
         process.ensure_installed()
     assert caught.value.reason == "not_installed"
 
 
-@pytest.mark.skipif(find_spec("xllamacpp") is not None, reason="the runtime is installed here")
 def test_the_real_child_says_that_the_runtime_is_missing(tmp_path: Path) -> None:
+    bare = (sys.executable, "-I", "-S", str(process._CHILD))  # without any installed package
     with pytest.raises(LocalModelError) as caught:
-        start(Launch(model=tmp_path / "m.gguf", context=512, threads=1))
+        start(Launch(model=tmp_path / "m.gguf", context=512, threads=1, command=bare))
     assert caught.value.reason == "not_installed"

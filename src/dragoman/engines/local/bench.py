@@ -35,6 +35,12 @@ class Figures(Struct, frozen=True, kw_only=True):
     written_per_second: float
     """Tokens of an answer."""
 
+    def __str__(self) -> str:
+        return (
+            f"{self.model}: ready in {self.load_seconds:.1f} s, reads {self.read_per_second:.0f} tokens a second, "
+            f"writes {self.written_per_second:.1f}"
+        )
+
 
 def bench(
     name: str = "",

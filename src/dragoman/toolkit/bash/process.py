@@ -66,17 +66,21 @@ def run_command(
     max_output: int,
 ) -> Finished:
     """Run a command and wait for its end. Raises OSError or ValueError if it cannot be started."""
-    child = subprocess.Popen(  # noqa: S603 -- this is what the tool is for
-        argv,
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    )
-    running = _Running(child, token, max_output)
+    try:
+        child = subprocess.Popen(  # noqa: S603 -- this is what the tool is for
+            argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        running = _Running(child, token, max_output)
+    except KeyboardInterrupt:  # between the start and the return of Popen: only its mark tells which process it is
+        kill_all(None, token)
+        raise
     ending: Ending = "cancelled"
     try:
         ending = running.wait(time.monotonic() + seconds, cancelled)

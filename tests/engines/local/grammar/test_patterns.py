@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.engines.local.grammar.gbnf import Impossible
-from dragoman.engines.local.grammar.gbnf import Impossible
 from dragoman.engines.local.grammar.patterns import NotRegular, matching
 from tests.engines.local.grammar.gbnf import Reading
 

@@ -98,26 +98,24 @@ def _text_until(grammar: Grammar, ends: Mapping[str, str], *, must_end: bool = F
 
     It is an automaton: one rule for each beginning of a mark, which is what the text up to there ends with.
     """
-    beginnings = {mark[:length] for mark in ends for length in range(len(mark))}
-    names = {begun: grammar.reserved("text") for begun in sorted(beginnings)}
-    for begun, name in names.items():
-        steps: list[str] = []
-        known: set[str] = set()
-        for letter in sorted({mark[len(start)] for mark in ends for start in beginnings if mark.startswith(start)}):
-            reached = _longest(begun + letter, ends.keys() | beginnings)
-            if not reached:
-                continue
-            known.add(letter)
-            steps.append(sequence(literal(letter), ends[reached] if reached in ends else names[reached]))
-        other = "".join([_in_class(letter) for letter in sorted(known)])
-        steps.append(sequence(f"[^{other}]", names[""]))
-        grammar.define(name, " | ".join(steps if must_end else [*steps, '""']))
+    beginnings = sorted({mark[:length] for mark in ends for length in range(len(mark))}, key=len)
+    names = {begun: grammar.reserved("text") for begun in beginnings}
+    longer: dict[str, dict[str, str]] = {begun: {} for begun in beginnings}
+    for text in [*beginnings, *ends]:
+        if text:
+            longer[text[:-1]][text[-1]] = text
+    steps: dict[str, dict[str, str]] = {}
+    for begun in beginnings:  # the shorter ones first
+        # Where no mark goes on, the next shorter end of the text may be the beginning of one.
+        shorter = next((begun[start:] for start in range(1, len(begun) + 1) if begun[start:] in names), None)
+        steps[begun] = {**(steps[shorter] if shorter is not None else {}), **longer[begun]}
+        options = [
+            sequence(literal(letter), ends[reached] if reached in ends else names[reached])
+            for letter, reached in sorted(steps[begun].items())
+        ]
+        options.append(sequence(f"[^{''.join(map(_in_class, sorted(steps[begun])))}]", names[""]))
+        grammar.define(names[begun], " | ".join(options if must_end else [*options, '""']))
     return names[""] if names else repeated("[^\\x00]")
-
-
-def _longest(text: str, texts: set[str]) -> str:
-    """The longest end of a text that is one of the texts; empty if none is."""
-    return next((text[start:] for start in range(len(text)) if text[start:] in texts), "")
 
 
 def _in_class(letter: str) -> str:

@@ -28,7 +28,7 @@ FORMATS: Final[Mapping[str, str]] = {
     "date-time": f"^{_DATE}T{_TIME}$",
     "uuid": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
     "ipv4": rf"^{_BYTE}(\.{_BYTE}){{3}}$",
-    "email": rf"^[A-Za-z0-9_+-]{{1,30}}(\.[A-Za-z0-9_+-]{{1,20}}){{0,3}}@{_LABEL}(\.{_LABEL}){{1,3}}$",
+    "email": rf"^[A-Za-z0-9_+-]{{1,30}}(\.[A-Za-z0-9_+-]{{1,15}}){{0,2}}@{_LABEL}(\.{_LABEL}){{1,3}}$",
 }
 """Formats by name. What is written is always of the format; a rare form of it (29 February) may never be written."""
 
