@@ -30,6 +30,8 @@ Cells = dict[str, Answer]
 
 PATIENCE = 400
 """Seconds after which a contender has failed."""
+SLOW = 1.0
+"""Seconds of processor for one operation, from which on one round will do."""
 _UNSET = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 """What would send a client elsewhere, or make it carry a key."""
 
@@ -150,6 +152,7 @@ def interleaved(
     With `fresh`, each works in a new process every time.
     """
     times: dict[str, int] = {}
+    slow: set[str] = set()
     samples: dict[str, list[Answer]] = {}
     failed: Cells = {}
     for name in names or crew.names:
@@ -163,11 +166,13 @@ def interleaved(
         again = first if fresh else crew.ask(name, {**command, "times": 3 if first["cpu"] < 0.05 else 1})
         times[name] = max(1, min(2000, int(effort.budget / max(again["cpu"], 1e-9))))
         samples[name] = [first] if fresh else []
+        if again["cpu"] > SLOW:
+            slow.add(name)
         if fresh:
             crew.dismiss(name)
     for number in range(effort.rounds):
         for name in list(times):
-            if name not in (FLOOR, OURS) and (not effort.every or number % effort.every):
+            if name not in (FLOOR, OURS) and (not effort.every or number % effort.every or (number and name in slow)):
                 continue
             answer = crew.ask(name, {**command, "times": times[name]})
             if fresh:

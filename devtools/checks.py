@@ -62,13 +62,14 @@ def _locks(_: Work) -> bool:
 
 
 def _pytest(work: Work) -> bool:
-    return work.call("coverage", "run", "-m", "pytest", *work.pytest_arguments)
+    """All of them on all cores, a file at a time; or, in this process and uncovered, those that somebody picked."""
+    whole = ("-n", "auto", "--dist", "loadfile", "--cov", "--cov-report", "")
+    return work.call("pytest", *(work.pytest_arguments or whole))
 
 
 def _coverage(work: Work) -> bool:
-    if not work.call("coverage", "combine", "--quiet"):
+    if not work.call("coverage", "report"):
         return False
-    work.call("coverage", "report")
     print()
     return all([_room_is_covered(work, room, floor) for room, floor in ROOM_FLOORS.items()])  # noqa: C419 - show all
 

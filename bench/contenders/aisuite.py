@@ -10,7 +10,7 @@ import aisuite
 from aisuite.utils.tools import Tools
 
 from bench.contenders import chat_shaped
-from bench.contenders.common import ARGUMENTS, BASES, KEY, MODELS, nothing, weather
+from bench.contenders.common import ARGUMENTS, BASES, KEY, MODELS, aweather, nothing, weather
 
 DIALECTS = ("openai_chat", "anthropic")
 _PROVIDERS = {"openai_chat": "openai", "anthropic": "anthropic"}
@@ -48,7 +48,7 @@ class OnLoop(chat_shaped.OnLoop):
         self.create = partial(completions.acreate, model=model)
 
     async def tool_loop(self) -> str:
-        found = await self.create(messages=chat_shaped.ASK, tools=[weather], max_turns=2)
+        found = await self.create(messages=chat_shaped.ASK, tools=[aweather], max_turns=2)
         return found.choices[0].message.content
 
     def many_tools(self, functions: Sequence[Callable[..., Any]]) -> Callable[[], Awaitable[str]]:

@@ -68,6 +68,18 @@ def weather(city: str) -> str:
     return f"Rain in {city}, 12 degrees."
 
 
+async def aweather(city: str) -> str:
+    """What the weather is like.
+
+    Args:
+        city: Where to look.
+    """
+    return weather(city)
+
+
+aweather.__name__ = "weather"
+"""For those on an event loop: most libraries run a plain function in a thread there, which is not what is measured."""
+
 ARGUMENTS = '{"a":1,"b":"hello","c":2.5}'
 
 

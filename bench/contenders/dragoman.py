@@ -14,6 +14,7 @@ from bench.contenders.common import (
     SYSTEM,
     TOOL_PROMPT,
     Delivered,
+    aweather,
     nothing,
     said,
     weather,
@@ -104,7 +105,7 @@ class Plain:
 class OnLoop:
     def __init__(self, root: str, dialect: str) -> None:
         self._client = AsyncChatClient(**_given(root, dialect))
-        self._with_tool = AsyncChatClient(self._client.engine, [weather], system=SYSTEM, stateless=True)
+        self._with_tool = AsyncChatClient(self._client.engine, [aweather], system=SYSTEM, stateless=True)
 
     async def turn(self) -> str:
         return str(await self._client.chat(PROMPT))

@@ -8,13 +8,14 @@ from typing import Any
 from google import genai
 from google.genai import types
 
-from bench.contenders.common import KEY, MODELS, PROMPT, SYSTEM, TOOL_PROMPT, Delivered, said, weather
+from bench.contenders.common import KEY, MODELS, PROMPT, SYSTEM, TOOL_PROMPT, Delivered, aweather, said, weather
 
 DIALECTS = ("gemini",)
 
 _MODEL = MODELS["gemini"]
 _CONFIG = types.GenerateContentConfig(system_instruction=SYSTEM)
 _WITH_TOOL = types.GenerateContentConfig(system_instruction=SYSTEM, tools=[weather])
+_WITH_ASYNC_TOOL = types.GenerateContentConfig(system_instruction=SYSTEM, tools=[aweather])
 
 
 def _client(root: str) -> genai.Client:
@@ -76,7 +77,7 @@ class OnLoop:
         return Delivered(events, characters)
 
     async def tool_loop(self) -> Any:
-        found = await self._client.models.generate_content(model=_MODEL, contents=TOOL_PROMPT, config=_WITH_TOOL)
+        found = await self._client.models.generate_content(model=_MODEL, contents=TOOL_PROMPT, config=_WITH_ASYNC_TOOL)
         return found.text
 
     def history(self, messages: int) -> Callable[[], Awaitable[Any]]:

@@ -21,6 +21,7 @@ from bench.contenders.common import (
     SYSTEM,
     TOOL_PROMPT,
     Delivered,
+    aweather,
     nothing,
     said,
     weather,
@@ -51,9 +52,11 @@ def _history(messages: int) -> list[Any]:
 
 
 class _Base:
+    weather: Callable[..., Any] = staticmethod(weather)
+
     def __init__(self, root: str, dialect: str) -> None:
         self._model = _model(root, dialect)
-        self._agent: Any = create_agent(self._model, [tool(weather)], system_prompt=SYSTEM)
+        self._agent: Any = create_agent(self._model, [tool(self.weather)], system_prompt=SYSTEM)
         self._asked: Any = {"messages": [HumanMessage(TOOL_PROMPT)]}
 
 
@@ -86,6 +89,8 @@ class Plain(_Base):
 
 
 class OnLoop(_Base):
+    weather = staticmethod(aweather)
+
     async def turn(self) -> str:
         return (await self._model.ainvoke(_HELLO)).text
 

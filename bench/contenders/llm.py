@@ -20,6 +20,7 @@ from bench.contenders.common import (
     SYSTEM,
     TOOL_PROMPT,
     Delivered,
+    aweather,
     said,
     weather,
 )
@@ -83,7 +84,7 @@ class OnLoop:
         return Delivered(events, characters)
 
     async def tool_loop(self) -> str:
-        return await self._model.chain(TOOL_PROMPT, system=SYSTEM, tools=[weather], stream=False).text()
+        return await self._model.chain(TOOL_PROMPT, system=SYSTEM, tools=[aweather], stream=False).text()
 
     def history(self, messages: int) -> Callable[[], Awaitable[str]]:
         before = _history(messages)

@@ -16,6 +16,7 @@ from bench.contenders.common import (
     SYSTEM,
     TOOL_PROMPT,
     Delivered,
+    aweather,
     nothing,
     said,
     weather,
@@ -88,16 +89,7 @@ class Plain(_Base):
         return lambda: made.execute(call)
 
 
-_weather = llm.tool(weather)
-
-
-@llm.tool
-async def _aweather(city: str) -> str:
-    """What the weather is like."""
-    return weather(city)
-
-
-_aweather.name = "weather"
+_weather, _aweather = llm.tool(weather), llm.tool(aweather)
 
 
 class OnLoop(_Base):

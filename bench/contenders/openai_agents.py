@@ -15,7 +15,7 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
-from bench.contenders.common import BASES, KEY, MODELS, PROMPT, SYSTEM, TOOL_PROMPT, Delivered, said, weather
+from bench.contenders.common import BASES, KEY, MODELS, PROMPT, SYSTEM, TOOL_PROMPT, Delivered, aweather, said, weather
 
 DIALECTS = ("openai_chat", "openai_responses")
 
@@ -27,12 +27,14 @@ def _history(messages: int) -> list[Any]:
 
 
 class _Base:
+    weather: Callable[..., Any] = staticmethod(weather)
+
     def __init__(self, root: str, dialect: str) -> None:
         kind: Any = OpenAIChatCompletionsModel if dialect == "openai_chat" else OpenAIResponsesModel
         client = AsyncOpenAI(api_key=KEY, base_url=root + BASES[dialect])
         self._model = kind(MODELS[dialect], openai_client=client)
         self._agent = Agent("a", instructions=SYSTEM, model=self._model)
-        self._with_tool = Agent("a", instructions=SYSTEM, model=self._model, tools=[function_tool(weather)])
+        self._with_tool = Agent("a", instructions=SYSTEM, model=self._model, tools=[function_tool(self.weather)])
 
 
 class Plain(_Base):
@@ -54,6 +56,8 @@ class Plain(_Base):
 
 
 class OnLoop(_Base):
+    weather = staticmethod(aweather)
+
     async def turn(self) -> str:
         return (await Runner.run(self._agent, PROMPT)).final_output
 

@@ -23,6 +23,7 @@ from bench.contenders.common import (
     SYSTEM,
     TOOL_PROMPT,
     Delivered,
+    aweather,
     said,
     weather,
 )
@@ -47,13 +48,15 @@ def _history(messages: int) -> list[ModelMessage]:
 
 
 class _Base:
+    weather: Callable[..., Any] = staticmethod(weather)
+
     def __init__(self, root: str, dialect: str) -> None:
         kind, provider = _KINDS[dialect]
         self._model = kind(MODELS[dialect], provider=provider(api_key=KEY, base_url=root + BASES[dialect]))
         # Told no limit, it asks Anthropic for so much that it must stream even what is wanted whole.
         self._settings: Any = {"max_tokens": MAX_TOKENS} if dialect == "anthropic" else {}
         self._agent = self._made()
-        self._with_tool = self._made([weather])
+        self._with_tool = self._made([self.weather])
 
     def _made(self, tools: Sequence[Callable[..., Any]] = ()) -> Any:
         return Agent(self._model, system_prompt=SYSTEM, tools=tools, model_settings=self._settings)
@@ -91,6 +94,8 @@ class Plain(_Base):
 
 
 class OnLoop(_Base):
+    weather = staticmethod(aweather)
+
     async def turn(self) -> str:
         return (await self._agent.run(PROMPT)).output
 

@@ -16,7 +16,7 @@ from dragoman.stores.journal import resume
 from dragoman.stores.sqlite import SqliteStore
 from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve
-from tests.chat.interrupting import Interrupting
+from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 
 BOTH = Message.assistant("Both.", ToolCall("c1", "note", '{"what": "a"}'), ToolCall("c2", "delete", '{"what": "b"}'))
 
@@ -103,8 +103,7 @@ def _check(client: ChatClient, tools: Tools, where: str) -> None:
         assert any(what in result.text or result.is_error for result in results), where
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(scenario: Callable[[ChatClient], None]) -> None:
+def _every_moment(scenario: Callable[[ChatClient], None]) -> None:
     at = 0
     while True:
         tools = Tools()
@@ -117,12 +116,8 @@ def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(scenario: Callable[[C
     assert at > 100
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_ctrl_c_with_a_store_leaves_the_store_as_the_client_is(
-    tmp_path: Path, scenario: Callable[[ChatClient], None]
-) -> None:
-    with SqliteStore(tmp_path / "talks.db") as store:
+def _every_eleventh_moment(scenario: Callable[[ChatClient], None], directory: Path) -> None:
+    with SqliteStore(directory / "talks.db") as store:
         at = 0
         while True:
             tools = Tools()
@@ -134,3 +129,16 @@ def test_ctrl_c_with_a_store_leaves_the_store_as_the_client_is(
                 assert resume(store, client.id or "").conversation == client.conversation, where
             at += 11
         assert at > 100
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_ctrl_c_at_any_moment_leaves_a_client_that_goes_on(scenario: Callable[[ChatClient], None]) -> None:
+    in_a_thread_of_its_own(lambda: _every_moment(scenario))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_ctrl_c_with_a_store_leaves_the_store_as_the_client_is(
+    tmp_path: Path, scenario: Callable[[ChatClient], None]
+) -> None:
+    in_a_thread_of_its_own(lambda: _every_eleventh_moment(scenario, tmp_path))
