@@ -63,10 +63,11 @@ def specs(told: list[dict[str, Any]]) -> list[ToolSpec]:
 def tools(model: Engine, file: Path, before: tuple[Message, ...], say: Any) -> tuple[int, int, int]:
     """How many cases there are, in how many the right tool was chosen, and in how many with the right arguments."""
     prompts = json.loads(file.read_text(encoding="utf-8"))
-    offered = specs(prompts["tools"])
+    known = {spec.name: spec for spec in specs(prompts["tools"])}
     chosen = right = 0
     options = ModelOptions(temperature=0.0, max_tokens=200, seed=1)
     for case in prompts["cases"]:
+        offered = [known[name] for name in case.get("offer", known)]
         conversation = Conversation().plus(*before, Message.user(case["ask"]))
         message = model.reply(conversation, tools=offered, options=options).message
         calls = message.tool_calls

@@ -326,7 +326,9 @@ class TestEncodings:
         with Server({"*": raw(self.reply("gzip", packed))}) as server, raises(ConnectionFailedError, "cut_off"):
             client.open(address(server)).read()
 
-    @pytest.mark.parametrize("packed", [b"this is not gzip at all", gzip.compress(TEXT)[:-8] + b"damaged!"])
+    @pytest.mark.parametrize(
+        "packed", [b"this is not gzip at all", gzip.compress(TEXT)[:-8] + b"damaged!"], ids=["all", "end"]
+    )
     def test_packed_data_that_is_damaged(self, client: Client, packed: bytes) -> None:
         with Server({"*": raw(self.reply("gzip", packed))}) as server, raises(ProtocolError, "bad_encoding"):
             client.open(address(server)).read()

@@ -163,7 +163,6 @@ def test_reasoning(reasoning: Reasoning, flags: list[str]) -> None:
         ModelOptions(reasoning=Reasoning(effort="minimal")),
         ModelOptions(server_tools=(Raw(b"{}"),)),
     ],
-    ids=repr,
 )
 def test_what_it_cannot_do_is_never_dropped_silently(options: ModelOptions) -> None:
     with pytest.raises(ConfigurationError):

@@ -132,7 +132,6 @@ def test_formats_are_remarks() -> None:
         ({"$ref": "https://example.com/schema"}, "nothing is fetched, not even https://example.com/schema"),
         ({"default": object()}, "The JSON Schema cannot be used: "),
     ],
-    ids=str,
 )
 def test_schemas_that_cannot_be_used(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:

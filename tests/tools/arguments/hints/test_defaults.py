@@ -91,11 +91,11 @@ def schema_of(hint: object, default: object) -> dict[str, object]:
     return properties["value"]
 
 
-@pytest.mark.parametrize(("hint", "default", "shown"), SHOWN, ids=str)
+@pytest.mark.parametrize(("hint", "default", "shown"), SHOWN)
 def test_a_default_that_json_can_hold_is_shown(hint: object, default: object, shown: object) -> None:
     assert schema_of(hint, default)["default"] == shown
 
 
-@pytest.mark.parametrize(("hint", "default"), HIDDEN, ids=str)
+@pytest.mark.parametrize(("hint", "default"), HIDDEN)
 def test_any_other_default_works_and_is_not_shown(hint: object, default: object) -> None:
     assert "default" not in schema_of(hint, default)
