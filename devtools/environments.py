@@ -109,8 +109,7 @@ class Environment:
 
 
 DEVELOPMENT = Environment(name="env", locks=(locks.DEV, locks.DATA))
-# The command line needs the core alone so far; when it gets an extra of its own, it gets a lock of its own.
-PROGRAM = Environment(name="run", locks=(locks.CORE,))
+PROGRAM = Environment(name="run", locks=(locks.RUN,))
 WHEEL = Environment(name="wheel", locks=(locks.CORE,))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OLDEST_PYTHON = "3.11"
+ALL = ("*",)
 MARK = "# answers: sha256:"
 HEADER = "# Made by `python3 dev.py lock`; do not edit.\n" + MARK
 
@@ -30,8 +31,8 @@ class Lock:
     """A file beside the lock."""
     with_project: bool = False
     """Whether the project's own dependencies are part of it."""
-    with_extras: bool = False
-    """Whether all extras of the project are part of it."""
+    extras: tuple[str, ...] = ()
+    """Extras of the project that are part of it; `ALL` of them, if so."""
     with_dependencies: bool = True
     """Whether the lock is complete. Where not, it is installed with --no-deps."""
     in_step_with: str | None = None
@@ -42,11 +43,14 @@ class Lock:
         return REQUIREMENTS / f"{self.name}.lock"
 
 
-DEV = Lock(name="dev", file_of_requirements="dev.in", with_project=True, with_extras=True)
+DEV = Lock(name="dev", file_of_requirements="dev.in", with_project=True, extras=ALL)
 CORE = Lock(name="core", with_project=True, in_step_with="dev")
+RUN = Lock(
+    name="run", with_project=True, extras=("cli", "crypto", "keyring", "local", "mcp"), in_step_with="dev"
+)  # what the command line can make use of
 DATA = Lock(name="data", file_of_requirements="data.in", with_dependencies=False)
 
-LOCKS = (DEV, CORE, DATA)
+LOCKS = (DEV, CORE, RUN, DATA)
 """In the order in which they are made."""
 
 
@@ -56,12 +60,12 @@ def requirements(lock: Lock) -> str:
     if lock.file_of_requirements is not None:
         lines = (REQUIREMENTS / lock.file_of_requirements).read_text(encoding="utf-8").splitlines()
         wanted.update(line.partition(" #")[0].strip() for line in lines if not line.startswith("#"))
-    if lock.with_project or lock.with_extras:
+    if lock.with_project or lock.extras:
         project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
         if lock.with_project:
             wanted.update(cast("list[str]", project["dependencies"]))
-        if lock.with_extras:
-            for extra in cast("dict[str, list[str]]", project.get("optional-dependencies", {})).values():
+        for name, extra in cast("dict[str, list[str]]", project.get("optional-dependencies", {})).items():
+            if lock.extras == ALL or name in lock.extras:
                 wanted.update(extra)
     wanted.discard("")
     return "".join(f"{requirement}\n" for requirement in sorted(wanted))

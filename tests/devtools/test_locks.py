@@ -31,7 +31,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (Lock(name="l", file_of_requirements="dev.in"), "a==1\n"),
         (Lock(name="l", with_project=True), "b>=1\n"),
-        (Lock(name="l", file_of_requirements="dev.in", with_project=True, with_extras=True), "a==1\nb>=1\nc\nd\n"),
+        (Lock(name="l", file_of_requirements="dev.in", with_project=True, extras=locks.ALL), "a==1\nb>=1\nc\nd\n"),
+        (Lock(name="l", with_project=True, extras=("y",)), "b>=1\nd\n"),
     ],
 )
 @pytest.mark.usefixtures("checkout")
@@ -64,4 +65,4 @@ def test_the_core_lock_has_the_versions_that_the_tests_ran_with() -> None:
     def pins(lock: Lock) -> set[str]:
         return {line.split()[0] for line in lock.path.read_text(encoding="utf-8").splitlines() if "==" in line}
 
-    assert pins(locks.CORE) <= pins(locks.DEV)
+    assert pins(locks.CORE) <= pins(locks.RUN) <= pins(locks.DEV)

@@ -19,6 +19,8 @@ Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
 
 def message_of(prompt: Prompt) -> Message:
     """The user's message."""
+    if isinstance(prompt, str) and prompt:  # nearly always
+        return Message(role="user", blocks=(Text(prompt),))
     if isinstance(prompt, Message):
         message = prompt
     else:

@@ -83,14 +83,19 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
         A call whose arguments never arrived in full is not pending: it cannot be run.
         """
-        answered: set[str] = set()
+        answered: set[str] | None = None
         for message in reversed(self.messages):
-            if message.role == "tool":
-                answered.update([result.call_id for result in message.tool_results])
-            elif message.role == "assistant":
-                return tuple([c for c in message.tool_calls if c.id not in answered and not c.partial])
-            else:
+            role = message.role
+            if role == "user":
                 return ()
+            if role == "assistant":
+                calls = message.tool_calls
+                if calls:
+                    known = answered or ()
+                    return tuple([call for call in calls if call.id not in known and not call.partial])
+                return ()
+            answered = answered or set()
+            answered.update([result.call_id for result in message.tool_results])
         return ()
 
     @property

@@ -67,12 +67,14 @@ def without_odd_calls(message: Message) -> Message:
 def answering(conversation: Conversation, approvals: Iterable[Approval]) -> list[Approval]:
     """The answers about calls that wait now. Another one is out of date and must not hold for a call to come."""
     calls = conversation.pending_tool_calls
-    return [approval for approval in approvals if any(map(approval.answers, calls))]
+    return [approval for approval in approvals if any(map(approval.answers, calls))] if calls else []
 
 
 def passed_over(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
     """The conversation when somebody speaks instead of answering: calls without an answer are not run."""
     calls = conversation.pending_tool_calls
+    if not calls:
+        return conversation
     unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in answers)}
     if not unanswered:
         return conversation

@@ -7,6 +7,7 @@ Must not know: how anything is run, nor what time it is; who runs the loop tells
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
@@ -49,6 +50,10 @@ class Spent(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+_LEAVE_NO_ROOM: Final = tuple([name for name in Spent.__struct_fields__ if name != "tool_calls"])
+"""The limits that end a run when they are used up. Who has used all tool calls may hear what the model makes of them."""
+
+
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a run may go. None: as far as it likes."""
 
@@ -80,9 +85,9 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def reached(self, spent: Spent) -> tuple[str, float] | None:
         """The first limit that leaves no room for asking the model once more."""
-        for name, limit in self._set():
-            # Whoever has used all its tool calls may still hear what the model makes of them.
-            if name != "tool_calls" and getattr(spent, name) >= limit:
+        for name in _LEAVE_NO_ROOM:
+            limit: float | None = getattr(self, name)
+            if limit is not None and getattr(spent, name) >= limit:
                 return name, limit
         return None
 

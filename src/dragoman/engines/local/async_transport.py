@@ -11,10 +11,11 @@ import weakref
 from collections.abc import AsyncIterator, Mapping
 from typing import Self
 
+from dragoman.errors import ConnectionFailedError
 from dragoman.transport.protocol import MAX_BODY_BYTES, AsyncResponse, AsyncTransport, HttpRequest
 
-from .shared import Lease, Server
-from .transport import addressed
+from .shared import Lease, Server, SharedModel
+from .transport import addressed, broken
 from .turns import Turn, Turns, stuck
 
 __all__ = ["AsyncLocalTransport"]
@@ -30,10 +31,14 @@ class AsyncLocalTransport:
 
     async def open(self, request: HttpRequest) -> AsyncResponse:
         """Wait for a turn, run the model if it does not, and send the request."""
-        turn = await _waited(self._lease.model.turns, request.timeout.read)
+        model = self._lease.model
+        turn = await _waited(model.turns, request.timeout.read)
         try:
             server = await self._server()
-            return _Reply(await self._inner.open(addressed(request, server)), turn)
+            return _Reply(await self._inner.open(addressed(request, server)), turn, model)
+        except ConnectionFailedError as error:
+            turn.give_back()
+            raise broken(model, error) from error
         except BaseException:
             turn.give_back()
             raise
@@ -76,11 +81,12 @@ async def _waited(turns: Turns, seconds: float | None) -> Turn:
 class _Reply:
     """A reply that ends a turn when it ends."""
 
-    __slots__ = ("_response", "_turn")
+    __slots__ = ("_model", "_response", "_turn")
 
-    def __init__(self, response: AsyncResponse, turn: Turn) -> None:
+    def __init__(self, response: AsyncResponse, turn: Turn, model: SharedModel) -> None:
         self._response: AsyncResponse = response
         self._turn: Turn = turn
+        self._model: SharedModel = model
 
     @property
     def status(self) -> int:
@@ -96,6 +102,9 @@ class _Reply:
     async def __anext__(self) -> bytes:
         try:
             return await anext(self._response)
+        except ConnectionFailedError as error:
+            self._turn.give_back()
+            raise broken(self._model, error) from error
         except BaseException:
             self._turn.give_back()
             raise
@@ -103,6 +112,8 @@ class _Reply:
     async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
         try:
             return await self._response.read(limit)
+        except ConnectionFailedError as error:
+            raise broken(self._model, error) from error
         finally:
             self._turn.give_back()
 

@@ -3,7 +3,8 @@
 Owns: starting its server on this machine's loopback address, and ending with the program that started it.
 Must not know: anything of this package. It is run as a file, by the Python of the user's program.
 
-It reads one line of JSON, what to run; it writes one, the address or what went wrong; it ends when its input ends.
+It reads one line of JSON, what to run; it writes one, the address or what went wrong; it ends when its input ends, or
+when its parent is gone although somebody else (a process that the parent forked) still holds the other end.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +27,7 @@ def main() -> int:
         said.write(json.dumps(fields) + "\n")
         said.flush()
 
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     asked = json.loads(sys.stdin.readline())
     try:
         runtime: Any = import_module("xllamacpp")
@@ -40,6 +44,12 @@ def main() -> int:
     while sys.stdin.read(4096):
         pass
     os._exit(0)  # the server's threads are not waited for
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)
 
 
 def _parameters(runtime: Any, asked: dict[str, Any]) -> Any:

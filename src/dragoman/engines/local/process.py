@@ -65,6 +65,14 @@ class ModelProcess:
         """Whether it still runs."""
         return self._child.poll() is None
 
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it has ended, or does so very soon. Of a program that dies, the connections go first."""
+        try:
+            self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def stop(self) -> None:
         """End it and free its memory."""
         _end(self._child)

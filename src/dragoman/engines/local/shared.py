@@ -22,6 +22,9 @@ from .turns import Turns
 __all__ = ["Lease", "Server", "SharedModel", "lease"]
 
 
+_DYING_SECONDS: Final = 2.0
+
+
 class Server(NamedTuple):
     """Where a running model is."""
 
@@ -38,16 +41,20 @@ class SharedModel:
         self._context: int = context
         self._lock: threading.Lock = threading.Lock()
         self._process: ModelProcess | None = None
+        self._doubted: bool = False
 
     @property
     def running(self) -> Server | None:
         """Where it is, if it runs."""
-        process = self._process
+        process = None if self._doubted else self._process
         return Server(process.address, process.key) if process is not None and process.alive else None
 
     def run(self, progress: OnProgress | None) -> Server:
         """Run it, unless it runs. May take minutes: the file may have to be fetched. Raises LocalModelError."""
         with self._lock:
+            if self._doubted and self._process is not None:
+                self._process.ends_within(_DYING_SECONDS)
+            self._doubted = False
             found = self.running
             if found is not None:
                 return found
@@ -57,6 +64,10 @@ class SharedModel:
             launch = Launch(model=file, context=self._context, threads=_threads())
             process = self._process = start(launch)
             return Server(process.address, process.key)
+
+    def doubt(self) -> None:
+        """A connection to it broke. Whether it lives is looked at before it is asked again."""
+        self._doubted = True
 
     def stop(self) -> None:
         """End it and free its memory. The next call would run it again."""

@@ -12,12 +12,13 @@ from typing import Final, Self
 
 import msgspec
 
+from dragoman.errors import ConnectionFailedError
 from dragoman.transport.protocol import MAX_BODY_BYTES, HttpRequest, Response, Transport
 
-from .shared import Lease, Server
+from .shared import Lease, Server, SharedModel
 from .turns import Turn
 
-__all__ = ["PLACE", "LocalTransport", "addressed"]
+__all__ = ["PLACE", "LocalTransport", "addressed", "broken"]
 
 PLACE: Final = "http://127.0.0.1:0/v1"
 """What stands in requests for the address: it is known only when the model runs."""
@@ -30,6 +31,14 @@ def addressed(request: HttpRequest, server: Server) -> HttpRequest:
         url=f"{server.address}/v1{request.url.removeprefix(PLACE)}",
         headers={**request.headers, "authorization": f"Bearer {server.key}"},
     )
+
+
+def broken(model: SharedModel, error: ConnectionFailedError) -> ConnectionFailedError:
+    """The error for a connection to the model's program that broke; the next call looks whether it lives."""
+    model.doubt()
+    message = "The program that runs the local model does not answer any more."
+    hint = "Ask again: it is started anew. If it happens each time, memory may be short: use a smaller model or context."
+    return ConnectionFailedError(message, hint=hint, code=error.code)
 
 
 class LocalTransport:
@@ -45,9 +54,13 @@ class LocalTransport:
 
     def open(self, request: HttpRequest) -> Response:
         """Wait for a turn, run the model if it does not, and send the request."""
-        turn = self._lease.model.turns.waited(request.timeout.read)
+        model = self._lease.model
+        turn = model.turns.waited(request.timeout.read)
         try:
-            return _Reply(self._inner.open(addressed(request, self._lease.server())), turn)
+            return _Reply(self._inner.open(addressed(request, self._lease.server())), turn, model)
+        except ConnectionFailedError as error:
+            turn.give_back()
+            raise broken(model, error) from error
         except BaseException:
             turn.give_back()
             raise
@@ -73,11 +86,12 @@ def _ended(lease: Lease, inner: Transport) -> None:
 class _Reply:
     """A reply that ends a turn when it ends."""
 
-    __slots__ = ("_response", "_turn")
+    __slots__ = ("_model", "_response", "_turn")
 
-    def __init__(self, response: Response, turn: Turn) -> None:
+    def __init__(self, response: Response, turn: Turn, model: SharedModel) -> None:
         self._response: Response = response
         self._turn: Turn = turn
+        self._model: SharedModel = model
 
     @property
     def status(self) -> int:
@@ -93,6 +107,9 @@ class _Reply:
     def __next__(self) -> bytes:
         try:
             return next(self._response)
+        except ConnectionFailedError as error:
+            self._turn.give_back()
+            raise broken(self._model, error) from error
         except BaseException:
             self._turn.give_back()
             raise
@@ -100,6 +117,8 @@ class _Reply:
     def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
         try:
             return self._response.read(limit)
+        except ConnectionFailedError as error:
+            raise broken(self._model, error) from error
         finally:
             self._turn.give_back()
 

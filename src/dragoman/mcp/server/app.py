@@ -10,7 +10,6 @@ arguments included, is a result with `isError`, which the model reads.
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -137,7 +136,7 @@ class McpServer:
         self._watch_seconds: float = watch_seconds
         self._extend: Callable[[Server[Any]], None] | None = extend
         self._ids: Callable[[], str] = ids
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         self._catalogue: Catalogue | None = None
         self._notices: WeakSet[Notices] = WeakSet()
 

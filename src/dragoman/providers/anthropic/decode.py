@@ -3,8 +3,9 @@
 Owns: the order of a reply (start, blocks, usage, end), whole or as a stream; what counts as complete.
 Must not know: what is inside a block (parts.py), and how a refusal is worded (errors.py).
 
-The frequent events of a stream, deltas of text, thinking and arguments, are decoded straight into structs. Everything
-else takes the careful way, as raw members, so that nothing we do not know is lost.
+The frequent events of a stream, deltas of text, thinking and arguments, are decoded straight into structs, and so are
+most whole replies (whole.py). Everything else takes the careful way, as raw members, so that nothing we do not know is
+lost.
 """
 
 from __future__ import annotations
@@ -13,28 +14,20 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
-from dragoman.conversation import Completed, Native, ReplyEvent, ReplyStarted, StopReason, Usage, UsageReported
+from dragoman.conversation import Completed, Native, ReplyEvent, ReplyStarted, UsageReported
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
 from dragoman.providers.sse import EventStream
 
+from .ending import stop_reason_of, usage_of
 from .errors import error_inside
 from .parts import Part, open_part
+from .whole import plain_reply
 from .wire import PIECES, READER, decode_delta, decode_piece, joined, known, members, number, text
 
 __all__ = ["ReplyDecoder"]
-
-_STOP_REASONS: Final[dict[str, StopReason]] = {
-    "end_turn": StopReason.END,
-    "tool_use": StopReason.TOOL_CALLS,
-    "max_tokens": StopReason.MAX_TOKENS,
-    "stop_sequence": StopReason.STOP_SEQUENCE,
-    "pause_turn": StopReason.PAUSED,
-    "refusal": StopReason.REFUSAL,
-    "model_context_window_exceeded": StopReason.CONTEXT_FULL,
-}
 
 _MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
 _DELTA: Final = b"content_block_delta"
@@ -47,40 +40,25 @@ _KEPT_EVENTS: Final = 100
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
-class ReplyDecoder:
+# A struct, because one is made for every reply, and a struct is made at a third of the cost.
+class ReplyDecoder(Struct, eq=False):
     """Reads one reply."""
 
-    __slots__ = (
-        "_body",
-        "_call",
-        "_done",
-        "_extras",
-        "_id",
-        "_names",
-        "_open",
-        "_seen",
-        "_sse",
-        "_started",
-        "_undecided",
-        "_usage",
-    )
-
-    def __init__(self, call: Call, names: Mapping[str, str]) -> None:
-        self._call = call
-        self._names = names
-        self._undecided = True
-        self._sse: EventStream | None = None
-        """Set once it is known that the reply is a stream."""
-        self._body: list[bytes] = []
-        """The reply so far, where it is not a stream or not yet known to be one."""
-        self._started = False
-        self._done = False
-        self._id: str | None = None
-        self._open: dict[int, Part] = {}
-        self._seen: set[int] = set()
-        self._usage: dict[str, Raw] = {}
-        self._extras: dict[str, Raw] = {}
-        """Members of the reply that have no place in our events, and its stop reason until it ends."""
+    _call: Call
+    _names: Mapping[str, str]
+    _undecided: bool = True
+    _sse: EventStream | None = None
+    """Set once it is known that the reply is a stream."""
+    _body: list[bytes] = []
+    """The reply so far, where it is not a stream or not yet known to be one."""
+    _started: bool = False
+    _done: bool = False
+    _id: str | None = None
+    _open: dict[int, Part] = {}
+    _seen: set[int] = set()
+    _usage: dict[str, Raw] = {}
+    _extras: dict[str, Raw] = {}
+    """Members of the reply that have no place in our events, and its stop reason until it ends."""
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes; see Decoder."""
@@ -106,6 +84,9 @@ class ReplyDecoder:
 
     def _is_stream(self) -> bool:
         """Whether the first byte says so: a server may answer a request for a stream with plain JSON."""
+        if len(self._body) == 1 and self._body[0].startswith(b"{"):  # as nearly all whole replies do
+            self._undecided = False
+            return False
         first = b"".join(self._body).lstrip(_BLANK)[:1]
         self._undecided = not first
         return first in _FIRST_OF_STREAM or (self._call.stream and first not in {b"", b"{"})
@@ -200,6 +181,8 @@ class ReplyDecoder:
     # --- a whole reply ---
 
     def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        if plain_reply(body, self._call, self._names, events):
+            return
         try:
             body.decode()  # members that are kept unread must be fit to be stored
             message = members(body.removeprefix(b"\xef\xbb\xbf"))
@@ -231,7 +214,7 @@ class ReplyDecoder:
         if usage is None or bytes(usage) == b"null":
             return
         self._usage.update(known(members(usage)))
-        events.append(UsageReported(_usage(self._usage)))
+        events.append(UsageReported(usage_of(self._usage)))
 
     def _complete(self, events: list[ReplyEvent]) -> None:
         reason = text(self._extras.pop("stop_reason", None))
@@ -241,7 +224,7 @@ class ReplyDecoder:
         if self._usage:
             self._extras["usage"] = Raw(joined(self._usage.items()))
         native = Native(READER, self._extras) if self._extras else None
-        events.append(Completed(_STOP_REASONS.get(reason, StopReason.OTHER), reason, native))
+        events.append(Completed(stop_reason_of(reason), reason, native))
 
     def _index(self, event: Mapping[str, Raw]) -> int:
         index = number(event["index"])
@@ -268,17 +251,3 @@ class ReplyDecoder:
         "error": _fail,
     }
 
-
-def _usage(counts: Mapping[str, Raw]) -> Usage:
-    """The provider counts what was read from and written to its cache apart from `input_tokens`; we count it in."""
-    fresh = number(counts.get("input_tokens"))
-    read = number(counts.get("cache_read_input_tokens"))
-    wrote = number(counts.get("cache_creation_input_tokens"))
-    details = members(counts["output_tokens_details"]) if "output_tokens_details" in counts else {}
-    return Usage(
-        input=None if fresh is None else fresh + (read or 0) + (wrote or 0),
-        output=number(counts.get("output_tokens")),
-        cache_read=read,
-        cache_write=wrote,
-        reasoning=number(details.get("thinking_tokens")),
-    )

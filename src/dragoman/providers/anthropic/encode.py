@@ -4,19 +4,20 @@ Owns: the members of the body and their order, the conversation's turns, cache m
 Must not know: how blocks are written (history.py), and the rules of thinking (thinking.py).
 
 The body is joined from bytes: the messages' wire forms are kept beside the messages, so a turn on a long history costs
-its new messages and a join.
+its new messages and a join. What stands around the messages depends on the terms of the call and on little else, and is
+written once for all calls on the same terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from dragoman.conversation import Message, OneTool
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, Loss, WireRequest
+from dragoman.providers.codec import GAP, Adaptation, Call, Encoded, Loss, WireRequest, around_gaps, per_terms
 from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
@@ -38,43 +39,119 @@ _MOST_MARKS: Final = 4
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
+class _Terms(NamedTuple):
+    """What the terms of a call decide."""
+
+    options: ModelOptions
+    adaptations: tuple[Adaptation, ...]
+    """Those that the options needed."""
+    names: ToolNames
+    rules: Rules
+    frames: dict[tuple[bool, bool], _Frame]
+    """By whether there is a system prompt, and whether thinking is sent along."""
+    systems: dict[str, bytes]
+    """The last system prompt and its wire form: from turn to turn it is the same."""
+
+
+class _Frame(NamedTuple):
+    """A request but for its system prompt and its messages."""
+
+    before: bytes
+    """The body up to the system prompt."""
+    between: bytes
+    behind: bytes
+    takes_system: bool
+    takes_messages: bool
+    """Whether ours are put in: there may be none, and the caller may give their own."""
+    marks: int
+    """How many of the user's turns are marked for the cache."""
+    headers: dict[str, str]
+    adaptations: tuple[Adaptation, ...]
+
+
 def encoded_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    adaptations: list[Adaptation] = []
-    options = effective_options(call, adaptations)
-    names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    rules = _rules(call, names)
-    history = sent(call.conversation, rules)
-    if any(turn.server_calls for _, turn in history.unusual):
-        history = joined(Sent(), _turns(call.conversation.messages, rules))
+    terms = _terms(call)
+    conversation, rules = call.conversation, terms.rules
+    history = sent(conversation, rules)
+    unusual = history.unusual
+    if unusual and any(turn.server_calls for _, turn in unusual):
+        history = joined(Sent(), _turns(conversation.messages, rules))
+        unusual = history.unusual
     if not history.pieces:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
         raise ConfigurationError(message, hint="Add a message of the user.")
-    thinking = asked_thinking(call, options, adaptations, replayed=any(turn.thinks for _, turn in history.unusual))
-    tools = wire_tools(call, names, adaptations)
-    system, marks = _system(call), _Marks(options)
+    system = conversation.system
+    if system is not None and (not system or system.isspace()):  # the API refuses an empty one
+        system = None
+    frame = _frame(call, terms, system=system is not None, thinks=bool(unusual) and any(t.thinks for _, t in unusual))
+    if frame.marks:
+        turns = _turns(conversation.messages, rules)
+        history = joined(Sent(), turns, dict.fromkeys(_last_user_turns(turns, frame.marks), _MARK))
+    body = (
+        frame.before,
+        _system(system, terms) if frame.takes_system and system is not None else b"",
+        frame.between,
+        *(history.pieces if frame.takes_messages else ()),
+        frame.behind,
+    )
+    return Encoded(
+        request=WireRequest(path=_PATH, body=b"".join(body), headers=frame.headers),
+        adaptations=frame.adaptations,
+        losses=tuple([Loss(at, *loss) for at, turn in unusual for loss in turn.losses]) if unusual else (),
+        tool_names=terms.names.to_own,
+    )
+
+
+@per_terms
+def _terms(call: Call) -> _Terms:
+    adaptations: list[Adaptation] = []
+    options = effective_options(call, adaptations)
+    names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
+    return _Terms(options, tuple(adaptations), names, _rules(call, names), {}, {})
+
+
+def _frame(call: Call, terms: _Terms, *, system: bool, thinks: bool) -> _Frame:
+    container = _container(call, terms.options)
+    if container is not None:  # another one in every conversation
+        return _new_frame(call, terms, container, system=system, thinks=thinks)
+    frame = terms.frames.get((system, thinks))
+    if frame is None:
+        frame = terms.frames[system, thinks] = _new_frame(call, terms, None, system=system, thinks=thinks)
+    return frame
+
+
+def _new_frame(call: Call, terms: _Terms, container: str | None, *, system: bool, thinks: bool) -> _Frame:
+    options, names, adaptations = terms.options, terms.names, list(terms.adaptations)
+    thinking = asked_thinking(call, options, adaptations, replayed=thinks)
+    tools, marks = wire_tools(call, names, adaptations), _Marks(options)
     on_turns = marks.take()
-    on_system, on_tools = marks.take(system is not None), marks.take(bool(tools))
+    on_system, on_tools = marks.take(system), marks.take(bool(tools))
     body: dict[str, bytes] = {"model": written(call.model), "max_tokens": written(thinking.max_tokens)}
-    if system is not None:
-        body["system"] = b"[" + system[:-1] + _MARK + b"]" if on_system else b"[" + system + b"]"
+    if system:
+        body["system"] = GAP
     if tools and on_tools:
         tools[-1] = tools[-1][:-1] + _MARK
     tools += [bytes(raw) for raw in options.server_tools]
     if tools:
         body["tools"] = b"[" + b",".join(tools) + b"]"
-    for name, value in _parameters(call, options, thinking, names, adaptations).items():
+    for name, value in _parameters(call, options, thinking, names, adaptations, container).items():
         body[name] = written(value)
-    if on_turns:
-        turns = _turns(call.conversation.messages, rules)
-        history = joined(Sent(), turns, dict.fromkeys(_last_user_turns(turns, on_turns + marks.take()), _MARK))
-    body["messages"] = b"".join((*history.pieces, b"]}]"))
+    body["messages"] = GAP
     body |= {name: written(value) for name, value in options.extra_body.items()}
-    return Encoded(
-        request=WireRequest(path=_PATH, body=_object(body), headers=_headers(options, thinking)),
+    before, between, behind = around_gaps(body, ("system", "messages"))
+    takes_system, takes_messages = system and not body["system"], not body["messages"]
+    if takes_system:
+        before, between = before + b"[", (_MARK if on_system else b"}") + b"]" + between
+    return _Frame(
+        before=before,
+        between=between,
+        behind=b"]}]" + behind if takes_messages else behind,
+        takes_system=takes_system,
+        takes_messages=takes_messages,
+        marks=on_turns + marks.take() if on_turns else 0,
+        headers=_headers(options, thinking),
         adaptations=tuple(adaptations),
-        losses=tuple([Loss(at, *loss) for at, turn in history.unusual for loss in turn.losses]),
-        tool_names=names.to_own,
     )
 
 
@@ -154,15 +231,23 @@ class _Marks:
 # --- everything else ---
 
 
-def _system(call: Call) -> bytes | None:
-    system = call.conversation.system
-    if system is None or not system or system.isspace():  # the API refuses an empty one
-        return None
-    return written({"type": "text", "text": system})
+def _system(text: str, terms: _Terms) -> bytes:
+    """The one block of the system prompt, but for its end, where a mark may be put."""
+    known = terms.systems.get(text)
+    if known is None:
+        known = written({"type": "text", "text": text})[:-1]
+        terms.systems.clear()
+        terms.systems[text] = known
+    return known
 
 
 def _parameters(
-    call: Call, options: ModelOptions, thinking: Thinking, names: ToolNames, adaptations: list[Adaptation]
+    call: Call,
+    options: ModelOptions,
+    thinking: Thinking,
+    names: ToolNames,
+    adaptations: list[Adaptation],
+    container: str | None,
 ) -> dict[str, object]:
     found: dict[str, object] = {}
     if choice := _tool_choice(call, options, thinking, names, adaptations):
@@ -179,7 +264,7 @@ def _parameters(
         found["stop_sequences"] = stops
     if options.user is not None:
         found["metadata"] = {"user_id": options.user}
-    if container := _container(call, options):
+    if container:
         found["container"] = container
     if call.stream:
         found["stream"] = True
@@ -230,10 +315,3 @@ def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
     betas = beta_header(needed, options.server_tools, options.extra_body, given.pop("anthropic-beta", None))
     return {"anthropic-version": _VERSION, **({"anthropic-beta": betas} if betas else {}), **given}
 
-
-def _object(body: dict[str, bytes]) -> bytes:
-    # Joined once: to format a long history into a line, and that into a body, copies it several times.
-    pieces: list[bytes] = []
-    for name, value in body.items():
-        pieces += (b"," if pieces else b"{", written(name), b":", value)
-    return b"".join((*pieces, b"}"))

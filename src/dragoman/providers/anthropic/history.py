@@ -31,7 +31,8 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.providers.codec import Written, remembered, written_up_to
+from dragoman.conversation.values import memory_of
+from dragoman.providers.codec import Written, written_up_to
 
 from .media import media_block
 from .parts import UNREADABLE
@@ -164,7 +165,18 @@ def wire_turns(messages: Iterable[Message], rules: Rules) -> list[Turn]:
 
 
 def _remembered(message: Message, rules: Rules) -> Turn:
-    return remembered(message, rules.key, lambda: wire_turn(message, rules))
+    turn = memory_of(message)[rules.key] = _plain_turn(message) or wire_turn(message, rules)
+    return turn
+
+
+def _plain_turn(message: Message) -> Turn | None:
+    """The wire form of a message that is one text, as most are; None for any other."""
+    if len(message.blocks) != 1:
+        return None
+    block = message.blocks[0]
+    if type(block) is not Text or block.native is not None or not block.text or block.text.isspace():
+        return None
+    return Turn(_OPENINGS[message.role], b'{"type":"text","text":%b}' % written(block.text), True, (), True)
 
 
 def wire_turn(message: Message, rules: Rules) -> Turn:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 __all__ = [
+    "ABSENT",
     "PIECES",
     "READER",
     "ArgumentsPiece",
@@ -35,6 +36,9 @@ __all__ = [
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
+
+ABSENT: Final = Raw(b"")
+"""Stands for a member that is not there."""
 
 
 class _Piece(Struct, gc=False, tag_field="type"):

@@ -15,7 +15,10 @@ from dragoman.conversation import Native, StopReason, Usage
 
 from .wire import ABSENT, READER, compact, raw_list, raw_members
 
-__all__ = ["About", "stop_reason", "usage_of"]
+__all__ = ["FINISH_UNKNOWN", "About", "stop_reason", "usage_of"]
+
+FINISH_UNKNOWN: Final = "FINISH_REASON_UNSPECIFIED"
+"""A finish reason that is none."""
 
 _STOP_REASONS: Final[dict[str, StopReason]] = {
     "STOP": StopReason.END,
@@ -65,37 +68,33 @@ _decode_counts = msgspec.json.Decoder(_Counts | None, strict=False).decode
 def usage_of(raw: Raw) -> Usage | None:
     """The usage that a `usageMetadata` tells of; None if it has no counts at all."""
     counts = _decode_counts(raw) or _Counts()
-    known = counts.promptTokenCount, counts.candidatesTokenCount, counts.thoughtsTokenCount, counts.totalTokenCount
-    if all(count is None for count in known):
-        return None
-    # A count of zero is left out of the JSON: where the total is known, what is absent is nothing.
+    read, said, thought = counts.promptTokenCount, counts.candidatesTokenCount, counts.thoughtsTokenCount
     written = None
-    if any(count is not None for count in known[1:]):
-        written = (counts.candidatesTokenCount or 0) + (counts.thoughtsTokenCount or 0)
-    read = counts.promptTokenCount
+    if said is not None or thought is not None or counts.totalTokenCount is not None:
+        # A count of zero is left out of the JSON: where the total is known, what is absent is nothing.
+        written = (said or 0) + (thought or 0)
+    elif read is None:
+        return None
     if counts.toolUsePromptTokenCount is not None:  # what the provider's own tools brought, and the model read
         read = (read or 0) + counts.toolUsePromptTokenCount
     return Usage(
         input=read,
         output=written,
         cache_read=counts.cachedContentTokenCount,
-        reasoning=counts.thoughtsTokenCount,
+        reasoning=thought,
         total=counts.totalTokenCount,
     )
 
 
-class About:
+class About(Struct, eq=False):
     """Collects what the chunks of a reply say of it."""
 
-    __slots__ = ("_fields", "_first", "finish", "usage")
-
-    def __init__(self) -> None:
-        self.finish: str | None = None
-        """The finish reason, once one has come."""
-        self.usage: Raw = ABSENT
-        """The newest `usageMetadata`: each replaces the one before."""
-        self._first: Usage | None = None
-        self._fields: dict[str, Raw] = {}
+    finish: str | None = None
+    """The finish reason, once one has come."""
+    usage: Raw = ABSENT
+    """The newest `usageMetadata`: each replaces the one before."""
+    _first: Usage | None = None
+    _fields: dict[str, Raw] = {}
 
     def first_usage(self) -> Usage | None:
         """The usage of the first chunk, which has what the prompt cost even if the reply breaks off."""

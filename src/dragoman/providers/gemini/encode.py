@@ -2,6 +2,9 @@
 
 Owns: the path, the body and what goes together in it.
 Must not know: how a message or a parameter is written; history.py and settings.py do.
+
+What stands around the contents depends on the terms of the call, and on whether there is a system prompt: it is written
+once for all calls on the same terms.
 """
 
 from __future__ import annotations
@@ -12,15 +15,18 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from dragoman.conversation import Message, StopReason, ToolSpec
+from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import (
+    GAP,
     Adaptation,
     Call,
     Encoded,
     Loss,
     WireRequest,
     Written,
+    around_gaps,
+    per_terms,
     remembered,
     written_up_to,
 )
@@ -30,7 +36,7 @@ from dragoman.providers.parameters import effective_options, refuse_or_adapt
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import convert
 
-from .history import NO_USER, Manner, further
+from .history import NO_USER, Manner
 from .settings import generation_config, tool_config
 from .wire import READER
 
@@ -45,18 +51,67 @@ _VERTEX = re.compile(r"projects/.+|publishers/.+")
 _GEMINI_API = re.compile(r"models/.+|tunedModels/.+")
 
 
-class _Work(NamedTuple):
-    """A request in the making."""
+class _Terms(NamedTuple):
+    """What the terms of a call decide."""
 
     call: Call
+    """Without tools that the model could not call."""
     options: ModelOptions
+    adaptations: tuple[Adaptation, ...]
+    """Those that the options needed."""
     manner: Manner
-    adaptations: list[Adaptation]
-    losses: list[Loss]
+    path: str
+    frames: dict[bool, _Frame]
+    """By whether there is a system prompt."""
+    systems: dict[str, bytes]
+    """The last system prompt as the text of a part: from turn to turn it is the same."""
+
+
+class _Frame(NamedTuple):
+    """A request but for its contents and its system prompt."""
+
+    before: bytes
+    """The body up to the contents."""
+    between: bytes
+    behind: bytes
+    takes_contents: bool
+    takes_system: bool
+    """Whether ours are put in: there may be none, and the caller may give their own."""
+    takes_continuation: bool
+    headers: Mapping[str, str]
+    adaptations: tuple[Adaptation, ...]
 
 
 def encode(call: Call) -> Encoded:
     """The request for this call."""
+    terms = _terms(call)
+    conversation = call.conversation
+    system = conversation.system
+    frame = terms.frames.get(bool(system))
+    if frame is None:
+        frame = terms.frames[bool(system)] = _frame(terms, system=bool(system))
+    messages, continuation = _to_continue(conversation.messages)
+    contents, losses = _contents(conversation, messages, terms)
+    before = frame.before
+    if continuation is not None and frame.takes_continuation:
+        before = b'{"continuationToken":%b,%b' % (continuation, before[1:])
+    body = (
+        before,
+        *(contents if frame.takes_contents else ()),
+        frame.between,
+        _text_part(system, terms) if system and frame.takes_system else b"",
+        frame.behind,
+    )
+    return Encoded(
+        request=WireRequest(path=terms.path, body=b"".join(body), headers=frame.headers),
+        adaptations=frame.adaptations,
+        losses=losses,
+        tool_names=terms.manner.names.to_own,
+    )
+
+
+@per_terms
+def _terms(call: Call) -> _Terms:
     adaptations: list[Adaptation] = []
     options = _combinable(call, effective_options(call, adaptations), adaptations)
     if call.tools and not call.profile.tools:
@@ -64,9 +119,8 @@ def encode(call: Call) -> Encoded:
         call = msgspec.structs.replace(call, tools=())
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     vertex = "vertex" in call.profile.quirks or _VERTEX.fullmatch(call.model) is not None
-    work = _Work(call, options, Manner.of(call.profile, names, vertex=vertex), adaptations, [])
-    request = WireRequest(path=_path(call, vertex=vertex), body=_body(work), headers=options.extra_headers)
-    return Encoded(request=request, adaptations=tuple(adaptations), losses=tuple(work.losses), tool_names=names.to_own)
+    manner = Manner.of(call.profile, names, vertex=vertex)
+    return _Terms(call, options, tuple(adaptations), manner, _path(call, vertex=vertex), {}, {})
 
 
 def _path(call: Call, *, vertex: bool) -> str:
@@ -101,52 +155,60 @@ def _combinable(call: Call, options: ModelOptions, adaptations: list[Adaptation]
     return options
 
 
-def _body(work: _Work) -> bytes:
-    call, options = work.call, work.options
-    messages, continuation = _to_continue(call.conversation.messages)
-    members: dict[str, bytes] = {"contents": _contents(work, messages)}
-    system = call.conversation.system
-    if system and call.profile.system_role != "user":
-        members["systemInstruction"] = b'{"parts":[{"text":%b}]}' % _json(system)
-    tools = _tools(work)
+def _frame(terms: _Terms, *, system: bool) -> _Frame:
+    call, options, adaptations = terms.call, terms.options, list(terms.adaptations)
+    members: dict[str, bytes] = {"contents": GAP}
+    if system and call.profile.system_role == "user":
+        adaptations.append(Adaptation("system prompt", "this model has none; it is sent as the user's first words"))
+    elif system:
+        members["systemInstruction"] = GAP
+    tools = _tools(terms, adaptations)
     if tools:
         members["tools"] = b"[%b]" % b",".join(tools)
-    if continuation is not None:
-        members["continuationToken"] = continuation
     objects = {
-        "toolConfig": tool_config(call, options, work.manner.names, invocations=work.manner.invocations),
-        "generationConfig": generation_config(call, options, work.adaptations),
+        "toolConfig": tool_config(call, options, terms.manner.names, invocations=terms.manner.invocations),
+        "generationConfig": generation_config(call, options, adaptations),
     }
     if options.extra_body.get("cachedContent"):
-        _leave_to_the_cache(members, objects, work.adaptations)
+        _leave_to_the_cache(members, objects, adaptations)
     _add_extra(members, objects, options.extra_body)
     members.update({name: _json(value) for name, value in objects.items() if value})
-    # Joined once: to format a long history into a line, and that into a body, copies it several times.
-    pieces: list[bytes] = []
-    for name, data in members.items():
-        pieces += (b"," if pieces else b"{", _json(name), b":", data)
-    return b"".join((*pieces, b"}"))
-
-
-def _contents(work: _Work, messages: tuple[Message, ...]) -> bytes:
-    contents: list[bytes] = []
-    system = work.call.conversation.system
-    if system and work.call.profile.system_role == "user":
-        contents.append(b'{"role":"user","parts":[{"text":%b}]}' % _json(system))
-        work.adaptations.append(
-            Adaptation("system prompt", "this model has none; it is sent as the user's first words")
-        )
-    manner = work.manner
-    written = written_up_to(
-        work.call.conversation, len(messages), manner.key, lambda before, new: further(before, new, manner), _NOTHING
+    before, between, behind = around_gaps(members, ("contents", "systemInstruction"))
+    return _Frame(
+        before=before,
+        between=between,
+        behind=behind,
+        takes_contents=not members["contents"],
+        takes_system=members.get("systemInstruction") == GAP,
+        takes_continuation="continuationToken" not in members,
+        headers=options.extra_headers,
+        adaptations=tuple(adaptations),
     )
-    contents += written.pieces
-    work.losses.extend(written.losses)
-    if not contents or contents[0].startswith(b'{"role":"model"'):
-        contents.insert(0, NO_USER)
-    contents[0] = b"[" + contents[0]
-    contents[-1] += b"]"
-    return b",".join(contents)
+
+
+def _text_part(system: str, terms: _Terms) -> bytes:
+    """The system prompt as a content of the user, or without a role."""
+    known = terms.systems.get(system)
+    if known is None:
+        role = b'"role":"user",' if terms.call.profile.system_role == "user" else b""
+        known = b'{%b"parts":[{"text":%b}]}' % (role, _json(system))
+        terms.systems.clear()
+        terms.systems[system] = known
+    return known
+
+
+def _contents(
+    conversation: Conversation, messages: tuple[Message, ...], terms: _Terms
+) -> tuple[list[bytes], tuple[Loss, ...]]:
+    """The array of the contents in pieces, and what of the messages this model does not get."""
+    manner = terms.manner
+    written = written_up_to(conversation, len(messages), manner.key, manner.further, _NOTHING)
+    pieces = written.pieces
+    if conversation.system and terms.call.profile.system_role == "user":
+        pieces = (_text_part(conversation.system, terms), *pieces)
+    if not pieces or pieces[0].startswith(b'{"role":"model"'):
+        pieces = (NO_USER, *pieces)
+    return [b"[", b",".join(pieces), b"]"], written.losses
 
 
 def _to_continue(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], bytes | None]:
@@ -161,15 +223,15 @@ def _to_continue(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], by
     return messages[:end], bytes(token)
 
 
-def _tools(work: _Work) -> list[bytes]:
+def _tools(terms: _Terms, adaptations: list[Adaptation]) -> list[bytes]:
     tools: list[bytes] = []
-    style = work.call.profile.tool_schema
-    for tool in work.call.tools:
+    style = terms.call.profile.tool_schema
+    for tool in terms.call.tools:
         rest, notes = remembered(tool, f"gemini {style}", lambda tool=tool: _declaration(tool, style))
-        tools.append(b'{"name":%b%b}' % (_json(work.manner.names.wire(tool.name)), rest))
-        work.adaptations.extend([Adaptation(f"schema of tool {tool.name!r}", note) for note in notes])
+        tools.append(b'{"name":%b%b}' % (_json(terms.manner.names.wire(tool.name)), rest))
+        adaptations += [Adaptation(f"schema of tool {tool.name!r}", note) for note in notes]
     declared = [b'{"functionDeclarations":[%b]}' % b",".join(tools)] if tools else []
-    return declared + [bytes(tool) for tool in work.options.server_tools]
+    return declared + [bytes(tool) for tool in terms.options.server_tools]
 
 
 def _declaration(tool: ToolSpec, style: SchemaStyle) -> tuple[bytes, tuple[str, ...]]:

@@ -26,14 +26,15 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
+from dragoman.conversation.values import memory_of
 from dragoman.errors import ConfigurationError, ToolValidationError
-from dragoman.providers.codec import Loss, Written, remembered
+from dragoman.providers.codec import Loss, Written
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
 from .wire import MADE_UP_ID, READER, SIGNATURE, raw_members
 
-__all__ = ["NO_USER", "Content", "Manner", "contents_of", "further"]
+__all__ = ["NO_USER", "Content", "Manner", "contents_of"]
 
 _json = msgspec.json.encode
 
@@ -76,6 +77,22 @@ class Manner(NamedTuple):
         )
         return cls(key, names, signed, invocations, thinks, profile.media, profile.tool_result_media)
 
+    def further(self, written: Written, messages: tuple[Message, ...]) -> Written:
+        """What was written, and these messages behind it."""
+        contents: list[bytes] = []
+        losses: list[Loss] = []
+        for index, message in enumerate(messages, written.count):
+            data, lost = contents_of(message, self)
+            if data:
+                contents.append(data)
+            if lost:
+                losses += [Loss(index, block, what, why) for block, what, why in lost]
+        return Written(
+            count=written.count + len(messages),
+            pieces=(*written.pieces, *contents),
+            losses=(*written.losses, *losses),
+        )
+
 
 class Content(NamedTuple):
     """A message as the API gets it."""
@@ -88,23 +105,22 @@ class Content(NamedTuple):
 
 def contents_of(message: Message, manner: Manner) -> Content:
     """The contents of a message."""
-    return remembered(message, manner.key, lambda: _Writer(message, manner).content())
+    memory = memory_of(message)  # what `remembered` does, without two calls for each new message
+    content = memory.get(manner.key)
+    if content is None:
+        content = memory[manner.key] = _plain_content(message) or _Writer(message, manner).content()
+    return content
 
 
-def further(written: Written, messages: tuple[Message, ...], manner: Manner) -> Written:
-    """What was written, and these messages behind it."""
-    contents: list[bytes] = []
-    losses: list[Loss] = []
-    for index, message in enumerate(messages, written.count):
-        data, lost = contents_of(message, manner)
-        if data:
-            contents.append(data)
-        losses += [Loss(index, block, what, why) for block, what, why in lost]
-    return Written(
-        count=written.count + len(messages),
-        pieces=(*written.pieces, *contents),
-        losses=(*written.losses, *losses),
-    )
+def _plain_content(message: Message) -> Content | None:
+    """The contents of a message that is one text, as most are; None for any other."""
+    if len(message.blocks) != 1:
+        return None
+    block = message.blocks[0]
+    if type(block) is not Text or block.native is not None or not block.text:
+        return None
+    role = b"model" if message.role == "assistant" else b"user"
+    return Content(b'{"role":"%b","parts":[{"text":%b}]}' % (role, _json(block.text)), ())
 
 
 class _Writer:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.conversation import (
     BlockReceived,
@@ -41,7 +41,7 @@ from dragoman.errors import ProtocolError
 from .partial_call import PartialCall
 from .wire import MADE_UP_ID, READER, SIGNATURE, compact, given_members, text_of
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "arguments_of", "made_up_id", "mark_of"]
 
 # Members of a part that say something about its data and are no data themselves.
 _ABOUT_DATA = frozenset(
@@ -54,24 +54,22 @@ _UNKNOWN_TYPE = "application/octet-stream"
 _truth = msgspec.json.Decoder(bool).decode
 
 
-class Parts:
+class Parts(Struct, eq=False):
     """The content of one reply while it grows."""
 
-    __slots__ = ("_call", "_first_number", "_ids", "_names", "_of_reply", "calls", "first", "index", "open")
-
-    def __init__(self, tool_names: Mapping[str, str], first_number: Callable[[], int]) -> None:
-        self.open: bool | None = None
-        """The part that can grow: a thought (True), a text (False), or none."""
-        self.first: bool = True
-        """Whether the next part is the first of its chunk."""
-        self.calls: int = 0
-        self.index: int = -1
-        self._names: Mapping[str, str] = tool_names
-        self._ids: set[str] = set()
-        self._of_reply: str = ""
-        self._first_number: Callable[[], int] = first_number
-        """For replies without an id: the number that makes our ids unique in the conversation."""
-        self._call: PartialCall | None = None
+    _names: Mapping[str, str]
+    _first_number: Callable[[], int]
+    """For replies without an id: the number that makes our ids unique in the conversation."""
+    open: bool | None = None
+    """The part that can grow: a thought (True), a text (False), or none."""
+    first: bool = True
+    """Whether the next part is the first of its chunk."""
+    calls: int = 0
+    index: int = -1
+    _ids: set[str] = set()
+    _mark: str = ""
+    """What the reply's id adds to the ids of its calls where they have none."""
+    _call: PartialCall | None = None
 
     @property
     def empty(self) -> bool:
@@ -80,7 +78,7 @@ class Parts:
 
     def of_reply(self, reply_id: str | None) -> None:
         """The reply's id, from which the ids of its calls are made where they have none."""
-        self._of_reply = _NOT_IN_IDS.sub("", reply_id or "")[-24:]
+        self._mark = mark_of(reply_id)
 
     def piece(self, text: str, thought: bool, events: list[ReplyEvent]) -> None:
         """A plain piece of text or thought: nearly all parts of a stream."""
@@ -144,7 +142,7 @@ class Parts:
         if further:
             current.native["functionCall"] = compact(Raw(msgspec.json.encode(further)))
         if "args" in call:
-            events.append(ToolCallDelta(current.index, current.id, _arguments(call["args"])))
+            events.append(ToolCallDelta(current.index, current.id, arguments_of(call["args"])))
         elif "partialArgs" in call:
             current.take(call["partialArgs"])
         if not going_on:
@@ -215,8 +213,8 @@ class Parts:
         self._call = None
 
     def _made_up_id(self) -> str:
-        if self._of_reply:
-            return f"{MADE_UP_ID}{self._of_reply}_{self.calls}"
+        if self._mark:
+            return made_up_id(self._mark, self.calls)
         return f"{MADE_UP_ID}{self._first_number() + self.calls}"
 
     # In this order: a part has one kind of data, but a text beside a call would be an addition to the call.
@@ -236,7 +234,17 @@ def _native(members: dict[str, Raw]) -> Native | None:
     return Native(READER, _kept(members)) if members else None
 
 
-def _arguments(raw: Raw) -> str:
+def mark_of(reply_id: str | None) -> str:
+    """What of a reply's id is fit to stand in the ids of its calls."""
+    return _NOT_IN_IDS.sub("", reply_id or "")[-24:]
+
+
+def made_up_id(mark: str, number: int) -> str:
+    """The id of a call that has none: the mark of its reply, and how many calls came before it there."""
+    return f"{MADE_UP_ID}{mark}_{number}"
+
+
+def arguments_of(raw: Raw) -> str:
     """The arguments as JSON text; some proxies give them as such already."""
     return text_of(raw) if bytes(raw)[:1] == b'"' else bytes(compact(raw)).decode()
 

@@ -5,26 +5,38 @@ Must not know: how messages become items (history.py).
 
 Requests are stateless unless the caller's `extra_body` says otherwise: nothing is stored, the whole conversation is
 sent, and reasoning comes back encrypted so that it can be sent again.
+
+What stands around the items depends on the terms of the call, and on whether there is a system prompt: it is written
+once for all calls on the same terms.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, remembered
+from dragoman.providers.codec import (
+    GAP,
+    Adaptation,
+    Call,
+    Encoded,
+    WireRequest,
+    around_gaps,
+    per_terms,
+    remembered,
+)
 from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions, ResponseFormat
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
 from dragoman.providers.schema import NOT_STRICT, convert
 
-from .history import Style, input_items
+from .history import HistoryWriter, Style
 from .reasoning import reasoning_of, without_sampling
 from .wire import READER, encode, value_of
 
@@ -33,34 +45,95 @@ __all__ = ["encode_call"]
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
+class _Terms(NamedTuple):
+    """What the terms of a call decide."""
+
+    before: bytes
+    """The body up to the instructions."""
+    between: bytes
+    behind: bytes
+    takes_system: bool
+    takes_input: bool
+    """Whether ours are put in: the caller may give their own."""
+    history: HistoryWriter
+    headers: dict[str, str]
+    adaptations: tuple[Adaptation, ...]
+    names: ToolNames
+    systems: dict[str, bytes]
+    """The last system prompt as JSON: from turn to turn it is the same."""
+
+
 def encode_call(call: Call) -> Encoded:
     """The request for this call."""
+    conversation, extra = call.conversation, call.options.extra_body
+    system = conversation.system
+    terms = _with_system(call) if system else _without_system(call)
+    first = _first(conversation.messages, extra) if extra else 0
+    pieces, losses = terms.history.write(conversation, first)
+    body = (
+        terms.before,
+        _instructions(system, terms) if system and terms.takes_system else b"",
+        terms.between,
+        b",".join(pieces) if terms.takes_input else b"",
+        terms.behind,
+    )
+    return Encoded(
+        request=WireRequest(path="/responses", body=b"".join(body), headers=terms.headers),
+        adaptations=terms.adaptations,
+        losses=losses,
+        tool_names=terms.names.to_own,
+    )
+
+
+@per_terms
+def _with_system(call: Call) -> _Terms:
+    return _terms(call, {"model": encode(call.model), "instructions": GAP, "input": GAP})
+
+
+@per_terms
+def _without_system(call: Call) -> _Terms:
+    return _terms(call, {"model": encode(call.model), "input": GAP})
+
+
+def _terms(call: Call, begin: dict[str, bytes]) -> _Terms:
+    """The terms of a body that begins so."""
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations)
     tools = _offered(call, adaptations)
     names = ToolNames([tool.name for tool in tools], call.profile.tool_limits)
-    body: dict[str, object] = {"model": call.model}
-    if call.conversation.system:
-        body["instructions"] = call.conversation.system
-    body["input"] = []  # its place; filled below, when it is known what the service stores
-    body.update(_tool_members(call, tools, options, names.to_wire, adaptations))
-    body.update(_parameters(call, options, adaptations))
+    members: dict[str, object] = {}
+    members.update(_tool_members(call, tools, options, names.to_wire, adaptations))
+    members.update(_parameters(call, options, adaptations))
     extra = call.options.extra_body
-    body.update(_state(call, extra))
+    members.update(_state(call, extra))
     if call.stream:
-        body["stream"] = True
+        members["stream"] = True
     for name, value in extra.items():
-        body[name] = _merged(name, body.get(name), value)
-    style = Style(call.profile, stateless=body.get("store") is False, names=names.to_wire)
-    items, losses = input_items(call.conversation, _first(call.conversation.messages, extra), style)
-    if "input" not in extra:
-        body["input"] = Raw(items)
-    return Encoded(
-        request=WireRequest(path="/responses", body=encode(body), headers=dict(call.options.extra_headers)),
+        members[name] = _merged(name, members.get(name), value)
+    body = {**begin, **{name: encode(value) for name, value in members.items()}}
+    before, between, behind = around_gaps(body, ("instructions", "input"))
+    takes_input = not body["input"]
+    return _Terms(
+        before=before,
+        between=between + b"[" if takes_input else between,
+        behind=b"]" + behind if takes_input else behind,
+        takes_system=body.get("instructions") == GAP,
+        takes_input=takes_input,
+        history=HistoryWriter(Style(call.profile, stateless=members.get("store") is False, names=names.to_wire)),
+        headers=dict(call.options.extra_headers),
         adaptations=tuple(adaptations),
-        losses=losses,
-        tool_names=names.to_own,
+        names=names,
+        systems={},
     )
+
+
+def _instructions(system: str, terms: _Terms) -> bytes:
+    known = terms.systems.get(system)
+    if known is None:
+        known = encode(system)
+        terms.systems.clear()
+        terms.systems[system] = known
+    return known
 
 
 # --- the caller's own members ----------------------------------------------------------------------------------------

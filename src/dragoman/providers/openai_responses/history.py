@@ -33,7 +33,8 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.providers.codec import Loss, Written, remembered, written_up_to
+from dragoman.conversation.values import memory_of
+from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
@@ -41,7 +42,7 @@ from .content import Part, Refused, media_part, output_of, text_part
 from .pictures import item_of
 from .wire import READER, encode, items_of, members_of, text_of
 
-__all__ = ["Style", "input_items"]
+__all__ = ["HistoryWriter", "Style"]
 
 _MAX_CALL_ID: Final = 64
 _NO_FOLLOWER: Final = "nothing follows it, and the API takes reasoning only before what it led to"
@@ -99,42 +100,62 @@ class _Written(Written, frozen=True, kw_only=True):
 _NOTHING: Final = _Written()
 
 
-def input_items(conversation: Conversation, first: int, style: Style) -> tuple[bytes, tuple[Loss, ...]]:
-    """The messages from `first` on as the JSON array of input items, and what was lost of them."""
-    key, messages = style.key, conversation.messages
-    if first:  # the service has the others
-        written = _further(_Written(count=first), messages[first:], key, style)
-    else:
-        written = written_up_to(
-            conversation, len(messages), key, lambda before, new: _further(before, new, key, style), _NOTHING
-        )
-    return b"[" + b",".join(written.pieces) + b"]", written.losses
+class HistoryWriter:
+    """Writes histories in one style."""
 
+    __slots__ = ("_key", "_style")
 
-def _further(written: _Written, messages: tuple[Message, ...], key: str, style: Style) -> _Written:
-    """What was written, and these messages behind it."""
-    items: list[bytes] = []
-    losses: list[Loss] = []
-    callers = written.callers
-    for at, message in enumerate(messages, written.count):
-        if callers and message.role == "tool":
-            wire = _wire(message, style, callers)
+    def __init__(self, style: Style) -> None:
+        self._style: Style = style
+        self._key: str = style.key
+
+    def write(self, conversation: Conversation, first: int = 0) -> tuple[tuple[bytes, ...], tuple[Loss, ...]]:
+        """The input items of the messages from `first` on, to be joined by commas, and what was lost of them."""
+        messages = conversation.messages
+        if first:  # the service has the others
+            written = self._further(_Written(count=first), messages[first:])
         else:
-            wire = _remembered(message, key, style)
-        callers = wire.callers
-        if wire.items:
-            items.append(wire.items)
-        losses += [Loss(at, block, what, why) for block, what, why in wire.losses]
-    return _Written(
-        count=written.count + len(messages),
-        pieces=(*written.pieces, *items),
-        losses=(*written.losses, *losses),
-        callers=callers,
-    )
+            written = written_up_to(conversation, len(messages), self._key, self._further, _NOTHING)
+        return written.pieces, written.losses
+
+    def _further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
+        """What was written, and these messages behind it."""
+        items: list[bytes] = []
+        losses: list[Loss] = []
+        callers = written.callers
+        for at, message in enumerate(messages, written.count):
+            if callers and message.role == "tool":
+                wire = _wire(message, self._style, callers)
+            else:
+                wire = self._remembered(message)
+            callers = wire.callers
+            if wire.items:
+                items.append(wire.items)
+            if wire.losses:
+                losses += [Loss(at, block, what, why) for block, what, why in wire.losses]
+        return _Written(
+            count=written.count + len(messages),
+            pieces=(*written.pieces, *items),
+            losses=(*written.losses, *losses),
+            callers=callers,
+        )
+
+    def _remembered(self, message: Message) -> Wire:
+        memory = memory_of(message)  # what `remembered` does, without two calls for each new message
+        wire = memory.get(self._key)
+        if wire is None:
+            wire = memory[self._key] = _plain_wire(message) or _wire(message, self._style, {})
+        return wire
 
 
-def _remembered(message: Message, key: str, style: Style) -> Wire:
-    return remembered(message, key, lambda: _wire(message, style, {}))
+def _plain_wire(message: Message) -> Wire | None:
+    """The wire form of a message that is one text of the user's, as most of theirs are; None for any other."""
+    if message.role != "user" or len(message.blocks) != 1:
+        return None
+    block = message.blocks[0]
+    if type(block) is not Text or block.native is not None:
+        return None
+    return Wire(b'{"role":"user","content":%b}' % encode(block.text), True)
 
 
 def _wire(message: Message, style: Style, callers: Mapping[str, Raw]) -> Wire:

@@ -7,7 +7,6 @@ Must not know: how a call is carried out.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 from dragoman.conversation import Conversation, ToolCall
@@ -33,7 +32,7 @@ class ToolRun:
         self.deps: object = deps
         self.deadline: float | None = deadline
         """When all calls must be done, on the clock of `time.monotonic`; an executor with a `run_timeout` sets it."""
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[str, int] = {}
         """How often each tool has been called."""
         self._approvals: dict[str, Approval] = {approval.call_id: approval for approval in approvals}
         # Re-entrant: a signal handler that cancels may interrupt the very thread that holds it.
@@ -60,9 +59,10 @@ class ToolRun:
     def spend(self, name: str, budget: int | None) -> bool:
         """Count one more call of the tool; False, and nothing counted, if it has been called that often already."""
         with self._lock:
-            if budget is not None and self.counts[name] >= budget:
+            called = self.counts.get(name, 0)
+            if budget is not None and called >= budget:
                 return False
-            self.counts[name] += 1
+            self.counts[name] = called + 1
             return True
 
     @property
