@@ -1,224 +1,145 @@
-"""What a model call costs the client: `python bench/model_call.py` in the development environment.
+"""What a model call costs through an engine, without loop and chat client: `python bench/model_call.py`.
 
-CPU time of this process, against a loopback server in another one, in interleaved rounds of one run; ratios to a
-hand-written floor (a raw socket, or an asyncio stream, and msgspec from and into plain structs). Wanted: a turn at most
-3.5 times the floor, a streamed chunk with every event delivered at most 4.5 times, a turn on a long history (each time
-one new message behind a history that was sent before) at most 3 times.
+CPU time of this process in interleaved rounds of one run, as a multiple of the floor (bench/contenders/floor.py).
+Wanted: a turn at most 3.5 times the floor, a streamed chunk with every event delivered at most 4.5 times, a turn on a
+long history (each time one new message behind a history that was sent before) at most 3 times. Each turn has a message
+that was never sent, as turns have. What a caller of a chat client pays, and peers, are in bench/run.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
 
-import msgspec
-from server import CHUNKS, serving
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.contenders import floor
+from bench.contenders.common import BASES, KEY, MODELS, PROMPT, SYSTEM, said
+from bench.server import serving
+from bench.wire import CHUNKS
 from dragoman.conversation import Conversation, Message
 from dragoman.engines.factory import async_engine, engine
 
-ROUNDS = 9
+DIALECT = "openai_chat"
+ROUNDS = 15
 TURNS = 150
 STREAMS = 3
 HISTORIES = (10, 100, 1_000, 10_000)
-ASKED = Conversation("Be brief.").plus(Message.user("Hello"))
+BEGUN = Conversation(SYSTEM)
 
 
-class _Delta(msgspec.Struct):
-    content: str | None = None
+class Pair(NamedTuple):
+    """The same work, done by the floor and by an engine."""
+
+    least: Callable[[], object]
+    ours: Callable[[], object]
+    times: int
+    per: int
+    limit: str
 
 
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    message: _Delta | None = None
+def _asked() -> Conversation:
+    return BEGUN.plus(Message.user(PROMPT))
 
 
-class _Body(msgspec.Struct):
-    choices: list[_Choice]
-
-
-_decoder = msgspec.json.Decoder(_Body)
-
-
-class _Said(msgspec.Struct):
-    role: str
-    content: str
-
-
-_HELLO = [_Said("system", "Be brief."), _Said("user", "Hello")]
-
-
-def _history(count: int) -> list[_Said]:
-    """As long as a message of a chat mostly is."""
-    return [_Said("assistant" if n % 2 else "user", f"Message number {n}: {'words ' * 30}") for n in range(count)]
-
-
-def _conversation(said: list[_Said]) -> Conversation:
+def _history(count: int) -> Conversation:
     speakers = {"user": Message.user, "assistant": Message.assistant}
-    return Conversation("Be brief.").plus(*[speakers[each.role](each.content) for each in said])
+    return BEGUN.plus(*[speakers[each.role](each.text) for each in said(count)])
 
 
-def _request(port: int, said: list[_Said], *, stream: bool) -> bytes:
-    body = msgspec.json.encode({"model": "gpt-4o", "messages": said, "stream": stream})
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer k\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+def _limit(count: int) -> str:
+    return "≤ 3" if count >= 1_000 else "no target"
 
 
-def _events(buffer: bytes, texts: list[str | None]) -> bytes:
-    *frames, rest = buffer.split(b"\n\n")
-    for frame in frames:
-        data = frame[frame.find(b"data: ") + 6 :]
-        if data.startswith(b"{"):
-            delta = _decoder.decode(data).choices[0].delta
-            texts.append(delta.content if delta else None)
-    return rest
+def _times(count: int) -> int:
+    return max(3, min(TURNS, 10_000 // count))
 
 
-class Floor:
-    """The least that a plain client can do."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def turn(self, said: list[_Said] = _HELLO) -> str | None:
-        self._socket.sendall(_request(self._port, said, stream=False))
-        data = self._socket.recv(65536)
-        while b"\r\n\r\n" not in data:
-            data += self._socket.recv(65536)
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = int(head.rpartition(b"content-length: ")[2].partition(b"\r\n")[0])
-        while len(body) < length:
-            body += self._socket.recv(65536)
-        message = _decoder.decode(body).choices[0].message
-        return message.content if message else None
-
-    def stream(self) -> int:
-        self._socket.sendall(_request(self._port, _HELLO, stream=True))
-        texts: list[str | None] = []
-        buffer = b""
-        while not buffer.endswith(b"0\r\n\r\n"):
-            buffer = _events(buffer + self._socket.recv(65536), texts)
-        return len(texts)
+def _print(colour: str, what: str, pair: Pair, samples: list[tuple[float, float]]) -> None:
+    least, ours = (statistics.median(values) / pair.times / pair.per * 1e6 for values in zip(*samples, strict=True))
+    ratio = statistics.median([mine / theirs for theirs, mine in samples])
+    print(f"{colour:<6}{what:<10}floor {least:9.2f} µs   engine {ours:9.2f} µs   {ratio:5.2f} × ({pair.limit})")
 
 
-class AsyncFloor:
-    """The least that a client on an event loop can do with asyncio's streams."""
+def plain(root: str) -> None:
+    bare = floor.Plain(root, DIALECT)
+    with engine(f"openai:{MODELS[DIALECT]}", base_url=root + BASES[DIALECT], key=KEY) as ours:
 
-    def __init__(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._port, self._reader, self._writer = port, reader, writer
+        def stream() -> int:
+            with ours.stream(_asked()) as events:
+                return sum(1 for _ in events)
 
-    async def turn(self, said: list[_Said] = _HELLO) -> str | None:
-        self._writer.write(_request(self._port, said, stream=False))
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(head.rpartition(b"content-length: ")[2].partition(b"\r\n")[0])
-        message = _decoder.decode(await self._reader.readexactly(length)).choices[0].message
-        return message.content if message else None
+        pairs = {
+            "turn": Pair(bare.turn, lambda: ours.run_inference(_asked()), TURNS, 1, "≤ 3.5"),
+            "chunk": Pair(bare.stream, stream, STREAMS, CHUNKS, "≤ 4.5"),
+        }
+        for count in HISTORIES:
+            before = ours.run_inference(_history(count - 2).plus(Message.user(PROMPT)))
+            pairs[f"on {count:,}"] = Pair(
+                bare.history(count),
+                lambda before=before: ours.run_inference(before.plus(Message.user(PROMPT))),
+                _times(count),
+                1,
+                _limit(count),
+            )
+        for what, pair in pairs.items():
+            samples = [(_cpu(pair.least, pair.times), _cpu(pair.ours, pair.times)) for _ in range(ROUNDS)]
+            _print("plain", what, pair, samples)
+    bare.close()
 
-    async def stream(self) -> int:
-        self._writer.write(_request(self._port, _HELLO, stream=True))
-        texts: list[str | None] = []
-        buffer = b""
-        while not buffer.endswith(b"0\r\n\r\n"):
-            buffer = _events(buffer + await self._reader.read(65536), texts)
-        return len(texts)
+
+async def on_loop(root: str) -> None:
+    bare = floor.OnLoop(root, DIALECT)
+    async with async_engine(f"openai:{MODELS[DIALECT]}", base_url=root + BASES[DIALECT], key=KEY) as ours:
+
+        async def stream() -> int:
+            count = 0
+            async with ours.stream(_asked()) as events:
+                async for _ in events:
+                    count += 1
+            return count
+
+        pairs = {
+            "turn": Pair(bare.turn, lambda: ours.run_inference(_asked()), TURNS, 1, "≤ 3.5"),
+            "chunk": Pair(bare.stream, stream, STREAMS, CHUNKS, "≤ 4.5"),
+        }
+        for count in HISTORIES:
+            before = await ours.run_inference(_history(count - 2).plus(Message.user(PROMPT)))
+            pairs[f"on {count:,}"] = Pair(
+                bare.history(count),
+                lambda before=before: ours.run_inference(before.plus(Message.user(PROMPT))),
+                _times(count),
+                1,
+                _limit(count),
+            )
+        for what, pair in pairs.items():
+            samples = [(await _acpu(pair.least, pair.times), await _acpu(pair.ours, pair.times)) for _ in range(ROUNDS)]
+            _print("async", what, pair, samples)
+    await bare.aclose()
 
 
 def _cpu(work: Callable[[], object], times: int) -> float:
     start = time.process_time()
     for _ in range(times):
         work()
-    return (time.process_time() - start) / times * 1e6
+    return time.process_time() - start
 
 
-async def _acpu(work: Callable[[], Awaitable[object]], times: int) -> float:
+async def _acpu(work: Callable[[], object], times: int) -> float:
     start = time.process_time()
     for _ in range(times):
-        await work()
-    return (time.process_time() - start) / times * 1e6
-
-
-def _table(kind: str, samples: dict[str, list[float]]) -> None:
-    rows = [("turn", 1, "≤ 3.5"), ("chunk", CHUNKS, "≤ 4.5")]
-    rows += [(f"on {count:,}", 1, "≤ 3" if count >= 1_000 else "no target") for count in HISTORIES]
-    for what, per, limit in rows:
-        pairs = list(zip(samples[f"floor {what}"], samples[f"dragoman {what}"], strict=True))
-        floor, ours = (statistics.median(values) / per for values in zip(*pairs, strict=True))
-        ratio = statistics.median([mine / least for least, mine in pairs])
-        print(f"{kind:<6}{what:<10}floor {floor:9.2f} µs   dragoman {ours:9.2f} µs   {ratio:5.2f} × ({limit})")
-
-
-def plain(port: int) -> None:
-    floor = Floor(port)
-    with engine("openai:gpt-4o", base_url=f"http://127.0.0.1:{port}/v1", key="k") as ours:
-
-        def stream() -> int:
-            with ours.stream(ASKED) as events:
-                return sum(1 for _ in events)
-
-        works: dict[str, tuple[Callable[[], object], int]] = {
-            "floor turn": (floor.turn, TURNS),
-            "dragoman turn": (lambda: ours.run_inference(ASKED), TURNS),
-            "floor chunk": (floor.stream, STREAMS),
-            "dragoman chunk": (stream, STREAMS),
-        }
-        for count in HISTORIES:
-            said, times = _history(count), max(3, min(TURNS, 10_000 // count))
-            before = _conversation(said)
-            ours.run_inference(before)
-            works[f"floor on {count:,}"] = (lambda said=said: floor.turn([*said, _HELLO[1]]), times)
-            works[f"dragoman on {count:,}"] = (
-                lambda b=before: ours.run_inference(b.plus(Message.user("Hello"))),
-                times,
-            )
-        samples: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(ROUNDS):
-            for name, (work, times) in works.items():
-                samples[name].append(_cpu(work, times))
-    _table("plain", samples)
-
-
-async def on_loop(port: int) -> None:
-    floor = AsyncFloor(port, *await asyncio.open_connection("127.0.0.1", port))
-    async with async_engine("openai:gpt-4o", base_url=f"http://127.0.0.1:{port}/v1", key="k") as ours:
-
-        async def stream() -> int:
-            count = 0
-            async with ours.stream(ASKED) as events:
-                async for _ in events:
-                    count += 1
-            return count
-
-        works: dict[str, tuple[Callable[[], Awaitable[object]], int]] = {
-            "floor turn": (floor.turn, TURNS),
-            "dragoman turn": (lambda: ours.run_inference(ASKED), TURNS),
-            "floor chunk": (floor.stream, STREAMS),
-            "dragoman chunk": (stream, STREAMS),
-        }
-        for count in HISTORIES:
-            said, times = _history(count), max(3, min(TURNS, 10_000 // count))
-            before = _conversation(said)
-            await ours.run_inference(before)
-            works[f"floor on {count:,}"] = (lambda said=said: floor.turn([*said, _HELLO[1]]), times)
-            works[f"dragoman on {count:,}"] = (
-                lambda b=before: ours.run_inference(b.plus(Message.user("Hello"))),
-                times,
-            )
-        samples: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(ROUNDS):
-            for name, (work, times) in works.items():
-                samples[name].append(await _acpu(work, times))
-    _table("async", samples)
+        awaited = work()
+        assert isinstance(awaited, Awaitable)
+        await awaited
+    return time.process_time() - start
 
 
 if __name__ == "__main__":
     with serving() as port:
-        plain(port)
-        asyncio.run(on_loop(port))
+        plain(f"http://127.0.0.1:{port}")
+        asyncio.run(on_loop(f"http://127.0.0.1:{port}"))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bench import svg, table
+from bench import readme, svg, table
 from bench.measure import Cells
 from bench.peers import CONTENDERS, FLOOR, OURS
 from bench.wire import CHUNKS
@@ -35,7 +35,13 @@ def write(results: Results) -> None:
         (IMAGES / f"performance-{name}.svg").write_text(draw(results), encoding="utf-8")
     text = TEMPLATE.read_text(encoding="utf-8")
     PAGE.write_text(MARK.sub(lambda found: _filled(found[1], results), text), encoding="utf-8")
-    print(f"written: {PAGE.relative_to(ROOT)} and {len(PLOTS)} plots in {IMAGES.relative_to(ROOT)}")
+    readme.write(results)
+    places = (
+        PAGE.relative_to(ROOT),
+        "the comparison in the README",
+        f"{len(PLOTS)} plots in {IMAGES.relative_to(ROOT)}",
+    )
+    print("written:", *places, sep="\n  ")
 
 
 def _cells(results: Results, section: str) -> dict[str, Any]:
