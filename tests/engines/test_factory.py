@@ -99,7 +99,7 @@ def test_what_an_engine_tells_without_sending_anything() -> None:
         assert "tool" in claude.features.supported_choices
         [tool] = claude.prepare_tools([ToolSpec("weather", "Look outside.")])
         assert tool["name"] == "weather"
-        assert claude.losses(ASKED) == ()
+        assert claude.losses(ASKED) == claude.losses(Conversation("Be brief.")) == ()
         assert repr(claude) == "<HttpEngine anthropic:claude-sonnet-4-5>"
 
 

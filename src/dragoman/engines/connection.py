@@ -91,6 +91,8 @@ class Connection(Struct, frozen=True, kw_only=True, dict=True):
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """What this model would not get of the conversation, or would get in another form; nothing is sent."""
+        if not conversation.messages:  # there is no request for it, and nothing to lose
+            return ()
         return self._prepared(conversation.repaired().conversation, (), None, stream=False).encoded.losses
 
     def prepared_tools(self, tools: Sequence[ToolSpec]) -> object:

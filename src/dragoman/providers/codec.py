@@ -25,12 +25,12 @@ from .options import ModelOptions
 from .profile import Profile
 
 __all__ = [
+    "GAP",
     "Adaptation",
     "Call",
     "Codec",
     "Decoder",
     "Encoded",
-    "GAP",
     "Loss",
     "WireRequest",
     "Written",

@@ -23,6 +23,9 @@ class Program:
         self.alive = True
         self.pid = 0
 
+    def ends_within(self, _seconds: float) -> bool:
+        return not self.alive
+
     def stop(self) -> None:
         self.alive = False
 

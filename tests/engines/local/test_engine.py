@@ -47,7 +47,7 @@ from dragoman.loop.run import Cancelled
 from dragoman.providers.catalogue import profile_of
 from dragoman.providers.options import ModelOptions, ResponseFormat
 from dragoman.simulator import Chunking, Reply
-from dragoman.simulator.faults import Stall, Status
+from dragoman.simulator.faults import Cut, NoResponse, Stall, Status
 from dragoman.tools.definition import tool
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import RetryPolicy
@@ -401,6 +401,15 @@ def test_what_is_lost_is_said_or_refused(tmp_path: Path, monkeypatch: pytest.Mon
             talker.reply(MIXED)
 
 
+def test_a_loss_is_said_where_the_question_is_worded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = Message.user("What is this?", Media(kind="image", mime_type="image/png", data=b"x"))
+    after = ASKED.plus(Message.assistant("It rains."), picture)
+    form = ModelOptions(response_format=ResponseFormat(schema=Raw(b'{"type":"string"}')))
+    with scripted(lambda _: '"Yes."', tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
+        for told in (talker.reply(after, tools=[WEATHER]), talker.reply(after, options=form)):
+            assert [(loss.message, loss.block, loss.what) for loss in told.losses] == [(2, 1, "media")]
+
+
 def test_thinking_is_kept_apart_and_not_sent_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     template = "{% if add_generation_prompt %}<think>\n{% endif %}"
     replies = [Reply("hm, hm\n</think>\n\nYes.", chunking=SLOW), Reply("so</think>" + LYON)]
@@ -422,6 +431,35 @@ def test_errors_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ContextTooLongError):
             talker.reply(ASKED)
         assert talker.reply(ASKED).message.text == "Yes."  # the turn was given back
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dead", [True, False])
+@pytest.mark.parametrize("fault", [Cut(share=0.5), NoResponse()], ids=["cut", "nothing"])
+def test_a_connection_that_breaks(
+    fault: Any, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dead: bool
+) -> None:
+    """The program may be dying, which shows in its connections first: it is looked at before it is asked again."""
+    kind, streamed = WAYS[way]
+    with scripted([Reply("One two three. " * 50, faults=[fault]), "Yes."], tmp_path, monkeypatch) as stand:
+        talk = kind(stand.model, streamed=streamed, retry=RetryPolicy(max_attempts=1))
+        try:
+            with pytest.raises(ConnectionFailedError, match="program that runs the local model") as caught:
+                talk.chat("Well?")
+            assert "started anew" in caught.value.hint
+            looked: list[float] = []
+
+            def ends(seconds: float) -> bool:
+                looked.append(seconds)
+                stand.programs[0].alive = not dead
+                return dead
+
+            stand.programs[0].ends_within = ends  # type: ignore[method-assign]
+            assert talk.chat("Well?").text == "Yes."
+            assert len(looked) == 1
+            assert len(stand.programs) == 1 + dead
+        finally:
+            talk.close()
 
 
 def test_a_program_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,14 +38,19 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     rows = [
         (
             f"local:{model.name}{' (default)' if model.default else ''}",
-            f"{model.size / 1e9:.2f} GB",
+            _size(model.size),
             state(model),
             model.about,
         )
         for model in found
     ]
     print_table(terminal, ("model", "size", "state", "about"), rows)
+    terminal.note(f"Models are kept in {found[0].path.parent} (DRAGOMAN_MODEL_DIR moves them).")
     return 0
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def _plain(model: object) -> dict[str, object]:
@@ -55,19 +60,26 @@ def _plain(model: object) -> dict[str, object]:
 
 
 def _optional_name(parser: Parser) -> None:
-    parser.add_argument("model", nargs="?", default="", help="its name; by default the default model")
+    parser.add_argument(
+        "model", nargs="?", default="", help="its name (see dragoman local list); by default the default model"
+    )
 
 
 def _pull(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from dragoman.engines.local.progress import bar_if_terminal
-    from dragoman.engines.local.shelf import pull
+    from dragoman.engines.local.shelf import models, present, pull
+    from dragoman.engines.local.table import model_named
 
-    terminal.line(str(pull(_bare(arguments.model), bar_if_terminal(terminal.stderr))))
+    name = model_named(_bare(arguments.model)).name
+    if not present(name):
+        size = next(_size(model.download) for model in models() if model.name == name)
+        terminal.note(f"dragoman: local:{name} is fetched now ({size}).")
+    terminal.line(str(pull(name, bar_if_terminal(terminal.stderr))))
     return 0
 
 
 def _name(parser: Parser) -> None:
-    parser.add_argument("model", help="its name")
+    parser.add_argument("model", help="its name (see dragoman local list)")
 
 
 def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -79,18 +91,10 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from collections.abc import Callable
-    from importlib import import_module
-    from typing import cast
+    from dragoman.engines.local.bench import bench
+    from dragoman.engines.local.progress import bar_if_terminal
 
-    from dragoman.errors import ConfigurationError
-
-    try:
-        module = import_module("dragoman.engines.local.bench")
-    except ModuleNotFoundError:
-        raise ConfigurationError("This version cannot measure local models.", hint="Install a newer one.") from None
-    bench = cast("Callable[[str], object]", module.bench)
-    terminal.line(str(bench(_bare(arguments.model))))
+    terminal.line(str(bench(_bare(arguments.model), progress=bar_if_terminal(terminal.stderr))))
     return 0
 
 
@@ -100,7 +104,12 @@ GROUP: Final = Group(
         "list": Command(
             "List local models and whether they are here.", _list, _list_arguments, ("dragoman local list",)
         ),
-        "pull": Command("Fetch a model, and say where it is.", _pull, _optional_name, ("dragoman local pull",)),
+        "pull": Command(
+            "Fetch a model, and say where it is. What was fetched before is kept and not fetched again.",
+            _pull,
+            _optional_name,
+            ("dragoman local pull", "dragoman local pull smollm2-135m", "DRAGOMAN_MODEL_DIR=/data dragoman local pull"),
+        ),
         "remove": Command("Remove a model's file.", _remove, _name, ("dragoman local remove smollm2-135m",)),
         "bench": Command("Measure how fast a model is here.", _bench, _optional_name, ("dragoman local bench",)),
     },

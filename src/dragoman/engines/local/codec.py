@@ -54,7 +54,8 @@ class LocalCodec:
         if tools and wanted is None and conversation.messages:
             conversation = reminded(conversation, tools, must_call=must_call)
         system = with_tools(call.conversation.system, tools, must_call=must_call)
-        plain, losses = plain_messages(conversation, system)
+        plain, _ = plain_messages(conversation, system)
+        losses = plain_messages(call.conversation, None)[1]  # of what was said, not of how it was worded anew
         extra: dict[str, object] = {"reasoning_format": "none"}
         if tools or wanted is not None:
             schema = None if wanted is None else bytes(wanted.schema)

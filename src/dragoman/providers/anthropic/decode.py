@@ -250,4 +250,3 @@ class ReplyDecoder(Struct, eq=False):
         "ping": _ping,
         "error": _fail,
     }
-

@@ -135,7 +135,7 @@ def _new_frame(call: Call, terms: _Terms, container: str | None, *, system: bool
     tools += [bytes(raw) for raw in options.server_tools]
     if tools:
         body["tools"] = b"[" + b",".join(tools) + b"]"
-    for name, value in _parameters(call, options, thinking, names, adaptations, container).items():
+    for name, value in _parameters(call, options, thinking, names, adaptations, container=container).items():
         body[name] = written(value)
     body["messages"] = GAP
     body |= {name: written(value) for name, value in options.extra_body.items()}
@@ -247,6 +247,7 @@ def _parameters(
     thinking: Thinking,
     names: ToolNames,
     adaptations: list[Adaptation],
+    *,
     container: str | None,
 ) -> dict[str, object]:
     found: dict[str, object] = {}
@@ -314,4 +315,3 @@ def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
     needed = [BINDING_BETA] if thinking.config is not None and "block_binding" in thinking.config else []
     betas = beta_header(needed, options.server_tools, options.extra_body, given.pop("anthropic-beta", None))
     return {"anthropic-version": _VERSION, **({"anthropic-beta": betas} if betas else {}), **given}
-

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.conversation import Completed, ReplyEvent, UsageReported
 from dragoman.errors import ProviderError
@@ -20,6 +20,7 @@ from dragoman.providers.sse import EventStream
 from .ending import kept_of, stop_of, usage_of
 from .errors import reported_error
 from .reply import Reply
+from .whole import plain_reply
 from .wire import Event, decode_event, items_of, members_of, text_of
 
 __all__ = ["ReplyDecoder"]
@@ -65,38 +66,55 @@ _PROGRESS: Final = frozenset([
 ])  # fmt: skip
 
 
-class ReplyDecoder:
+# A struct, because one is made for every reply, and a struct is made at a third of the cost.
+class ReplyDecoder(Struct, eq=False):
     """Reads one reply."""
 
-    __slots__ = ("_body", "_call", "_reply", "_sniffed", "_stream", "_unknown", "_whole")
+    _call: Call
+    _encoded: Encoded
+    _reply_so_far: Reply | None = None
+    _stream_so_far: EventStream | None = None
+    _sniffed: bool = False
+    _whole: bool = False
+    """Whether it was seen, when a stream was asked for, that this is none."""
+    _body: list[bytes] = []
+    _unknown: list[bytes] = []
 
-    def __init__(self, call: Call, encoded: Encoded) -> None:
-        self._call = call
-        self._reply = Reply(call, encoded.tool_names)
-        self._stream = EventStream()
-        self._sniffed = False
-        self._whole = not call.stream
-        self._body: list[bytes] = []
-        self._unknown: list[bytes] = []
+    @property
+    def _reply(self) -> Reply:
+        """Made when it is needed: most whole replies do without."""
+        reply = self._reply_so_far
+        if reply is None:
+            reply = self._reply_so_far = Reply(self._call, self._encoded.tool_names)
+        return reply
+
+    @property
+    def _stream(self) -> EventStream:
+        stream = self._stream_so_far
+        if stream is None:
+            stream = self._stream_so_far = EventStream()
+        return stream
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete."""
+        if not self._call.stream:
+            self._body.append(data)
+            return
         if not self._sniffed:
             self._sniff(data)
         if self._whole:
             self._body.append(data)
         else:
-            self._read(self._stream.feed(data), events)
+            self._read((self._stream_so_far or self._stream).feed(data), events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """The bytes have ended. Raises ProtocolError if the reply has not."""
-        body = b"".join(self._body)
-        if self._whole and body.lstrip(_BLANK).startswith(_STREAM_STARTS):  # a stream that nobody asked for
-            self._whole = False
-            self._read(self._stream.feed(body), events)
-        if self._whole:
-            self._read_whole(body, events)
-            return
+        if self._whole or not self._call.stream:
+            body = b"".join(self._body)
+            if not body.lstrip(_BLANK).startswith(_STREAM_STARTS):
+                self._read_whole(body, events)
+                return
+            self._read(self._stream.feed(body), events)  # a stream that nobody asked for
         self._read(self._stream.finish(), events)
         if not self._reply.ended:
             raise self._reply.broken("the stream ended before the reply did")
@@ -106,7 +124,7 @@ class ReplyDecoder:
         begin = data.lstrip(_BLANK)
         if begin:
             self._sniffed = True
-            self._whole = self._whole or begin.startswith(b"{")
+            self._whole = begin.startswith(b"{")
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
@@ -198,6 +216,8 @@ class ReplyDecoder:
     # --- whole replies -----------------------------------------------------------------------------------------------
 
     def _read_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        if plain_reply(body, self._call, self._encoded.tool_names, events):
+            return
         try:
             body.decode()
             members = members_of(body)

@@ -15,7 +15,7 @@ from dragoman.conversation import Native, StopReason, Usage
 
 from .wire import native, text_of, value_of
 
-__all__ = ["kept_of", "stop_of", "usage_of"]
+__all__ = ["EMPTY", "kept_of", "stop_of", "usage_of"]
 
 _INCOMPLETE: Final[dict[str, StopReason]] = {
     "max_output_tokens": StopReason.MAX_TOKENS,
@@ -42,7 +42,8 @@ _NOT_KEPT: Final = frozenset([
     *("prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "store", "stream"),
     *("stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user"),
 ])  # fmt: skip
-_EMPTY: Final = frozenset([b"null", b"[]", b"{}", b'""'])
+EMPTY: Final = frozenset([b"null", b"[]", b"{}", b'""'])
+"""Values that say nothing, and are not kept."""
 
 
 def stop_of(members: Mapping[str, Raw], *, called: bool, refused: bool) -> tuple[StopReason, str | None]:
@@ -78,7 +79,7 @@ def usage_of(members: Mapping[str, Raw]) -> Usage | None:
 
 def kept_of(members: Mapping[str, Raw], unknown_events: list[bytes]) -> Native | None:
     """What is kept of the response beside the message: what neither the request nor our values say."""
-    kept = {name: raw for name, raw in members.items() if name not in _NOT_KEPT and bytes(raw) not in _EMPTY}
+    kept = {name: raw for name, raw in members.items() if name not in _NOT_KEPT and bytes(raw) not in EMPTY}
     usage = members.get("usage")
     counts = value_of(usage)
     if usage is not None and isinstance(counts, dict) and not cast("dict[str, object]", counts).keys() <= _USAGE:

@@ -6,12 +6,16 @@ Must not know: events (reply.py makes them).
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from msgspec import Raw
 
 from .wire import items_of, members_of, text_of
 
-__all__ = ["Item", "Part", "is_json", "same_json", "texts_of"]
+__all__ = ["BETWEEN_THOUGHTS", "Item", "Part", "is_json", "same_json", "texts_of"]
+
+BETWEEN_THOUGHTS: Final = "\n\n"
 
 
 class Part:

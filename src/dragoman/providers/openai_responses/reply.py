@@ -33,7 +33,7 @@ from dragoman.conversation import (
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
 
-from .parts import Item, Part, is_json, same_json, texts_of
+from .parts import BETWEEN_THOUGHTS, Item, Part, is_json, same_json, texts_of
 from .pictures import picture_of
 from .wire import READER, Event, encode, items_of, members_of, native, text_of, value_of
 
@@ -43,7 +43,6 @@ _Growth = type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]
 
 # Where the text of a message's content part is, by the part's type.
 _TEXT_MEMBER: Final[dict[str | None, str]] = {"output_text": "text", "refusal": "refusal"}
-_BETWEEN_THOUGHTS: Final = "\n\n"
 
 
 class Reply:
@@ -196,8 +195,8 @@ class Reply:
             if item.source is not None and item.source[0] != source[0]:
                 return  # both the thoughts and a summary: the one that came first is read, `native` keeps the other
             if part.pieces:
-                part.pieces.append(_BETWEEN_THOUGHTS)
-                events.append(ThinkingDelta(part.index, part.id, _BETWEEN_THOUGHTS))
+                part.pieces.append(BETWEEN_THOUGHTS)
+                events.append(ThinkingDelta(part.index, part.id, BETWEEN_THOUGHTS))
             item.source = source
         part.pieces.append(delta)
         events.append(ThinkingDelta(part.index, part.id, delta))
@@ -264,7 +263,7 @@ class Reply:
         part = item.part
         assert part is not None
         read = item.source[0] if item.source else "content" if texts_of(members.get("content")) else "summary"
-        self._catch_up(part, _BETWEEN_THOUGHTS.join(texts_of(members.get(read))), ThinkingDelta, events)
+        self._catch_up(part, BETWEEN_THOUGHTS.join(texts_of(members.get(read))), ThinkingDelta, events)
         encrypted = text_of(members.get("encrypted_content"))
         kept = {k: v for k, v in members.items() if k != "type" and not (k == "encrypted_content" and encrypted)}
         events.append(ThinkingEnded(part.index, part.id, encrypted=encrypted or None, native=native(kept)))
