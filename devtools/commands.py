@@ -1,10 +1,10 @@
-"""The four commands of dev.py."""
+"""The five commands of dev.py."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from devtools import checks, environments, locks
+from devtools import checks, environments, locks, reference
 from devtools.processes import call, variables
 
 if TYPE_CHECKING:
@@ -39,3 +39,9 @@ def fix() -> int:
     corrected = call([ruff, "check", "--fix"], env=environment.variables)
     formatted = call([ruff, "format"], env=environment.variables)
     return corrected or formatted
+
+
+def write_reference() -> int:
+    """Write the pages of docs/reference/ anew."""
+    print("\n".join(reference.write()) or "every page is up to date")
+    return 0

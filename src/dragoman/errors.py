@@ -130,6 +130,7 @@ __all__ = [
 ToolErrorType = Literal[
     "validation", "execution", "timeout", "not_found", "denied", "budget", "cancelled", "definition", "conflict"
 ]
+"""The kind of a tool's failure in one word: `ToolError.type`, and `error_type` of a ToolResult."""
 
 
 def _rebuild(cls: type[DragomanError], message: str, state: dict[str, object]) -> DragomanError:

@@ -45,7 +45,7 @@ OnEvent = Callable[[Event], object]
 
 
 class AsyncChatClient(ChatCore[AsyncEngine]):
-    """A conversation with a model that may call tools.
+    """A conversation with a model that may call tools, for programs on an event loop.
 
     One client holds one conversation and serves one caller at a time; a second call meanwhile is a ConcurrentUseError.
     With `stateless=True` it keeps no history and may be shared by any number of tasks.

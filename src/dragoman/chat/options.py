@@ -29,11 +29,15 @@ class ToolHandling(TypedDict, total=False):
     """How a client's tools are run: what goes to the executor beside the tools themselves."""
 
     tool_config: ToolConfig
+    """Caps, time limits, retries and budgets of the tools."""
     permission: PermissionCheck
     """Decides about each call before it runs; see `dragoman.toolkit` for one made of rules."""
     middleware: Sequence[Middleware]
+    """What is wrapped around each call, the first outermost."""
     on_result: OnResult
+    """Called once for every call, when its result is known."""
     logger: logging.Logger
+    """Gets a line for each call, in place of the logger `dragoman.tools`."""
 
 
 class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):

@@ -87,6 +87,7 @@ class Json(Value, frozen=True, tag="json", tag_field="type"):
 
 
 ResultPart: TypeAlias = Text | Json | Media
+"""What the content of a tool's result is made of."""
 
 
 class ToolResult(Value, frozen=True, tag="tool_result", tag_field="type"):
@@ -131,3 +132,4 @@ class Opaque(Value, frozen=True, tag="opaque", tag_field="type"):
 
 
 Block: TypeAlias = Text | Thinking | ToolCall | ToolResult | Media | Opaque
+"""What a message is made of."""

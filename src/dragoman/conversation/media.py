@@ -14,6 +14,7 @@ from .values import Native, Value
 __all__ = ["Media", "MediaKind"]
 
 MediaKind: TypeAlias = Literal["image", "document", "audio", "video"]
+"""The kinds of media that models are told apart by."""
 
 # A table of our own: the standard library's guess depends on files of the machine it runs on.
 _TYPE_OF_SUFFIX = {

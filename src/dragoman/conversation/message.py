@@ -18,6 +18,7 @@ from .values import Native, Value
 __all__ = ["Message", "Role"]
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
+"""Whose turn a message is; results of tools have one of their own."""
 
 
 # dict=True: a message never changes, so codecs keep its wire form beside it instead of encoding it every turn.

@@ -21,6 +21,7 @@ from .message import Message
 __all__ = ["Change", "ChangeKind", "last_turn", "mended"]
 
 ChangeKind: TypeAlias = Literal["added_result", "removed_result", "moved_result", "removed_call", "removed_message"]
+"""What was done to a conversation to make it valid."""
 
 _OF_TOOLS = frozenset([ToolCall, ToolResult])
 _NOT_RUN = "This call was not completed: no result was recorded for it."

@@ -45,14 +45,21 @@ class EngineOptions(TypedDict, total=False):
     """What an engine can be given beside its name."""
 
     key: str | Secret | None
+    """The key, in place of the one that is found in the environment."""
     base_url: str | None
+    """Where the provider is, in place of its own address."""
     options: ModelOptions
+    """What is asked of the model where a call does not say."""
     profile: Profile | Mapping[str, Any]
     """A whole profile, or the fields in which this model differs from what the catalogue says."""
     strict: bool
+    """Refuse a history of which this model would not get every part."""
     retry: RetryPolicy
+    """When a failed call is made again, and after which pause."""
     timeouts: Timeouts
+    """How long is waited for a connection, for the next bytes, and in all."""
     headers: Mapping[str, str]
+    """Sent with every request."""
     allow_insecure_base_url: bool
     """For tests against a server without TLS. Only ever set in code."""
     find_program: Callable[[str], str | None] | None

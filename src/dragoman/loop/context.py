@@ -42,6 +42,7 @@ Shortening: TypeAlias = Generator[Conversation, Message, Conversation]
 """Yields conversations to be answered by the model, without tools, and returns the one to go on with."""
 
 ContextPolicy: TypeAlias = Callable[[Conversation, ContextUse], Conversation | Shortening]
+"""Is asked before each call of the model: gives back the conversation as it is, or a shorter one that is valid."""
 
 
 def estimated_tokens(conversation: Conversation) -> int:

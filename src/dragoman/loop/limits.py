@@ -51,7 +51,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 _LEAVE_NO_ROOM: Final = tuple([name for name in Spent.__struct_fields__ if name != "tool_calls"])
-"""The limits that end a run when they are used up. Who has used all tool calls may hear what the model makes of them."""
+"""What ends a run when it is used up. Who has used all tool calls may still hear what the model makes of them."""
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -38,10 +38,15 @@ class LoopOptions(TypedDict, total=False):
     limits: Limits
     """How far a run may go; without it, as many steps as the tools' config says."""
     on_limit: OnLimit
+    """`raise` an error when a limit is reached, or `return` the result so far."""
     repeat_tool_choice: bool
+    """Whether a tool choice of `required`, or of one tool, holds for every step."""
     hooks: Iterable[LoopHooks]
+    """Who is told of each phase of a run."""
     context: Iterable[ContextPolicy]
+    """Who may shorten the history before the model is asked."""
     deps: object
+    """What tools find in their context."""
 
 
 def configured(executor: ToolExecutor, config: ToolConfig | None) -> ToolExecutor:
@@ -107,7 +112,7 @@ class Orchestrator(_Bound):
         return run.result
 
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunStream:
-        """The same, with everything that happens as it happens; use it in a `with` block."""
+        """`run`, with everything that happens as it happens; use it in a `with` block."""
         run = self.start(conversation, approvals)
         return RunStream([run], self.drive(run, stream=True))
 
@@ -150,7 +155,7 @@ class AsyncOrchestrator(_Bound):
         return run.result
 
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> AsyncRunStream:
-        """The same, with everything that happens as it happens; use it in an `async with` block."""
+        """`run`, with everything that happens as it happens; use it in an `async with` block."""
         run = self.start(conversation, approvals)
         return AsyncRunStream([run], self.drive(run, stream=True))
 

@@ -166,6 +166,7 @@ class LoopRun:
 
     @property
     def cancelled(self) -> bool:
+        """Whether the run was told to stop."""
         return self.tools.cancelled
 
     @property

@@ -65,6 +65,7 @@ class LimitReached(Struct, frozen=True):
 
 
 Step: TypeAlias = AskModel | RunTools | AwaitApproval | Done | LimitReached
+"""What can be next in a conversation."""
 
 _NOTHING_SPENT = Spent()
 

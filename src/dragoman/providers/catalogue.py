@@ -18,6 +18,7 @@ from .profile import Profile, ProfileRow, lay_over
 __all__ = ["PROGRAMS", "PROVIDERS", "WELL_KNOWN_MODELS", "Dialect", "Provider", "codec_of", "profile_of"]
 
 Dialect: TypeAlias = Literal["openai_chat", "openai_responses", "anthropic", "gemini"]
+"""The wire formats that there are codecs for."""
 
 KeyHeader: TypeAlias = Literal["authorization", "x-api-key", "x-goog-api-key"]
 

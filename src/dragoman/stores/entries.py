@@ -44,6 +44,7 @@ class ToolCallDone(Struct, frozen=True):
 
 
 JournalEntry: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone
+"""One step of a conversation, written down as it happens."""
 
 
 class _Stored(Struct, frozen=True):

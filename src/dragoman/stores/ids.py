@@ -22,6 +22,7 @@ from dragoman.errors import InvalidSnapshotIDError
 __all__ = ["ErrInvalidSnapshotID", "new_id", "validate_snapshot_id"]
 
 ErrInvalidSnapshotID = InvalidSnapshotIDError
+"""Another name of InvalidSnapshotIDError."""
 
 _CANONICAL: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _SHOWN: Final = 60

@@ -98,7 +98,7 @@ def resume(store: ConversationStore, id: str) -> Recovered:
 
 
 async def aresume(store: AsyncConversationStore, id: str) -> Recovered:
-    """The same for an async store."""
+    """`resume` for an async store."""
     for _ in range(_TRIES):
         snapshot = await store.latest(id)
         journal = await store.journal(id)

@@ -70,7 +70,10 @@ class Resealed(Struct, frozen=True, kw_only=True):
 
 
 class ConversationStore(Protocol):
-    """Keeps conversations. See the module's docstring for the rules."""
+    """What every store can do: keep conversations, and the journal of what happened since.
+
+    The rules that a store keeps, for those who write one, are in the docstring of the module dragoman.stores.protocol.
+    """
 
     can_search: bool
     """Whether `search` works here; where it does not, it raises StoreError."""
@@ -143,7 +146,10 @@ class ConversationStore(Protocol):
 
 
 class AsyncConversationStore(Protocol):
-    """The same for asyncio. A cancelled call has either been carried out in full or not at all when it raises."""
+    """ConversationStore for asyncio.
+
+    A cancelled call has either been carried out in full or not at all when it raises.
+    """
 
     can_search: bool
 
@@ -176,7 +182,9 @@ class AsyncConversationStore(Protocol):
 
     async def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed: ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Let go of files and connections."""
+        ...
 
     async def __aenter__(self) -> Self: ...
 

@@ -164,6 +164,7 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
 
 
 AnyTool: TypeAlias = Tool[..., Any]
+"""A tool, whatever its function takes and gives."""
 
 
 @overload

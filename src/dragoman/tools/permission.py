@@ -41,6 +41,7 @@ class Ask(Struct, frozen=True):
 
 
 Decision: TypeAlias = Allow | Deny | Ask
+"""What can be decided about a call before it runs."""
 
 PermissionCheck: TypeAlias = (
     "Callable[[ToolCall, Tool[..., object], ToolContext[object]], Decision | Awaitable[Decision]]"

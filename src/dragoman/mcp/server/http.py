@@ -226,7 +226,7 @@ def serve_http(
 async def aserve_http(
     tools: AnyTools | McpServer, host: str = "127.0.0.1", port: int = 0, **settings: Unpack[HttpSettings]
 ) -> AsyncGenerator[HttpDoor, None]:
-    """The same on the running loop, for as long as the block lasts."""
+    """`serve_http` on the running event loop, for as long as the `async with` block lasts."""
     door, server = _made(tools, host, port, settings)
     with contextlib.closing(server):
         async with door:

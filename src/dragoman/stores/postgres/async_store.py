@@ -26,7 +26,7 @@ __all__ = ["AsyncPostgresStore"]
 
 
 class AsyncPostgresStore:
-    """The same as PostgresStore for asyncio, with the same options."""
+    """PostgresStore for asyncio, with the same options."""
 
     def __init__(
         self,

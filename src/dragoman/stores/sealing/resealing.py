@@ -57,7 +57,7 @@ def reseal(store: ConversationStore, *, progress: Progress | None = None, cursor
 async def areseal(
     store: AsyncConversationStore, *, progress: Progress | None = None, cursor: str | None = None
 ) -> ResealProgress:
-    """The same for an async store."""
+    """`reseal` for an async store."""
     so_far = ResealProgress(cursor=cursor)
     while True:
         so_far = _further(so_far, await store.reseal(limit=_STEP, cursor=so_far.cursor))

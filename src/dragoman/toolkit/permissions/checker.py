@@ -66,6 +66,7 @@ class PermissionChecker:
 
     @property
     def policy(self) -> PermissionPolicy:
+        """The rules that it goes by."""
         return self._judge.policy
 
     # --- the executor's check ---

@@ -40,7 +40,9 @@ Answer: TypeAlias = PermissionAnswer | RuleAnswer | None
 class AsksPermission(Protocol):
     """The part of a Responder that is needed here; plain or async."""
 
-    def ask_permission(self, request: PermissionRequest) -> Awaitable[Answer] | Answer: ...
+    def ask_permission(self, request: PermissionRequest) -> Awaitable[Answer] | Answer:
+        """Show the call to a person and give the answer."""
+        ...
 
 
 class Turns:

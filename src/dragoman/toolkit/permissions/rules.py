@@ -16,6 +16,7 @@ from dragoman.errors import ConfigurationError
 __all__ = ["Action", "PermissionPolicy", "Rule"]
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
+"""What a rule says about the calls that it covers."""
 Texts: TypeAlias = str | tuple[str, ...]
 
 _LONGEST_LABEL: Final = 200

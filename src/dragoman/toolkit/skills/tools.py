@@ -17,7 +17,7 @@ __all__ = ["load_skill_supporting_tool", "skill_tool", "skill_tools"]
 
 
 def skill_tools(store: SkillStore) -> list[AnyTool]:
-    """Both tools."""
+    """The tools `Skill` and `LoadSkillSupporting`, for the skills of this store."""
     return [skill_tool(store), load_skill_supporting_tool(store)]
 
 

@@ -67,6 +67,7 @@ class ToolRun:
 
     @property
     def cancelled(self) -> bool:
+        """Whether the run was told to stop."""
         return self._cancelled
 
     def cancel(self) -> None:
