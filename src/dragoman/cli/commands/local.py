@@ -105,10 +105,10 @@ GROUP: Final = Group(
             "List local models and whether they are here.", _list, _list_arguments, ("dragoman local list",)
         ),
         "pull": Command(
-            "Fetch a model, and say where it is. What was fetched before is kept and not fetched again.",
+            "Fetch a model, and say where it is. DRAGOMAN_MODEL_DIR moves it.",
             _pull,
             _optional_name,
-            ("dragoman local pull", "dragoman local pull smollm2-135m", "DRAGOMAN_MODEL_DIR=/data dragoman local pull"),
+            ("dragoman local pull", "dragoman local pull smollm2-135m"),
         ),
         "remove": Command("Remove a model's file.", _remove, _name, ("dragoman local remove smollm2-135m",)),
         "bench": Command("Measure how fast a model is here.", _bench, _optional_name, ("dragoman local bench",)),

@@ -73,6 +73,11 @@ class ModelProcess:
             return False
         return True
 
+    @property
+    def hopeless(self) -> LocalModelError | None:
+        """Why it would be of no use to run it again, once it has ended."""
+        return _unsupported() if self._child.returncode in _ILLEGAL_INSTRUCTION else None
+
     def stop(self) -> None:
         """End it and free its memory."""
         _end(self._child)
@@ -173,15 +178,17 @@ def _tail(log: IO[bytes]) -> str:
     return log.read().decode(errors="replace")
 
 
+def _unsupported() -> LocalModelError:
+    message = "This machine's processor lacks instructions that the runtime for local models needs."
+    return LocalModelError(message, reason="unsupported_processor", hint="Use another machine or a provider's model.")
+
+
 def _failure(launch: Launch, said: dict[str, str], status: int, log: str) -> LocalModelError:
     if said.get("error") == "not_installed":
         message = f"The runtime for local models cannot be loaded: {said.get('text', '')}"
         return LocalModelError(message, reason="not_installed", hint=f"Install it again: {_INSTALL}")
     if status in _ILLEGAL_INSTRUCTION:
-        message = "This machine's processor lacks instructions that the runtime for local models needs."
-        return LocalModelError(
-            message, reason="unsupported_processor", hint="Use another machine or a provider's model."
-        )
+        return _unsupported()
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if " E " in line or "error" in line.lower()), "")
     why = (said.get("text") or last or f"its program ended with status {status}")[:300]

@@ -58,7 +58,10 @@ class SharedModel:
             found = self.running
             if found is not None:
                 return found
+            ended = self._process
             self._stop()  # what is left of one that died
+            if ended is not None and (why := ended.hopeless):
+                raise why
             ensure_installed()
             file = self._chosen.locate(progress)
             launch = Launch(model=file, context=self._context, threads=_threads())

@@ -1,0 +1,180 @@
+"""Whole replies take a short road or the careful one: which of them makes no difference."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.conversation import Message, ToolCall, fold
+from dragoman.providers.gemini import decode
+from dragoman.providers.gemini.decode import GeminiDecoder
+from tests.providers.gemini.case import NOTHING_SENT, a_call
+from tests.providers.recorded import Exchange, exchanges, parametrized
+from tests.providers.roads import Roads, roads, twisted
+
+CALL = a_call(Message.user("a"), Message.assistant(ToolCall("x", "f", "{}")))  # calls without ids are numbered on
+SENT = msgspec.structs.replace(NOTHING_SENT, tool_names={"wire_name": "own name"})
+
+
+def both(body: bytes) -> Roads:
+    return roads(decode, lambda: GeminiDecoder(CALL, SENT), body)
+
+
+@parametrized("gemini")
+def test_every_recorded_reply_is_the_same_on_both_roads(exchange: Exchange) -> None:
+    short, careful, _ = both(exchange.body.encode())  # also of errors and streams, which are the careful road's
+    assert short == careful
+    if not short[1]:
+        assert msgspec.json.encode(fold(short[0])) == msgspec.json.encode(fold(careful[0]))
+
+
+def test_most_recorded_replies_are_plain() -> None:
+    bodies = [row.body.encode() for row in exchanges("gemini") if row.status == 200 and not row.streamed]
+    if not bodies:
+        pytest.skip("the recorded exchanges are not here")
+    assert sum(both(body).is_plain for body in bodies) > 0.8 * len(bodies)
+
+
+# --- replies that nobody has recorded --------------------------------------------------------------------------------
+
+ODD = st.sampled_from([None, "", [], {}, 0, 1, 1.0, 1.5, True, False, "x", [1], {"a": None}, {"text": "y"}])
+SIGNATURE = st.sampled_from(["c2ln", "", None, 1])
+TEXT = st.fixed_dictionaries(
+    {"text": st.sampled_from(["Hello", "", " ", "é🤔", None])},
+    optional={"thoughtSignature": SIGNATURE, "thought": st.sampled_from([True, False, None])},
+)
+FUNCTION = st.fixed_dictionaries(
+    {"name": st.sampled_from(["f", "wire_name", ""])},
+    optional={
+        "id": st.sampled_from(["c1", "c2", "", None, "call_gem_r1_0", "call_gem_r1_1"]),
+        "args": st.sampled_from([{}, {"a": 1}, {"é": [1, {"b": None}]}, None, "{}", '{"a":1}', [1]]),
+        "willContinue": st.sampled_from([None, False]),
+    },
+)
+CALLING = st.fixed_dictionaries({"functionCall": FUNCTION}, optional={"thoughtSignature": SIGNATURE, "text": ODD})
+CODE = st.just({"executableCode": {"code": "1"}})
+COUNT = st.sampled_from([0, 7, 7.0, None, "7", True, -1])
+USAGE = st.dictionaries(
+    st.sampled_from([
+        "promptTokenCount",
+        "cachedContentTokenCount",
+        "candidatesTokenCount",
+        "thoughtsTokenCount",
+        "toolUsePromptTokenCount",
+        "totalTokenCount",
+        "new",
+    ]),
+    COUNT,
+)  # fmt: skip
+NOTED = st.sampled_from([None, {}, [], "x", 1.5, {"a": [1, 2]}, [{"b": None}]])
+CANDIDATE = st.fixed_dictionaries(
+    {
+        "content": st.fixed_dictionaries(
+            {"parts": st.lists(TEXT | CALLING | TEXT | CALLING | CODE, max_size=4)}, optional={"role": st.just("model")}
+        ),
+        "finishReason": st.sampled_from(["STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED", "ODD", "", None]),
+    },
+    optional={
+        "index": st.sampled_from([0, 1, None]),
+        **dict.fromkeys(["finishMessage", "avgLogprobs", "safetyRatings", "groundingMetadata", "new"], NOTED),
+    },
+)
+REPLY = st.fixed_dictionaries(
+    {"candidates": st.lists(CANDIDATE, min_size=1, max_size=1) | st.lists(CANDIDATE, max_size=2)},
+    optional={
+        "usageMetadata": USAGE | ODD,
+        "modelVersion": st.sampled_from(["gemini-9", "", None]),
+        "responseId": st.sampled_from(["r1", "r/1", "é", "", None]),
+        "createTime": NOTED,
+        "promptFeedback": st.sampled_from([None, {}, {"blockReason": "SAFETY"}]),
+    },
+)
+MEMBERS = (
+    "candidates",
+    "content",
+    "parts",
+    "role",
+    "text",
+    "thought",
+    "functionCall",
+    "name",
+    "args",
+    "index",
+    "error",
+)
+TWISTS = st.lists(st.tuples(st.integers(0, 20), st.sampled_from((*MEMBERS, "finishReason", "usageMetadata")), ODD))
+
+
+@settings(max_examples=500)
+@given(REPLY, TWISTS.filter(lambda twists: len(twists) < 3), st.sampled_from([None, 2]))
+def test_any_reply_is_the_same_on_both_roads(reply: Any, twists: list[Any], indent: int | None) -> None:
+    short, careful, _ = both(json.dumps(twisted(reply, twists), ensure_ascii=False, indent=indent).encode())
+    assert short == careful
+
+
+PLAIN = json.dumps(
+    {
+        "candidates": [
+            {
+                "content": {
+                    "parts": [
+                        {"text": "Hello", "thoughtSignature": "c2ln"},
+                        {"functionCall": {"name": "wire_name", "args": {"a": 1}}, "thoughtSignature": "c2ln"},
+                        {"functionCall": {"id": "c2", "name": "g", "args": {}}},
+                    ],
+                    "role": "model",
+                },
+                "finishReason": "STOP",
+                "index": 0,
+                "avgLogprobs": -0.1,
+            }
+        ],
+        "usageMetadata": {"promptTokenCount": 12, "candidatesTokenCount": 5, "totalTokenCount": 17},
+        "modelVersion": "gemini-9",
+        "responseId": "r1",
+    },
+    indent=2,
+).encode()
+
+
+def test_a_plain_reply_is_plain() -> None:
+    assert both(PLAIN).is_plain
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"", b""),
+        (b'"promptTokenCount": 12', b'"promptTokenCount": 12e0'),
+        (b'"promptTokenCount": 12', b'"promptTokenCount": 1, "promptTokenCount": 12'),
+        (b'"promptTokenCount": 12', b'"x": "\xff"'),
+        (b'"promptTokenCount": 12', b'"x": "\x01"'),
+        (b'"promptTokenCount": 12', b'"x": NaN'),
+        (b"-0.1", b"-1.0e-1"),
+        (b"-0.1", b"-01"),
+        (b'"Hello"', b'"\xff"'),
+        (b'"Hello"', b'"\\ud83d"'),
+        (b'"Hello"', b'"", "text": "Hello"'),
+        (b'"c2ln"', b'"c2\\u006cn"'),
+        (b'"c2ln"', b'"c2\\xn"'),
+        (b'"c2ln"', b'"\xff"'),
+        (b'{\n                "a": 1\n              }', b'{"a": NaN}'),
+        (b'{\n                "a": 1\n              }', b'{"\\u0061": 1,   "a": 2}'),
+        (b'{\n                "a": 1\n              }', b'"{\\"a\\": 1}"'),
+        (b'{\n                "a": 1\n              }', b"[" * 100_000),
+        (b'"r1"', b'"///"'),
+        (b"{", b" \r\n{"),
+        (b"{", b"\xef\xbb\xbf{"),
+    ],
+)
+def test_odd_bytes_are_the_same_on_both_roads(old: bytes, new: bytes) -> None:
+    assert old in PLAIN
+    body = PLAIN.replace(old, new, 1) if old else PLAIN
+    for sent in (body, body[:-1], body + b"x", body + b" \n"):
+        short, careful, _ = both(sent)
+        assert short == careful
