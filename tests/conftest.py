@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -80,7 +81,15 @@ sys.addaudithook(_guard)
 # Audit hooks see Python's own sockets only. Clients in other languages (pyreqwest is Rust) and child processes get this
 # second line: a proxy for everything but loopback, at a port where nobody listens.
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+_OUTSIDE = "DRAGOMAN_TESTS_OUTSIDE"
+"""What these variables were, for the processes that share the tests: they begin where they are changed already."""
+_changed = [_name for _lower in PROXY_VARIABLES for _name in (_lower, _lower.upper())]
 _before = os.environ.copy()
+if _OUTSIDE in _before:
+    _outside: dict[str, str] = json.loads(_before.pop(_OUTSIDE))
+    _before = {_name: _value for _name, _value in _before.items() if _name not in _changed} | _outside
+else:
+    os.environ[_OUTSIDE] = json.dumps({_name: _before[_name] for _name in _changed if _name in _before})
 for _name in PROXY_VARIABLES:
     _value = "localhost,127.0.0.1,::1" if _name == "no_proxy" else "http://127.0.0.1:9"
     os.environ[_name] = os.environ[_name.upper()] = _value

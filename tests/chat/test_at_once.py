@@ -53,9 +53,12 @@ TOOLS = [note, anote, guarded]
 
 @pytest.fixture(autouse=True)
 def _threads_change_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
+    # Where threads change that often, a tracer (that of coverage, say) fails to install itself in new ones.
+    before, traced = sys.getswitchinterval(), threading.gettrace()
     sys.setswitchinterval(1e-5)
+    threading.settrace(None)
     yield
+    threading.settrace(traced)
     sys.setswitchinterval(before)
 
 

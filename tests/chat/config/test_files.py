@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from dragoman.chat.config import Config, ConfigWarning
 from dragoman.chat.toml.file import MAX_BYTES, read_toml
@@ -262,6 +262,7 @@ def test_every_key_that_the_parser_finds_has_its_line(text: str) -> None:
 
 
 @given(st.text("ab=[]{}\"'#\n\\. ", max_size=60))
+@example('"\\="')
 def test_the_scan_ends_whatever_comes(text: str) -> None:
     assert all(1 <= line <= text.count("\n") + 1 for line in lines_of(text).values())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -204,20 +203,6 @@ WAYS: dict[str, Callable[..., Outcome]] = {
     "async-stream": _on_loop(_async_stream),
 }
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-
-
-def children() -> list[int]:
-    """The processes that we have started and that are still there, dead ones included."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == os.getpid():
-                found.append(int(entry.name))
-    return found
 
 
 def is_alive(pid: int) -> bool:

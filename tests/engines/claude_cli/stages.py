@@ -34,7 +34,7 @@ def real_program() -> str | None:
     # The package for this machine: the one above it is a shell around it that needs its install script.
     inside = sorted(installed.glob("@anthropic-ai/claude-code-*/claude"))
     named = os.environ.get("DRAGOMAN_CLAUDE") or next(iter(inside), installed / ".bin" / "claude")
-    return shutil.which(named)
+    return shutil.which(str(named))
 
 
 def install_stand_in(directory: Path) -> Path:

@@ -15,18 +15,9 @@ from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
 from dragoman.engines.claude_cli.engine import ClaudeEngine
 from dragoman.simulator import Chunking, Reply, Request, Simulator
 from dragoman.tools.definition import tool
-from tests.engines.claude_cli.programs import (
-    BEGINS,
-    CALM,
-    LINGERS,
-    OPENS_TEXT,
-    SPEAKS,
-    START,
-    Programs,
-    children,
-    programs,
-)
+from tests.engines.claude_cli.programs import BEGINS, CALM, LINGERS, OPENS_TEXT, SPEAKS, START, Programs, programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
+from tests.processes import children
 
 __all__ = ["programs"]
 

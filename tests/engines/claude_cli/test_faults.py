@@ -40,13 +40,13 @@ from tests.engines.claude_cli.programs import (
     STOPS,
     WAYS,
     Programs,
-    children,
     every_way,
     is_alive,
     programs,
     request,
     system,
 )
+from tests.processes import children
 
 __all__ = ["programs"]
 

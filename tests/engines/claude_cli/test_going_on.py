@@ -24,9 +24,10 @@ from dragoman.loop.limits import Limits
 from dragoman.simulator import Reply, Request, Simulator, Status
 from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
 from dragoman.tools.definition import tool
-from tests.engines.claude_cli.programs import CALM, Programs, children, programs
+from tests.engines.claude_cli.programs import CALM, Programs, programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
 from tests.engines.talking import ONCE
+from tests.processes import children
 
 __all__ = ["programs"]
 

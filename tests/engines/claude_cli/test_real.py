@@ -16,9 +16,10 @@ from dragoman.errors import AuthenticationError, ContextTooLongError, RateLimitE
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.simulator import Chunking, Cut, Reply, Request, Simulator, Status
 from dragoman.tools.permission import Allow, Deny
-from tests.engines.claude_cli.programs import CALM, children
+from tests.engines.claude_cli.programs import CALM
 from tests.engines.claude_cli.stages import real_program
 from tests.engines.talking import ONCE
+from tests.processes import children
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.engines.local import shared
 from dragoman.engines.local.process import Launch
+from dragoman.errors import LocalModelError
 from dragoman.simulator import Simulator
 from tests.engines.local.test_chosen import gguf
 
@@ -22,6 +23,8 @@ class Program:
         self.address, self.key, self.launch = address, "the-child's-key", launch
         self.alive = True
         self.pid = 0
+
+    hopeless: LocalModelError | None = None
 
     def ends_within(self, _seconds: float) -> bool:
         return not self.alive

@@ -462,6 +462,21 @@ def test_a_connection_that_breaks(
             talk.close()
 
 
+def test_a_program_that_would_die_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = [Reply("One two three.", faults=[NoResponse()]), "Yes."]
+    with (
+        scripted(replies, tmp_path, monkeypatch) as stand,
+        engine(stand.model, retry=RetryPolicy(max_attempts=1)) as talker,
+    ):
+        with pytest.raises(ConnectionFailedError):
+            talker.reply(ASKED)
+        stand.programs[0].alive = False
+        stand.programs[0].hopeless = LocalModelError("no", reason="unsupported_processor")
+        with pytest.raises(LocalModelError):
+            talker.reply(ASKED)
+        assert len(stand.programs) == 1
+
+
 def test_a_program_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dragoman.engines.local import shared
 

@@ -93,6 +93,15 @@ def test_what_its_failures_mean(program: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGILL"), reason="needs SIGILL")
+@pytest.mark.parametrize(("end", "reason"), [("SIGILL", "unsupported_processor"), ("SIGSEGV", None)])
+def test_what_the_end_of_one_that_ran_means(end: str, reason: str | None) -> None:
+    running = start(launch(f'print(json.dumps({{"address": "x"}}), flush=True)\nos.kill(os.getpid(), signal.{end})'))
+    assert running.ends_within(60)
+    assert (running.hopeless.reason if running.hopeless else None) == reason
+    running.stop()
+
+
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(LocalModelError, match="cannot be started"):
         start(Launch(model=tmp_path, context=1, threads=1, command=(str(tmp_path / "nothing"),)))

@@ -94,4 +94,7 @@ class _Scan:
 def _plain(name: str) -> str:
     if name[0] not in "\"'":
         return name
-    return cast("str", tomllib.loads(f"k = {name}")["k"])
+    try:
+        return cast("str", tomllib.loads(f"k = {name}")["k"])
+    except tomllib.TOMLDecodeError:  # an escape that there is not; the parser refuses the file
+        return name

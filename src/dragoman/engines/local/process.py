@@ -107,6 +107,7 @@ def start(launch: Launch) -> ModelProcess:
     try:
         said = _answer(child, launch, key)
     except BaseException:
+        child.kill()  # while it loads it does not see that its input ends
         _end(child)
         log.close()
         raise

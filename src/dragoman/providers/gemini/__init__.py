@@ -5,6 +5,7 @@ encode.py         a call → one request
 settings.py       options → generationConfig and toolConfig
 history.py        messages → contents, each encoded once
 decode.py         bytes → events: whole replies, event streams, JSON arrays
+whole.py          the whole reply that most of them are → events, by a short road
 parts.py          one part of a reply → events
 partial_call.py   a function call whose arguments arrive in pieces
 json_array.py     the elements of a JSON array, from bytes in any pieces

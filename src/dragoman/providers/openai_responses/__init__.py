@@ -6,6 +6,7 @@ decode.py     bytes to events                            reply.py     items to e
 ending.py     stop reason, usage, what is kept           errors.py    refusals
 pictures.py   pictures that the model made               parts.py     items while they grow
 profiles.py   what each model can do                     wire.py      shapes and small readers
+whole.py      the whole reply that most of them are, by a short road
 """
 
 from __future__ import annotations
