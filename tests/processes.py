@@ -8,9 +8,9 @@ from pathlib import Path
 __all__ = ["children"]
 
 
-def children() -> list[int]:
+def children() -> set[int]:
     """The processes that we have started and that are still there, dead ones included."""
-    found: list[int] = []
+    found: set[int] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -18,5 +18,5 @@ def children() -> list[int]:
             except OSError:
                 continue
             if int(fields[1]) == os.getpid():
-                found.append(int(entry.name))
+                found.add(int(entry.name))
     return found

@@ -46,9 +46,9 @@ def simulator() -> Iterator[Simulator]:
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing() -> Iterator[None]:
-    before = set(children())
+    before = children()
     yield
-    assert set(children()) <= before
+    assert children() <= before
 
 
 def options(programs: Programs, simulator: Simulator) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def test_cancelled_after_any_event_on_a_loop(count: int, programs: Programs, sim
 
 
 def test_an_interrupted_program_is_used_again(programs: Programs, simulator: Simulator) -> None:
-    before = set(children())
+    before = children()
     with ClaudeEngine("m", **options(programs, simulator)) as engine, ChatClient(engine, [weather]) as client:
         client.stream_chat("Weather in Lyon?", lambda event: not isinstance(event, TextDelta))
-        (pid,) = set(children()) - before
+        (pid,) = children() - before
         client.chat("And you?")
-        assert set(children()) - before == {pid}
+        assert children() - before == {pid}
         assert "interrupted" in simulator.requests[-1].raw.decode()
 
 

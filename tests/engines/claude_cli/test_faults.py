@@ -55,9 +55,9 @@ Way = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing() -> Iterator[None]:
-    before = set(children())
+    before = children()
     yield
-    assert set(children()) <= before, "the program, or what is left of it, is still there"
+    assert children() <= before, "the program, or what is left of it, is still there"
 
 
 @every_way

@@ -55,9 +55,9 @@ def simulator() -> Iterator[Simulator]:
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing() -> Iterator[None]:
-    before = set(children())
+    before = children()
     yield
-    assert set(children()) <= before
+    assert children() <= before
 
 
 def engine(programs: Programs, simulator: Simulator, *, strict: bool = False, **settings: Any) -> ClaudeEngine:
@@ -79,11 +79,11 @@ def turns(simulator: Simulator) -> list[int]:
 
 def test_one_program_for_all_turns(programs: Programs, simulator: Simulator) -> None:
     with engine(programs, simulator) as made, ChatClient(made, [weather], system="Be brief.") as client:
-        before = set(children())
+        before = children()
         client.chat("Weather in Lyon?")
-        (pid,) = set(children()) - before
+        (pid,) = children() - before
         client.chat("And now?")
-        assert set(children()) - before == {pid}
+        assert children() - before == {pid}
         assert turns(simulator) == [1, 3, 5]
         assert simulator.requests[-1].system == "Be brief."
 
@@ -148,21 +148,21 @@ def test_a_branch_gets_a_program_of_its_own(programs: Programs, simulator: Simul
 
 
 def test_only_so_many_wait(programs: Programs, simulator: Simulator) -> None:
-    before = set(children())
+    before = children()
     with engine(programs, simulator, idle_programs=2) as made:
         for number in range(4):
             made.reply(Conversation().plus(Message.user(f"Hello {number}")))
-        assert len(set(children()) - before) == 2
+        assert len(children() - before) == 2
 
 
 @pytest.mark.parametrize("when", ["idle", "waiting"])
 def test_a_program_that_died_meanwhile_is_replaced(when: str, programs: Programs, simulator: Simulator) -> None:
     spec = ToolSpec("weather")
-    before = set(children())
+    before = children()
     conversation = Conversation().plus(Message.user("Weather?" if when == "waiting" else "Hello"))
     with engine(programs, simulator) as made:
         conversation = made.run_inference(conversation, tools=[spec])
-        (pid,) = set(children()) - before
+        (pid,) = children() - before
         os.killpg(pid, signal.SIGKILL)
         if when == "waiting":
             (call,) = conversation.pending_tool_calls
@@ -305,16 +305,16 @@ def test_pending_adds_survive_a_failed_call(programs: Programs) -> None:
 
 
 def test_a_limit_leaves_the_program_waiting(programs: Programs, simulator: Simulator) -> None:
-    before = set(children())
+    before = children()
     limits = Limits(steps=1)
     with (
         engine(programs, simulator) as made,
         ChatClient(made, [weather], limits=limits, on_limit="return") as client,
     ):
         client.chat("Weather in Lyon?")
-        (pid,) = set(children()) - before
+        (pid,) = children() - before
         assert client.chat().text == "It rains."
-        assert set(children()) - before == {pid}
+        assert children() - before == {pid}
 
 
 def test_speaking_instead_of_approving(programs: Programs, simulator: Simulator) -> None:

@@ -35,9 +35,9 @@ PIXEL = bytes.fromhex(
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing() -> Iterator[None]:
-    before = set(children())
+    before = children()
     yield
-    assert set(children()) <= before
+    assert children() <= before
 
 
 @pytest.fixture
@@ -161,12 +161,12 @@ def test_tools_of_its_own(allowed: bool, home: Path) -> None:
 def test_interrupted_in_a_tool_and_in_a_text(home: Path) -> None:
     story = Reply("Once upon a time. " * 200, chunking=Chunking(delta=18))
     with Simulator([story, "The end."]) as simulator, real(simulator, home) as engine:
-        before = set(children())
+        before = children()
         with ChatClient(engine) as client:
             client.stream_chat("A story!", lambda event: not isinstance(event, TextDelta))
-            (pid,) = set(children()) - before
+            (pid,) = children() - before
             assert client.chat("Go on.").text == "The end."
-            assert set(children()) - before == {pid}
+            assert children() - before == {pid}
 
 
 def test_heard_while_tools_run(home: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ import msgspec
 
 from dragoman import ToolCall, ToolExecutor, ToolResult
 from dragoman.mcp import McpServers, ServerOptions, StdioServer
+from tests.processes import children
 
 HOSTILE = Path(__file__).resolve().parents[1] / "hostile.py"
 
@@ -65,20 +65,6 @@ def until(true: Callable[[], object], what: str, seconds: float = 30.0) -> None:
     while not true():
         assert time.monotonic() < deadline, f"it did not happen: {what}"
         time.sleep(0.02)
-
-
-def children() -> set[int]:
-    """The processes below this one, zombies included."""
-    mine: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == os.getpid():
-                mine.add(int(entry.name))
-    return mine
 
 
 def running(marker: str) -> list[int]:

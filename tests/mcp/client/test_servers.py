@@ -32,8 +32,9 @@ from dragoman.mcp import (
     connect,
 )
 from dragoman.mcp.progress import LISTENER
-from tests.mcp.client.colours import HOSTILE, Call, Colour, children, hostile, running, until
+from tests.mcp.client.colours import HOSTILE, Call, Colour, hostile, running, until
 from tests.mcp.client.official import PIXEL, official
+from tests.processes import children
 
 pytestmark = pytest.mark.slow
 

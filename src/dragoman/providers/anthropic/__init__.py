@@ -5,7 +5,8 @@ history.py    messages → content blocks; media.py: images and documents
 tools.py      tools and the schema of a structured reply
 thinking.py   how thinking is asked for, and what it forbids
 betas.py      which features need a header
-decode.py     bytes → events; parts.py: the blocks while they grow
+decode.py     bytes → events; parts.py: the blocks while they grow; ending.py: stop reason and usage
+whole.py      the whole reply that most of them are → events, by a short road
 errors.py     refusals → typed errors
 profiles.py   what each model can do
 wire.py       shapes on the wire
