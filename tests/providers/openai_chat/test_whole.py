@@ -42,7 +42,7 @@ def roads(short: Decoder, plain: Decoder, careful: Decoder, body: bytes) -> tupl
     """The outcome on each of the three roads."""
     with pytest.MonkeyPatch.context() as patch:
         first = outcome(short, body)
-        patch.setattr(decode, "text_reply", lambda *_: False)
+        patch.setattr(decode, "plain_reply", lambda *_: False)
         second = outcome(plain, body)
         patch.setattr(decode, "WHOLE", _refuse)
         return first, second, outcome(careful, body)

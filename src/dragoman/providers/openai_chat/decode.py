@@ -23,7 +23,7 @@ from dragoman.providers.sse import EventStream
 from .errors import error_in, says_error
 from .reply import Reply
 from .usage import usage_in
-from .whole import text_reply
+from .whole import plain_reply
 from .wire import CHUNK, WHOLE, Whole, document, elements, integer, is_nothing, members, string
 
 __all__ = ["ChatDecoder"]
@@ -223,7 +223,7 @@ class ChatDecoder(Struct, eq=False):
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             fields = self._careful_whole(body.lstrip(_BEFORE), events)
         else:
-            if text_reply(plain, self._call, events):
+            if plain_reply(plain, self._call, self._encoded.tool_names, events):
                 return
             fields = plain.kept()
             self._plain_whole(plain, fields, events)

@@ -10,7 +10,7 @@ from typing import Final
 
 from dragoman.conversation import StopReason
 
-__all__ = ["FAILED", "stop_reason_of"]
+__all__ = ["CUT", "FAILED", "stop_reason_of"]
 
 _REASONS: Final[dict[str, StopReason]] = {
     "stop": StopReason.END,
@@ -43,6 +43,9 @@ FAILED: Final[dict[str, str]] = {
     "network_error": "the server lost its own connection to the model",  # Z.ai
 }
 """Finish reasons that say that the answer was not finished, and what they mean."""
+
+CUT: Final = frozenset([StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.CONTENT_FILTER])
+"""Why the last call may be cut off in the middle of its arguments."""
 
 
 def stop_reason_of(reason: str, native: str, *, stop_sequence: bool, refused: bool, calls: bool) -> StopReason:

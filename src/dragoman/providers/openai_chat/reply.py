@@ -20,7 +20,6 @@ from dragoman.conversation import (
     Opaque,
     ReplyEvent,
     ReplyStarted,
-    StopReason,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -32,7 +31,7 @@ from dragoman.providers.failures import failure
 
 from .calls import Calls, made_up_id
 from .extras import Extras
-from .finish import FAILED, stop_reason_of
+from .finish import CUT, FAILED, stop_reason_of
 from .output_media import Sound, image_of
 from .think_tags import ThinkTags
 from .thoughts import Thought, thinking_text
@@ -46,9 +45,6 @@ REFUSAL: Final = {"type": Raw(b'"refusal"')}
 # Members that say nothing: the role is always the same, `channel` (Groq) only repeats that reasoning is reasoning.
 _SAYS_NOTHING: Final = frozenset(["role", "channel"])
 _OF_CALL: Final = frozenset(["index", "function", "custom"])
-
-# Why the last call may be cut off in the middle of its arguments.
-_CUT: Final = frozenset([StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.CONTENT_FILTER])
 
 
 class Reply:
@@ -125,7 +121,7 @@ class Reply:
         if self._sound is not None and (block := self._sound.block(self._reader, self._call.options)) is not None:
             self.block(block, events)
         if self._calls is not None:
-            self._calls.end(events, cut=stop in _CUT)
+            self._calls.end(events, cut=stop in CUT)
             self._calls = None  # it refers back to this object, and only the collector could free both
         self.report_usage(events)
         events.append(Completed(stop, reason or None, self.extras.native(self._reader)))
