@@ -7,7 +7,7 @@ Must not know: how calls are carried out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -64,9 +64,8 @@ def without_odd_calls(message: Message) -> Message:
     return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
 
 
-def answering(conversation: Conversation, approvals: Iterable[Approval]) -> list[Approval]:
+def answering(calls: Sequence[ToolCall], approvals: Iterable[Approval]) -> list[Approval]:
     """The answers about calls that wait now. Another one is out of date and must not hold for a call to come."""
-    calls = conversation.pending_tool_calls
     return [approval for approval in approvals if any(map(approval.answers, calls))] if calls else []
 
 

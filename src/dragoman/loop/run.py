@@ -119,11 +119,11 @@ class LoopRun:
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
     ) -> None:
-        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=answering(conversation, approvals))
+        calls = conversation.pending_tool_calls
+        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=answering(calls, approvals))
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
-        calls = conversation.pending_tool_calls
         self.pending: tuple[PendingApproval, ...] = tuple(
             [each for each in waiting if each.call in calls and self.tools.approval_of(each.call) is None]
         )
