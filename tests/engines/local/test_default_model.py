@@ -1,0 +1,83 @@
+"""The default model: it has to be of some use. `dragoman local pull` fetches it; a minute or so of one
+processor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import Conversation, Message
+from dragoman.engines.engine import Engine
+from dragoman.engines.factory import engine
+from dragoman.engines.local.table import DEFAULT
+from dragoman.providers.options import ModelOptions, ResponseFormat
+from tests.chat.talking import WAYS
+from tests.engines.local.real import needed, quality, real
+
+pytestmark = real
+
+
+@pytest.fixture(scope="module")
+def default() -> Iterator[Engine]:
+    needed(DEFAULT)
+    with engine("local:") as talker:
+        yield talker
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_uses_a_tool(default: Engine, way: str) -> None:
+    kind, streamed = WAYS[way]
+    asked: list[str] = []
+
+    def get_weather(city: str) -> str:
+        """The weather in a city now."""
+        asked.append(city)
+        return "-4 degrees, snow"
+
+    talk = kind("local:", [get_weather], streamed=streamed, options=ModelOptions(temperature=0, max_tokens=60))
+    try:
+        result = talk.chat("What is the weather in Oslo?")
+        assert asked == ["Oslo"]
+        assert "-4" in result.text
+        assert result.spent.tool_calls == 1
+    finally:
+        talk.close()
+
+
+def test_it_extracts(default: Engine) -> None:
+    class Order(msgspec.Struct):
+        product: str
+        quantity: int
+
+    with ChatClient(default, options=ModelOptions(temperature=0)) as client:
+        order = client.ask("Please send me 12 red lamps.", Order)
+        assert order.quantity == 12
+        assert "lamp" in order.product.lower()
+
+
+def test_it_chooses_tools(default: Engine, tmp_path: Path) -> None:
+    """A part of what bench/local_quality.py measures, with room for one mistake."""
+    made = quality()
+    prompts = json.loads((made.HERE / "local_prompts" / "unseen.json").read_text(encoding="utf-8"))
+    offer = ["get_stock_price", "switch_light"]
+    cases = [{**case, "offer": offer} for case in prompts["cases"] if case.get("call") in (*offer, None)]
+    file = tmp_path / "some.json"
+    file.write_text(json.dumps({**prompts, "cases": cases[1::2]}), encoding="utf-8")
+    missed: list[str] = []
+    count, chosen, _ = made.tools(default, file, (), missed.append, longest=24)
+    assert count == 5
+    assert chosen >= count - 1, missed
+
+
+def test_the_answer_format_is_told(default: Engine) -> None:
+    schema = Raw(b'{"type":"object","properties":{"capital":{"type":"string"}},"required":["capital"]}')
+    options = ModelOptions(response_format=ResponseFormat(schema=schema), temperature=0)
+    asked = Conversation().plus(Message.user("What is the capital of France?"))
+    assert json.loads(default.reply(asked, options=options).message.text) == {"capital": "Paris"}

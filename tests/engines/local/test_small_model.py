@@ -1,0 +1,257 @@
+"""The small model: everything works; what it says is not looked at.
+
+`dragoman local pull smollm2-135m` fetches it. All of this takes about a minute of one processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import jsonschema_rs
+import msgspec
+import pytest
+from msgspec import Raw
+
+from dragoman.chat.client import ChatClient
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    OneTool,
+    StopReason,
+    TextDelta,
+    ToolSpec,
+)
+from dragoman.engines.engine import Engine
+from dragoman.engines.factory import async_engine, engine
+from dragoman.engines.local.bench import bench
+from dragoman.engines.local.places import models_directory
+from dragoman.engines.local.table import MODELS
+from dragoman.errors import ContextTooLongError, LocalModelError
+from dragoman.loop.run import Cancelled
+from dragoman.providers.options import ModelOptions
+from dragoman.simulator import Simulator
+from dragoman.stores.file import FileStore
+from tests.chat.talking import WAYS
+from tests.engines.local.real import SMALL, STORY, at_work, needed, quality, real
+
+pytestmark = real
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Engine]:
+    needed(SMALL)
+    with engine(f"local:{SMALL}") as talker:
+        yield talker
+
+
+def test_a_streamed_answer(small: Engine) -> None:
+    with small.stream(STORY, options=ModelOptions(max_tokens=40, temperature=0)) as stream:
+        deltas = [event for event in stream if isinstance(event, TextDelta)]
+    message = stream.message
+    assert len(deltas) > 10
+    assert message.text == "".join(delta.text for delta in deltas)
+    assert message.stop_reason is StopReason.MAX_TOKENS
+    assert message.usage is not None
+    assert message.usage.output == 40
+    assert (message.usage.input or 0) > 10
+    assert (message.provider, message.model) == ("local", SMALL)
+
+
+def test_whole_and_streamed_are_the_same(small: Engine) -> None:
+    options = ModelOptions(max_tokens=20, temperature=0)
+    with small.stream(STORY, options=options) as stream:
+        list(stream)
+    assert small.reply(STORY, options=options).message.text == stream.message.text
+
+
+def test_a_seed(small: Engine) -> None:
+    def said(seed: int) -> str:
+        options = ModelOptions(seed=seed, temperature=1.2, max_tokens=20)
+        return small.reply(STORY, options=options).message.text
+
+    assert said(1) == said(1)
+    assert len({said(seed) for seed in range(4)}) > 1
+
+
+def test_a_stop_sequence(small: Engine) -> None:
+    whole = small.reply(STORY, options=ModelOptions(temperature=0, max_tokens=40)).message.text
+    word = whole.split()[5]
+    cut = small.reply(STORY, options=ModelOptions(temperature=0, max_tokens=40, stop=(word,))).message
+    assert cut.text == whole.partition(word)[0]
+    assert cut.stop_reason in (StopReason.END, StopReason.STOP_SEQUENCE)
+
+
+def test_the_system_prompt_is_read(small: Engine) -> None:
+    options = ModelOptions(max_tokens=1)
+    short = small.reply(STORY, options=options).message.usage
+    long = small.reply(STORY.with_system("You tell stories. " * 20), options=options).message.usage
+    assert short is not None
+    assert long is not None
+    assert (long.input or 0) > (short.input or 0) + 50
+
+
+def test_answers_are_valid_whatever_the_model_would_like(small: Engine) -> None:
+    made = quality()
+    count, valid = made.structured(small, 3, 3, pytest.fail)
+    assert valid == count
+
+
+def test_a_call_that_must_be_is_one_of_the_tools(small: Engine) -> None:
+    random = Random(5)
+    made = quality()
+    schemas = {name: made.members(random, 1) for name in ("first", "second")}
+    tools = [ToolSpec(name, "A tool.", Raw(json.dumps(schema).encode())) for name, schema in schemas.items()]
+    for choice, names in (("required", {"first", "second"}), (OneTool("second"), {"second"})):
+        options = ModelOptions(tool_choice=choice, temperature=1.0, seed=4, max_tokens=600)  # type: ignore[arg-type]
+        message = small.reply(STORY, tools=tools, options=options).message
+        (call,) = message.tool_calls
+        assert call.name in names
+        assert jsonschema_rs.is_valid(schemas[call.name], call.parsed)
+        assert message.stop_reason is StopReason.TOOL_CALLS
+
+
+def stopped_after(deltas: int) -> int:
+    """How many tokens were written in all when an answer is no longer wanted after so many."""
+    written = 0
+    with engine(f"local:{SMALL}", profile={"context_window": 2048}) as talker:
+        options = ModelOptions(max_tokens=1500, extra_body={"ignore_eos": True})
+        with talker.stream(STORY, options=options) as stream:
+            for _, event in zip(range(deltas), (e for e in stream if isinstance(e, TextDelta)), strict=False):
+                assert event.text
+            read = at_work(2048)["n_prompt_tokens_processed"]
+        assert stream.message.interrupted
+        deadline = time.monotonic() + 60
+        while (slot := at_work(2048))["is_processing"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        written = slot["n_prompt_tokens"] - read
+        assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.usage is not None
+    return written
+
+
+def test_an_answer_that_nobody_reads_any_more_is_not_written_on() -> None:
+    needed(SMALL)
+    # One token is being computed while the reader turns its back; on a busy machine some more are on their way to it.
+    assert 5 <= stopped_after(5) <= 200
+
+
+def test_too_long_and_full() -> None:
+    needed(SMALL)
+    with engine(f"local:{SMALL}", profile={"context_window": 256}) as talker:
+        with pytest.raises(ContextTooLongError):
+            talker.reply(Conversation().plus(Message.user("word " * 2000)))
+        options = ModelOptions(max_tokens=2000, extra_body={"ignore_eos": True})
+        message = talker.reply(STORY, options=options).message
+        assert message.stop_reason is StopReason.CONTEXT_FULL
+
+
+def test_on_a_loop(small: Engine) -> None:
+    async def main() -> None:
+        async with async_engine(f"local:{SMALL}") as talker:
+            options = ModelOptions(max_tokens=5, temperature=0)
+            replies = await asyncio.gather(*[talker.reply(STORY, options=options) for _ in range(3)])
+            assert len({reply.message.text for reply in replies}) == 1
+            async with talker.stream(STORY, options=ModelOptions(max_tokens=4000)) as stream:
+                async for event in stream:
+                    if isinstance(event, TextDelta):
+                        break
+            assert stream.message.interrupted
+            long = asyncio.create_task(talker.reply(STORY, options=ModelOptions(max_tokens=4000)))
+            await asyncio.sleep(0.2)
+            long.cancel()
+            await asyncio.gather(long, return_exceptions=True)
+            assert (await talker.reply(STORY, options=options)).message.text == replies[0].message.text
+
+    asyncio.run(main())
+
+
+def test_a_chat_with_a_store_and_a_cancel(small: Engine, tmp_path: Path) -> None:
+    options = ModelOptions(max_tokens=8, temperature=0)
+    store = FileStore(tmp_path)
+    with ChatClient(f"local:{SMALL}", store=store, options=options) as client:
+        client.chat("Hello, who are you?")
+        result = client.stream_chat("And then?", lambda event: not isinstance(event, TextDelta))
+        assert isinstance(result.ending, Cancelled)
+        client.save()
+        identity = client.id
+    assert identity is not None
+    with ChatClient(f"local:{SMALL}", store=store, options=options) as client:
+        client.restore(identity)
+        assert len(client.history) == 4
+        assert client.chat("Go on.").text
+
+
+def test_a_structured_answer(small: Engine) -> None:
+    class Person(msgspec.Struct):
+        name: str
+        age: int
+
+    with ChatClient(f"local:{SMALL}") as client:
+        assert isinstance(client.ask("Anna is 31 years old.", Person), Person)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_its_result_and_an_answer(small: Engine, way: str) -> None:
+    """The tool is forced: this model would not choose it."""
+    kind, streamed = WAYS[way]
+    asked: list[int] = []
+
+    def add(a: int, b: int) -> int:
+        """The sum of two numbers."""
+        asked.append(a + b)
+        return a + b
+
+    options = ModelOptions(max_tokens=60, temperature=0, tool_choice=OneTool("add"))
+    talk = kind(f"local:{SMALL}", [add], streamed=streamed, options=options)
+    try:
+        talk.chat("What is 1 + 2?")
+        assert len(asked) >= 1
+        messages = talk.client.history
+        assert messages[1].tool_calls[0].name == "add"
+        assert messages[2].tool_results[0].text == str(asked[0])
+        assert messages[-1].role == "assistant"
+    finally:
+        talk.close()
+
+
+def test_a_switch_there_and_back(small: Engine) -> None:
+    options = ModelOptions(max_tokens=6, temperature=0)
+    with Simulator(["I am Claude."]) as simulator, ChatClient(f"local:{SMALL}", options=options) as client:
+        client.chat("Hello.")
+        assert client.switch("anthropic:claude-sonnet-4-5", base_url=simulator.base_url("anthropic"), key="k") == ()
+        assert client.chat("And who are you?").text == "I am Claude."
+        client.switch(f"local:{SMALL}")
+        client.chat("And you?")
+        assert [message.provider for message in client.history[1::2]] == ["local", "anthropic", "local"]
+
+
+# --- files ---
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    needed(SMALL)
+    whole = models_directory() / MODELS[SMALL].file
+    with whole.open("rb") as file:
+        (tmp_path / "m.gguf").write_bytes(file.read(4_000_000))
+    with engine(f"local:{tmp_path / 'm.gguf'}") as talker, pytest.raises(LocalModelError) as caught:
+        talker.reply(STORY)
+    assert caught.value.reason == "wrong_file"
+
+
+def test_a_file_by_its_path() -> None:
+    needed(SMALL)
+    with engine(f"local:{models_directory() / MODELS[SMALL].file}") as talker:
+        assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.text
+
+
+def test_bench() -> None:
+    needed(SMALL)
+    figures = bench(SMALL, tokens=8)
+    assert figures.prompt_tokens > 100
+    assert figures.read_per_second > 0
+    assert figures.written_per_second > 0
