@@ -34,6 +34,13 @@ def test_a_name_loads_its_own_room_when_it_is_used() -> None:
     assert not HEAVY & loaded
 
 
+def test_a_client_loads_its_own_provider_only() -> None:
+    loaded = loaded_after("from dragoman import ChatClient; ChatClient('openai:gpt-5', key='k')")
+    assert "dragoman.providers.openai_chat" in loaded
+    others = {"asyncio", "pyreqwest", "xllamacpp", "dragoman.engines.local", "dragoman.engines.claude_cli"}
+    assert not loaded & (others | {"dragoman.providers.anthropic", "dragoman.providers.gemini", "dragoman.mcp"})
+
+
 @pytest.mark.parametrize("name", dragoman.__all__)
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(dragoman, name) is getattr(dragoman, name)
