@@ -107,6 +107,18 @@ def test_a_store_can_be_sealed_for_the_first_time(at: Opened, tmp_path: Path) ->
         store.save(first("in the open"))
 
 
+@pytest.mark.parametrize("end", ["00", "40", "80", "c0", "3f"])
+def test_no_conversation_has_the_lock_of_the_store(tmp_path: Path, end: str) -> None:
+    point = first("hello")
+    id = point.id[:-2] + end
+    point = structs.replace(point, id=id, root=id)
+    with FileStore(tmp_path / "store") as store:
+        store.save(point)
+    with FileStore(tmp_path / "store", sealing=AesGcmSealing(NEW, accept_plain=True)) as store:
+        reseal(store)
+        assert store.load(point.id) == point
+
+
 def test_summaries_can_be_laid_open_and_closed_again(at: Opened, tmp_path: Path) -> None:
     with at(AesGcmSealing(NEW)) as store:
         chains = filled(store)

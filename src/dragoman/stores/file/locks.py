@@ -25,6 +25,7 @@ __all__ = ["Locks"]
 
 _NUMBER: Final = 64
 """Conversations share them: some wait although they need not, for a few milliseconds."""
+_OF_THE_STORE: Final = "store"
 _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _FIRST_WAIT: Final = 0.0005
 _LONGEST_WAIT: Final = 0.02
@@ -63,6 +64,12 @@ class Locks:
         with ExitStack() as stack:
             for name in sorted({_name(id) for id in ids}):
                 stack.enter_context(self._one(folder, name, deadline))
+            yield
+
+    @contextmanager
+    def store_held(self, folder: Folder) -> Generator[None]:
+        """Hold the lock of the store itself, which no id has: also while those of ids are held, never before them."""
+        with self._one(folder, _OF_THE_STORE, self._clock() + self._timeout):
             yield
 
     @contextmanager

@@ -53,7 +53,6 @@ GONE: Final = ".gone"
 _MARKER: Final = "store.json"
 _FORMAT: Final = "dragoman.files"
 _VERSION: Final = 1
-_NOBODY: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class _Kind(Struct, frozen=True, kw_only=True):
@@ -168,7 +167,7 @@ def make_store(path: Path, locks: Locks, mode: Mode, *, new_id: Callable[[], uui
     with ExitStack() as stack:
         base = stack.enter_context(Folder.made(path))
         made = {name: stack.enter_context(base.made_folder(name)) for name in ("logs", "ids", "heads", "locks")}
-        with locks.held(made["locks"], _NOBODY):
+        with locks.store_held(made["locks"]):
             if _marker(base) is None:
                 _write_marker(base, _recovered(made["heads"], mode) or _Marker(id=str(new_id()), mode=mode))
 
@@ -176,7 +175,7 @@ def make_store(path: Path, locks: Locks, mode: Mode, *, new_id: Callable[[], uui
 def change_mode(shelf: Shelf, locks: Locks, mode: Mode) -> None:
     """Note that the store is of another mode from now on."""
     assert shelf.locks is not None
-    with locks.held(shelf.locks, _NOBODY):
+    with locks.store_held(shelf.locks):
         marker = _marker(shelf.base)
         if marker is not None and marker.mode != mode:
             _write_marker(shelf.base, structs.replace(marker, mode=mode))
