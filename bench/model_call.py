@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.contenders import floor
 from bench.contenders.common import BASES, KEY, MODELS, PROMPT, SYSTEM, said
+from bench.processors import take_clients
 from bench.server import serving
 from bench.wire import CHUNKS
 from dragoman.conversation import Conversation, Message
@@ -141,5 +142,6 @@ async def _acpu(work: Callable[[], object], times: int) -> float:
 
 if __name__ == "__main__":
     with serving() as port:
+        take_clients()
         plain(f"http://127.0.0.1:{port}")
         asyncio.run(on_loop(f"http://127.0.0.1:{port}"))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.processors import take_servers
 from bench.wire import CALL_ID, CHUNKS, WIRES, Wire
 
 __all__ = ["CHUNKS", "PACED_CHUNKS", "serving"]
@@ -146,6 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    take_servers()
     tls = None
     if options.certificate:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

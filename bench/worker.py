@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.contenders import common
+from bench.processors import take_clients
 from bench.wire import ANSWER, STREAMED, TOOL_ANSWER
 
 Command = dict[str, Any]
@@ -193,6 +194,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    take_clients()
     worker: Worker | None = None
     for line in sys.stdin:
         try:

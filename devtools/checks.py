@@ -63,7 +63,7 @@ def _locks(_: Work) -> bool:
 
 def _pytest(work: Work) -> bool:
     """All of them on all cores, a file at a time; or, in this process and uncovered, those that somebody picked."""
-    whole = ("-n", "auto", "--dist", "loadfile", "--cov", "--cov-report", "")
+    whole = ("-n", "auto", "--dist", "loadfile", "--durations", "25", "--cov", "--cov-report", "")
     return work.call("pytest", *(work.pytest_arguments or whole))
 
 
