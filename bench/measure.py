@@ -32,8 +32,17 @@ PATIENCE = 400
 """Seconds after which a contender has failed."""
 SLOW = 1.0
 """Seconds of processor for one operation, from which on one round will do."""
-_UNSET = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
-"""What would send a client elsewhere, or make it carry a key."""
+_UNSET = (
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "PYTHONDONTWRITEBYTECODE",
+)
+"""What would send a client elsewhere, make it carry a key, or have it compile itself at every start."""
 
 
 class Effort(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing
 from inspect import isawaitable
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import AsyncEngine
@@ -34,7 +34,9 @@ from .holding import Hold
 from .journaling import AsyncJournaling
 from .options import ChatOptions, engine_options, of_colour
 from .prompt import Prompt
-from .schema import AnswerType
+
+if TYPE_CHECKING:
+    from .schema import AnswerType
 
 __all__ = ["AsyncChatClient", "AsyncChatStream", "OnEvent"]
 

@@ -7,7 +7,7 @@ Must not know: how turns begin and end (core.py), how the loop goes, and anythin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import Engine
@@ -32,7 +32,9 @@ from .holding import Hold
 from .journaling import Journaling
 from .options import ChatOptions, engine_options, of_colour
 from .prompt import Prompt
-from .schema import AnswerType
+
+if TYPE_CHECKING:
+    from .schema import AnswerType
 
 __all__ = ["ChatClient", "ChatStream", "OnEvent"]
 

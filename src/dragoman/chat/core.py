@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from dragoman.conversation import Conversation, Message, Usage
 from dragoman.engines.factory import EngineOptions
@@ -29,12 +29,14 @@ from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.permission import Approval, PendingApproval
 from dragoman.tools.registry import AnyTools
 
-from .asking import Asked
 from .holding import Hold, Lease, close_executor
 from .ledger import Circumstances, Ledger
 from .options import ChatOptions, executor_of, without_engine
 from .prompt import Prompt, message_of
-from .schema import AnswerType, answer_type
+
+if TYPE_CHECKING:
+    from .asking import Asked
+    from .schema import AnswerType
 
 __all__ = ["ChatCore", "ChatOptions"]
 
@@ -272,9 +274,13 @@ class ChatCore(Generic[E]):
 
     def _wanted(self, answer: object) -> AnswerType[Any]:
         """What `ask` is to give: the type that was named, or what the client was made for, or text."""
+        from .schema import answer_type  # with all that knows types; a client that only chats does without
+
         return answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
 
     def _question(self, hold: Hold[E], question: Prompt, retries: int) -> Asked:
+        from .asking import Asked
+
         said = message_of(question)
         with self._state:
             before, queued = self._conversation, self._queue

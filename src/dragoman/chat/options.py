@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from dragoman.conversation import Conversation
 from dragoman.engines.factory import EngineOptions
@@ -20,7 +20,8 @@ from dragoman.tools.execution.procedure import Middleware
 from dragoman.tools.permission import PermissionCheck
 from dragoman.tools.registry import AnyTools
 
-from .schema import AnswerType
+if TYPE_CHECKING:
+    from .schema import AnswerType
 
 __all__ = ["ChatOptions", "ToolHandling", "engine_options", "executor_of", "of_colour", "without_engine"]
 

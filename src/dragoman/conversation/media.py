@@ -6,10 +6,12 @@ Must not know: how to read or fetch it. Nothing here opens a file or a connectio
 
 from __future__ import annotations
 
-from pathlib import PurePath
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .values import Native, Value
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 __all__ = ["Media", "MediaKind"]
 
@@ -87,6 +89,8 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
     @classmethod
     def from_path(cls, path: str | PurePath, *, mime_type: str | None = None) -> Media:
         """Media in a file, which is read when the conversation is sent, not now."""
+        from pathlib import PurePath
+
         pure = PurePath(path)
         mime_type = mime_type or cls._guess(pure.suffix, str(path))
         return cls(kind=_kind_of(mime_type), mime_type=mime_type, path=str(path), name=pure.name)
@@ -94,6 +98,8 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
     @classmethod
     def from_url(cls, url: str, *, mime_type: str | None = None) -> Media:
         """Media behind a URL, which the provider fetches where it can."""
+        from pathlib import PurePath
+
         bare = url.partition("?")[0].partition("#")[0]
         mime_type = mime_type or cls._guess(PurePath(bare.rpartition("/")[2]).suffix, url)
         return cls(kind=_kind_of(mime_type), mime_type=mime_type, url=url)

@@ -7,8 +7,8 @@ Must not know: how requests are sent.
 
 from __future__ import annotations
 
-import platform
 import random as _random
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from dragoman.providers.catalogue import Dialect, Provider, codec_of
 from dragoman.providers.codec import Call, Codec, Loss, WireRequest
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.providers.structured import prepare
 from dragoman.transport.base_url import join
 from dragoman.transport.protocol import HttpRequest, Timeouts
 from dragoman.transport.retry import RetryPolicy
@@ -35,7 +34,7 @@ from .secret import Secret
 
 __all__ = ["Connection"]
 
-_AGENT = f"dragoman/{__version__} python/{platform.python_version()}"
+_AGENT = f"dragoman/{__version__} python/{'.'.join(map(str, sys.version_info[:3]))}"
 
 
 class _Envelope(NamedTuple):
@@ -115,6 +114,8 @@ class Connection(Struct, frozen=True, kw_only=True, dict=True):
         )
         reader = None
         if call.options.response_format is not None:
+            from dragoman.providers.structured import prepare
+
             call, reader = prepare(call)
         codec = self.codec
         return Prepared(codec, call, codec.encode(call), reader)

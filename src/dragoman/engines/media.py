@@ -6,7 +6,6 @@ first sent; what the model saw then is what it sees in later turns.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -79,6 +78,8 @@ def _read_block(block: Block) -> Block:
 def _read_media(media: Media) -> Media:
     if media.path is None:
         return media
+    from pathlib import Path
+
     path = Path(media.path)
     try:
         if path.stat().st_size > _MAX_BYTES:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from inspect import isawaitable
 from types import AsyncGeneratorType
 from typing import Self, cast
 
@@ -75,6 +74,10 @@ async def adrive(
 
 
 async def _tell(hook: Hook) -> None:
+    if hook is None:
+        return
+    from inspect import isawaitable
+
     if isawaitable(hook):
         await hook
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from inspect import GEN_RUNNING, getgeneratorstate, isawaitable
 from typing import Self
 
 from dragoman.conversation import Event, ToolStarted
@@ -82,6 +81,10 @@ def _with_tools(run: LoopRun, executor: ToolExecutor, batch: Batch) -> Generator
 
 def _tell(told: Tell) -> None:
     hook: Hook = told.hook
+    if hook is None:
+        return
+    from inspect import isawaitable
+
     if isawaitable(hook):
         close = getattr(hook, "close", None)
         if close is not None:
@@ -102,7 +105,7 @@ class RunStream(Watched):
 
     def close(self) -> None:
         """Stop and release the connection. While another thread reads the stream, that thread does it, soon."""
-        if getgeneratorstate(self._events) == GEN_RUNNING:
+        if self._events.gi_running:
             self.cancel()
         else:
             self._events.close()

@@ -7,7 +7,6 @@ Must not know: what a provider or a model can do.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from dragoman.errors import ConfigurationError
@@ -49,6 +48,8 @@ def _near(name: str) -> str:
     """A well-known model whose name begins almost like this one."""
     first, dash, rest = name.partition("-")
     begins = [pattern.removesuffix("-*") for pattern, _ in WELL_KNOWN_MODELS if pattern.endswith("-*")]
+    from difflib import get_close_matches
+
     near = get_close_matches(first.lower(), begins, n=1)
     return f"{near[0]}-{rest}" if near and dash else ""
 
@@ -59,6 +60,8 @@ def provider_of(word: str, name: str | None = None) -> str:
     provider = ALIASES.get(lower, lower)
     if provider in PROVIDERS or provider in PROGRAMS:
         return provider
+    from difflib import get_close_matches
+
     near = get_close_matches(lower, [*PROVIDERS, *PROGRAMS, *ALIASES], n=3)
     meant = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(PROVIDERS))}."
     where = f" (in {name!r})" if name is not None else ""

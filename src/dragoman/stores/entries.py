@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from hashlib import sha256
 from typing import Final, TypeAlias
 
 import msgspec
@@ -70,6 +69,8 @@ def entry_to_json(entry: JournalEntry) -> bytes:
 
 
 def _check(name: str, message: bytes) -> str:
+    from hashlib import sha256
+
     return sha256(name.encode() + b":" + message).hexdigest()[:32]
 
 

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Final
-from uuid import UUID
 
 from dragoman.errors import InvalidSnapshotIDError
 
@@ -72,7 +71,8 @@ def new_id(clock: Callable[[], int] = time.time_ns, random: Callable[[int], byte
         else:
             _last += 1 + int.from_bytes(random(_STEP_BYTES))
         number = _last
-    return str(UUID(int=_with_version(number)))
+    digits = f"{_with_version(number):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _with_version(number: int) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Final, TypeVar
 
 import msgspec
@@ -127,6 +126,8 @@ def cursor_text(kind: str, parts: tuple[object, ...]) -> str:
 
 
 def _mark(kind: str) -> str:
+    from hashlib import sha256
+
     return sha256(kind.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

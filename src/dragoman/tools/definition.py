@@ -10,7 +10,6 @@ A tool is compiled once, here: schema, argument decoder and description. Calling
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
@@ -227,6 +226,8 @@ def _of_function(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
 
 def _documentation(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     """What the docstring says of the function and of its parameters."""
+    import inspect
+
     inner = _inner(fn)
     documented: str | None = (inner if inspect.isroutine(inner) else type(inner).__call__).__doc__
     if not documented:
@@ -305,11 +306,15 @@ def _is_simple(tool: AnyTool) -> bool:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
+    import inspect
+
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 -- the method itself is wanted
 
 
 def _needs_self(fn: Callable[..., Any]) -> bool:
     """Whether this is a method seen while its class is being made: its first parameter is a bare `self`."""
+    import inspect
+
     if not inspect.isfunction(fn) or "." not in fn.__qualname__.rpartition("<locals>.")[2]:
         return False
     first = next(iter(inspect.signature(fn).parameters.values()), None)
@@ -321,6 +326,8 @@ _NAMES_CONTEXT = re.compile(r"(?:^|\.)ToolContext(?:\[|$)")
 
 def _takes_context(fn: Callable[..., Any], position: int) -> bool:
     """Whether the parameter at this position is annotated with ToolContext; anywhere else it is refused."""
+    import inspect
+
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # some built-in functions do not tell

@@ -6,7 +6,6 @@ Must not know: rules (the toolkit's PermissionChecker has them) and who is asked
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -71,6 +70,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
 
 def fingerprint(call: ToolCall) -> str:
     """A hash of the call's id, tool and exact arguments."""
+    import hashlib
+
     digest = hashlib.sha256()
     for part in (call.id, call.name, call.arguments):
         raw = part.encode("utf-8", "surrogatepass")

@@ -7,7 +7,6 @@ Must not know: what a URL is used for.
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from typing import Final
 
 __all__ = ["host_of", "is_loopback", "origin_of", "port_of"]
@@ -54,6 +53,8 @@ def is_loopback(host: str) -> bool:
     name = host.strip("[]").lower().removesuffix(".")
     if name == "localhost":
         return True
+    from ipaddress import ip_address
+
     try:
         return ip_address(name).is_loopback
     except ValueError:

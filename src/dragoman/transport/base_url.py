@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from ipaddress import IPv6Address
 from typing import Final, Literal, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
@@ -105,7 +104,11 @@ def _is_host(parts: SplitResult) -> bool:
     host_and_port = parts.netloc.rpartition("@")[2]
     if _HOST_AND_PORT(host_and_port) is None or ".." in host_and_port or host_and_port.startswith("."):
         return False
-    return not host_and_port.startswith("[") or bool(IPv6Address(parts.hostname or ""))
+    if not host_and_port.startswith("["):
+        return True
+    from ipaddress import IPv6Address
+
+    return bool(IPv6Address(parts.hostname or ""))
 
 
 def join(base: str, path: str) -> str:

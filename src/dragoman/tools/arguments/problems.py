@@ -9,7 +9,6 @@ The words are JSON's (integer, string, object), not Python's: the reader is a mo
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
@@ -146,7 +145,9 @@ def unknown(name: str, known: Iterable[str], noun: str, taken: Container[str]) -
     if not names:
         return f"unknown {noun}; there are none"
     folded = {_folded(other): other for other in names if other not in taken}
-    nearest = difflib.get_close_matches(_folded(name), folded, n=1)
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(_folded(name), folded, n=1)
     if nearest:
         return f"unknown {noun}; did you mean {folded[nearest[0]]}?"
     listing = ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")

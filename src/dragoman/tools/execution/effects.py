@@ -6,7 +6,6 @@ Must not know: who asks, and who carries them out.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -56,5 +55,7 @@ Effect: TypeAlias = Invoke | Sleep
 
 def discard(awaitable: object) -> None:
     """Close a coroutine that was never begun, so that Python does not complain that nobody awaited it."""
+    import inspect
+
     if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
         awaitable.close()
