@@ -89,11 +89,10 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
             if role == "user":
                 return ()
             if role == "assistant":
-                calls = message.tool_calls
-                if calls:
-                    known = answered or ()
-                    return tuple([call for call in calls if call.id not in known and not call.partial])
-                return ()
+                known = answered or ()
+                return tuple(
+                    [b for b in message.blocks if isinstance(b, ToolCall) and b.id not in known and not b.partial]
+                )
             answered = answered or set()
             answered.update([result.call_id for result in message.tool_results])
         return ()

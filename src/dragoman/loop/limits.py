@@ -7,7 +7,6 @@ Must not know: how anything is run, nor what time it is; who runs the loop tells
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from msgspec import Struct
 
@@ -50,10 +49,6 @@ class Spent(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-_LEAVE_NO_ROOM: Final = tuple([name for name in Spent.__struct_fields__ if name != "tool_calls"])
-"""What ends a run when it is used up. Who has used all tool calls may still hear what the model makes of them."""
-
-
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a run may go. None: as far as it likes."""
 
@@ -85,10 +80,18 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def reached(self, spent: Spent) -> tuple[str, float] | None:
         """The first limit that leaves no room for asking the model once more."""
-        for name in _LEAVE_NO_ROOM:
-            limit: float | None = getattr(self, name)
-            if limit is not None and getattr(spent, name) >= limit:
-                return name, limit
+        # One by one, since this is asked before every step. Who has used all tool calls may still hear what the model
+        # makes of them.
+        if self.steps is not None and spent.steps >= self.steps:
+            return "steps", self.steps
+        if self.model_calls is not None and spent.model_calls >= self.model_calls:
+            return "model_calls", self.model_calls
+        if self.tokens is not None and spent.tokens >= self.tokens:
+            return "tokens", self.tokens
+        if self.cost is not None and spent.cost >= self.cost:
+            return "cost", self.cost
+        if self.seconds is not None and spent.seconds >= self.seconds:
+            return "seconds", self.seconds
         return None
 
     def reached_by_tools(self, spent: Spent, calls: int) -> tuple[str, float] | None:

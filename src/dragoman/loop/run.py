@@ -212,6 +212,9 @@ class LoopRun:
 
     def settle(self) -> None:
         """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
+        ending = self.ending
+        if type(ending) is Done and self.partial is None and self._batch is None and not ending.message.interrupted:
+            return  # nearly always: the model has said what it had to say
         # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
         if self.partial is not None:
             said = without_odd_calls(self.partial)
