@@ -76,7 +76,7 @@ def _about(results: Results) -> str:
 
 
 def _loads(results: Results) -> str:
-    found = [each for section in results["sections"].values() for each in section["load"]]
+    found = [each for section in results["sections"].values() for each in section.get("load", ())]
     times = sorted(section["at"] for section in results["sections"].values())
     one = [each[0] for each in found]
     return (

@@ -57,16 +57,13 @@ def available(wanted: list[str]) -> tuple[list[str], dict[str, str]]:
     return found, missing
 
 
-def measure(sections: list[str], given: Given) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for section in sections:
-        print(f"· {section}: {SECTIONS[section].__doc__}", file=sys.stderr, flush=True)
-        before = load()
-        cells = SECTIONS[section](given)
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        found[section] = {"cells": cells, "at": now, "commit": _commit(), "load": [before, load()]}
-        print(table.of(section, cells), flush=True)
-    return found
+def measure(section: str, given: Given) -> dict[str, Any]:
+    print(f"· {section}: {SECTIONS[section].__doc__}", file=sys.stderr, flush=True)
+    before = load()
+    cells = SECTIONS[section](given)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    print(table.of(section, cells), flush=True)
+    return {"cells": cells, "at": now, "commit": _commit(), "load": [before, load()]}
 
 
 def about(names: list[str], missing: dict[str, str], *, quick: bool) -> dict[str, Any]:
@@ -105,12 +102,14 @@ def main() -> int:
         return 2
     names, missing = available([FLOOR, OURS, *asked])
     sections = [name for name in SECTIONS if not options.only or name in options.only]
-    found = measure(sections, Given(names, QUICK if options.quick else FULL))
     whole = not options.only and options.peers is None and not options.quick
     kept = RESULTS if whole or options.write else DEV / "bench" / "results.json"
     old = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() and not whole else {"sections": {}}
-    results = {"about": about(names, missing, quick=options.quick), "sections": old["sections"] | found}
-    kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    results = {"about": about(names, missing, quick=options.quick), "sections": old["sections"]}
+    given = Given(names, QUICK if options.quick else FULL)
+    for section in sections:  # each part is kept at once, so that what interrupts the next one takes nothing away
+        results["sections"][section] = measure(section, given)
+        kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten: {here(kept)}")
     if kept == RESULTS:
         page.write(results)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Self
+from types import GeneratorType
+from typing import Self, cast
 
 from dragoman.conversation import Event, ToolStarted
 from dragoman.engines.engine import Engine
@@ -105,7 +106,7 @@ class RunStream(Watched):
 
     def close(self) -> None:
         """Stop and release the connection. While another thread reads the stream, that thread does it, soon."""
-        if self._events.gi_running:
+        if cast("GeneratorType[Event, None, None]", self._events).gi_running:
             self.cancel()
         else:
             self._events.close()
