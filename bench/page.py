@@ -76,13 +76,14 @@ def _about(results: Results) -> str:
 
 
 def _loads(results: Results) -> str:
-    found = [each for section in results["sections"].values() for each in section.get("load", ())]
-    times = sorted(section["at"] for section in results["sections"].values())
-    one = [each[0] for each in found]
-    return (
-        f"measured between {times[0].replace('T', ' ')[:16]} and {times[-1].replace('T', ' ')[:16]} UTC "
-        f"while the machine's load average was between {min(one):.1f} and {max(one):.1f}"
-    )
+    sections: dict[str, Any] = results["sections"]
+    times = sorted([section["at"].replace("T", " ")[:16] for section in sections.values()])
+    loads = [each[0] for section in sections.values() for each in section.get("load", ())]
+    quick = [name.replace("_", " ") for name, section in sections.items() if section.get("quick")]
+    said = f"measured between {times[0]} and {times[-1]} UTC"
+    if loads:
+        said += f" while the machine's load average was between {min(loads):.1f} and {max(loads):.1f}"
+    return f"{said}. In few rounds only: {', '.join(quick)}" if quick else said
 
 
 def _contenders(results: Results) -> str:

@@ -66,13 +66,12 @@ def measure(section: str, given: Given) -> dict[str, Any]:
     return {"cells": cells, "at": now, "commit": _commit(), "load": [before, load()]}
 
 
-def about(names: list[str], missing: dict[str, str], *, quick: bool) -> dict[str, Any]:
+def about(names: list[str], missing: dict[str, str]) -> dict[str, Any]:
     rows = [CONTENDERS[name] for name in names if name not in (FLOOR, OURS)]
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": _processor(),
-        "quick": quick,
         "versions": {row.name: environments.version(row.environment, row.distribution) for row in rows},
         "missing": missing,
     }
@@ -105,10 +104,10 @@ def main() -> int:
     whole = not options.only and options.peers is None and not options.quick
     kept = RESULTS if whole or options.write else DEV / "bench" / "results.json"
     old = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() and not whole else {"sections": {}}
-    results = {"about": about(names, missing, quick=options.quick), "sections": old["sections"]}
+    results = {"about": about(names, missing), "sections": old["sections"]}
     given = Given(names, QUICK if options.quick else FULL)
     for section in sections:  # each part is kept at once, so that what interrupts the next one takes nothing away
-        results["sections"][section] = measure(section, given)
+        results["sections"][section] = measure(section, given) | {"quick": options.quick}
         kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten: {here(kept)}")
     if kept == RESULTS:
