@@ -12,7 +12,7 @@ EXAMPLES = sorted((Path(__file__).parent / "typing").glob("*.py"))
 ROOT = Path(__file__).parents[1]
 # An `ignore` that ignores nothing is an error in both: that is how the mistakes in the examples are asserted.
 CHECKERS = {
-    "basedpyright": ["basedpyright", "--level", "error"],
+    "basedpyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
     "mypy": ["mypy", "--strict", "--warn-unused-ignores", "--no-incremental", "--config-file", "pyproject.toml"],
 }
 PROJECT = """
