@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench import measure, page, svg, table, targets
+from bench import measure, page, readme, svg, table, targets
 from bench.contenders import common
 from bench.contenders.common import Delivered, functions, said
 from bench.peers import CONTENDERS, FLOOR, OURS, PEERS
@@ -208,7 +208,14 @@ def test_the_page_and_its_plots_are_made(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(page, "ROOT", tmp_path)
     monkeypatch.setattr(page, "PAGE", tmp_path / "performance.md")
     monkeypatch.setattr(page, "IMAGES", tmp_path / "images")
+    readme_file = tmp_path / "README.md"
+    readme_file.write_text(f"before\n{readme.BEGIN}old\n{readme.END}\nafter\n", encoding="utf-8")
+    monkeypatch.setattr(readme, "README", readme_file)
     page.write(_results())
+    compared = readme_file.read_text(encoding="utf-8")
+    assert compared.startswith(f"before\n{readme.BEGIN}|")
+    assert compared.endswith(f"|\n{readme.END}\nafter\n")
+    assert "**dragoman**" in compared
     text = (tmp_path / "performance.md").read_text(encoding="utf-8")
     assert "{{" not in text
     assert "| **dragoman** | **30 µs** |" in text
