@@ -77,13 +77,16 @@ def _about(results: Results) -> str:
 
 def _loads(results: Results) -> str:
     sections: dict[str, Any] = results["sections"]
-    times = sorted([section["at"].replace("T", " ")[:16] for section in sections.values()])
+    times = sorted([section["at"].replace("T", " ")[:16] for section in sections.values() if "at" in section])
     loads = [each[0] for section in sections.values() for each in section.get("load", ())]
     quick = [name.replace("_", " ") for name, section in sections.items() if section.get("quick")]
     said = f"measured between {times[0]} and {times[-1]} UTC"
     if loads:
         said += f" while the machine's load average was between {min(loads):.1f} and {max(loads):.1f}"
-    return f"{said}. In few rounds only: {', '.join(quick)}" if quick else said
+    if quick:
+        said += f". In few rounds only: {', '.join(quick)}"
+    remarks = results["about"].get("remarks")  # of whoever put the figures together, if that was not one run
+    return f"{said}. {remarks}" if remarks else said
 
 
 def _contenders(results: Results) -> str:
