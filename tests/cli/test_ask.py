@@ -137,6 +137,19 @@ def test_an_answer_of_a_schema(around: Surroundings) -> None:
     assert "without tools" in both.err
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [("--schema", '{"type": "objekt"}'), ("-T", "calculatr"), ("--schema", "name", "-T", "now"), ("-a", "not-there.png")],
+    ids=["schema", "tool", "both", "attachment"],
+)
+def test_what_is_wrong_is_said_before_a_model_is_fetched(around: Surroundings, wrong: tuple[str, ...]) -> None:
+    around.set(DRAGOMAN_MODEL_DIR=str(around.home / "models"))
+    done = around.here("Hello.", "-m", "local:qwen2.5-coder-1.5b", *wrong)
+    assert done.code == 2
+    assert "fetched" not in done.err
+    assert around.here("Hello.", "--json", "-m", "local:qwen2.5-coder-1.5b", *wrong).json["error"]["exit_code"] == 2
+
+
 def test_an_answer_that_never_fits_has_its_own_exit_code(around: Surroundings) -> None:
     with Simulator(["{}", "{}"]) as simulator:
         around.use(simulator)

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from dragoman.chat.schema import answer_type
+from dragoman.chat.schema import AnswerType, answer_type
 from dragoman.conversation import Message, StopReason
 from dragoman.errors import DragomanError
 
@@ -41,18 +41,18 @@ _ENDINGS: Final = {
 def ask(arguments: Talking, terminal: Terminal) -> int:
     """Ask, print the answer, and give the exit code."""
     terminal.quiet = arguments.quiet
-    schema = None if arguments.schema is None else read_schema(arguments.schema)
-    if schema is not None and arguments.tools:
-        message = "An answer of a schema is had without tools."
-        raise UsageError(message, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
     try:
+        answer = None if arguments.schema is None else answer_type(read_schema(arguments.schema))
+        if answer is not None and arguments.tools:
+            message = "An answer of a schema is had without tools."
+            raise UsageError(message, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
         text, piped = read_prompt(arguments.words, terminal)
         message = message_from(text, piped, arguments.attachments, arguments.typed_attachments)
         if message is None and not (arguments.go_on or arguments.cid):
             raise UsageError("There is no question.", hint='Write one: dragoman "question"')
         with warnings_as_lines(terminal), Session(arguments, terminal) as session:
             asked = _Asked(session, terminal)
-            return asked.for_answer(message, schema) if schema is not None else asked.turn(message)
+            return asked.for_answer(message, answer) if answer is not None else asked.turn(message)
     except DragomanError as error:
         if not (arguments.json or arguments.json_lines) or getattr(error, "was_printed", False):
             raise
@@ -92,13 +92,13 @@ class _Asked:
         self._conclude(code)
         return code
 
-    def for_answer(self, message: Message | None, schema: dict[str, object]) -> int:
-        """JSON of a schema, without tools."""
+    def for_answer(self, message: Message | None, kind: AnswerType[object]) -> int:
+        """JSON of this kind, without tools."""
         if message is None:
             raise UsageError("--schema needs a question.", hint='Write one: dragoman -c --schema "name" "Who was it?"')
         client = self._session.client
         try:
-            answer: object = client.ask(message, answer_type(schema))
+            answer: object = client.ask(message, kind)
         except (DragomanError, KeyboardInterrupt) as error:
             return self._broke_off(error)
         if self._is_json:

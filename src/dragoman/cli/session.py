@@ -65,8 +65,6 @@ class Session:
         self.loaded, note = choose(arguments, self._environ, model)
         if note:
             terminal.note(f"dragoman: {note}", "yellow")
-        if is_local(self.loaded.config.model_name):
-            fetch(self.loaded.config.model_name, terminal)
         self.markdown: bool = settings.markdown
         self._skills = skill_store(skill_settings(self.loaded), self._directory)
         self._choice = ToolChoice(
@@ -78,7 +76,10 @@ class Session:
         )
         checker = PermissionChecker(policy(self.loaded), workspace=self._directory, door="cli")
         self.approver: Approver = Approver(arguments.approve or settings.approve, terminal, checker)
-        self.client: ChatClient = self._client(self.tools(arguments.tools or settings.tools))
+        tools = self.tools(arguments.tools or settings.tools)
+        if is_local(self.loaded.config.model_name):
+            fetch(self.loaded.config.model_name, terminal)  # last: what is wrong in the arguments costs no download
+        self.client: ChatClient = self._client(tools)
         if continued is not None:
             self.take_up(continued)
 
