@@ -139,7 +139,12 @@ def test_an_answer_of_a_schema(around: Surroundings) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [("--schema", '{"type": "objekt"}'), ("-T", "calculatr"), ("--schema", "name", "-T", "now"), ("-a", "not-there.png")],
+    [
+        ("--schema", '{"type": "objekt"}'),
+        ("-T", "calculatr"),
+        ("--schema", "name", "-T", "now"),
+        ("-a", "not-there.png"),
+    ],
     ids=["schema", "tool", "both", "attachment"],
 )
 def test_what_is_wrong_is_said_before_a_model_is_fetched(around: Surroundings, wrong: tuple[str, ...]) -> None:

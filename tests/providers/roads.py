@@ -1,55 +1,37 @@
-"""A whole reply on two roads, the short one and the careful one: what each of them gives."""
+"""A whole reply on two roads, the short one and that of a decoder and `fold`: both lead to the same message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
-import pytest
+import msgspec
 
-from dragoman.conversation import ReplyEvent
-from dragoman.errors import ProviderError
-from dragoman.providers.codec import Decoder
+from dragoman.conversation import Message, ReplyEvent, fold
+from dragoman.providers.codec import Call, Codec, Encoded
 
 
-class Roads(NamedTuple):
-    """What became of one reply."""
-
-    short: tuple[list[ReplyEvent], str]
-    """All events, and the error if one followed."""
-    careful: tuple[list[ReplyEvent], str]
-    is_plain: bool
-    """Whether the short road took it."""
-
-
-def roads(module: ModuleType, decoder: Callable[[], Decoder], body: bytes) -> Roads:
-    """A reply as the decoder reads it, and as it does without `plain_reply`, which its module imports."""
-    taken: list[bool] = []
-    plain_reply = module.plain_reply
-
-    def noting(*given: Any) -> bool:
-        before = list(given[-1])
-        taken.append(plain_reply(*given))
-        assert taken[-1] or given[-1] == before  # what does not take a reply leaves no trace
-        return taken[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "plain_reply", noting)
-        short = _outcome(decoder(), body)
-        patch.setattr(module, "plain_reply", lambda *_: False)
-        return Roads(short, _outcome(decoder(), body), any(taken))
+def is_plain(codec: Codec, call: Call, sent: Encoded, body: bytes) -> bool:
+    """Whether the reply takes the short road; if so, it is checked that the other one leads to the same place."""
+    message = codec.plain_message(body, call, sent)
+    if message is None:
+        return False
+    careful = _folded(codec, call, sent, body)
+    assert message == careful
+    assert _written(message) == _written(careful)  # to the byte, in what is kept as it came
+    return True
 
 
-def _outcome(decoder: Decoder, body: bytes) -> tuple[list[ReplyEvent], str]:
+def _written(message: Message) -> bytes:
+    return msgspec.json.encode(message, order="deterministic")
+
+
+def _folded(codec: Codec, call: Call, sent: Encoded, body: bytes) -> Message:
     events: list[ReplyEvent] = []
-    try:
-        decoder.feed(body, events)
-        decoder.finish(events)
-    except ProviderError as error:
-        return events, f"{type(error).__name__}: {error.message} {error.code}"
-    return events, ""
+    decoder = codec.decoder(call, sent)
+    decoder.feed(body, events)
+    decoder.finish(events)
+    return fold(events)
 
 
 def twisted(reply: Any, twists: list[tuple[int, str, Any]]) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dragoman.conversation import Failed, Fold, Message, ReplyEvent, ReplyStarted
 from dragoman.errors import ProviderError
@@ -86,6 +86,10 @@ class Prepared(Struct, frozen=True):
     encoded: Encoded
     reader: AnswerReader | None = None
 
+    def plain_message(self, body: bytes) -> Message | None:
+        """The message of a whole reply that needs no decoder."""
+        return self.codec.plain_message(body, self.call, self.encoded) if self.reader is None else None
+
     def decoder(self) -> Decoder:
         """What reads one reply."""
         decoder = self.codec.decoder(self.call, self.encoded)
@@ -111,7 +115,10 @@ class ModelCall(Struct, eq=False):
     _began: float = 0.0
     """When the first attempt began, and when the one that is under way."""
     _started: float = 0.0
-    _fold: Fold = field(default_factory=Fold)
+    _fold: Fold | None = None
+    """What puts the message together, where one is needed for that."""
+    _plain: Message | None = None
+    """The message, where none is."""
     _attempts: list[AttemptRecord] = []
     _headers: Mapping[str, str] = _NO_HEADERS
     _status: int | None = None
@@ -122,14 +129,21 @@ class ModelCall(Struct, eq=False):
     @property
     def message(self) -> Message:
         """What was received so far; marked interrupted unless the reply is complete."""
-        return self._fold.message()
+        return self._plain if self._plain is not None else self._folded.message()
+
+    @property
+    def _folded(self) -> Fold:
+        fold = self._fold
+        if fold is None:
+            fold = self._fold = Fold()
+        return fold
 
     @property
     def reply(self) -> Reply:
         """The message and the account of the call so far."""
         encoded = self.prepared.encoded
         return Reply(
-            message=self._fold.message(),
+            message=self.message,
             request_id=self._request_id,
             headers=self._headers,
             received=self.wall_clock(),
@@ -154,18 +168,22 @@ class ModelCall(Struct, eq=False):
         status = self._status
         if status is None or not 200 <= status < 300:
             raise self._refusal(body)
-        events: list[ReplyEvent] = []
-        decoder = self.prepared.decoder()
+        self._plain = self.prepared.plain_message(body)
+        if self._plain is None:
+            self._take_odd(body)
+        self._note("ok", None)
+
+    def _take_odd(self, body: bytes) -> None:
+        fold, events, decoder = self._folded, list[ReplyEvent](), self.prepared.decoder()
         try:
             decoder.feed(body, events)
             decoder.finish(events)
         except ProviderError:
-            self._fold.extend(events)
-            if not self._fold.completed:  # if it is, the provider had said that this is all: nothing is missing
+            fold.extend(events)
+            if not fold.completed:  # if it is, the provider had said that this is all: nothing is missing
                 raise
         else:
-            self._fold.extend(events)
-        self._note("ok", None)
+            fold.extend(events)
 
     def failed(self, error: ProviderError) -> float | None:
         """The attempt failed: the seconds to wait before another one, which begins then; None if that is all."""
@@ -173,11 +191,11 @@ class ModelCall(Struct, eq=False):
         decision = self._decision(error)
         self._note(decision.why, error)
         if isinstance(decision, GiveUp):
-            self._fold.push(_failed(error))
-            message = self._fold.message()
+            self._folded.push(_failed(error))
+            message = self._folded.message()
             error.partial = message if message.blocks else None
             return None
-        self._fold = Fold()
+        self._fold = None
         self._headers, self._status, self._request_id = _NO_HEADERS, None, None
         self._waited = decision.after
         return decision.after
@@ -225,13 +243,13 @@ class ModelCall(Struct, eq=False):
         except ProviderError:
             if any(type(event) is not ReplyStarted for event in events):
                 yield self._handing_over(events)
-            if self._fold.completed:
+            if self._folded.completed:
                 return  # the provider had said that this is all: nothing is missing
             raise
         yield self._handing_over(events)
 
     def _handing_over(self, events: list[ReplyEvent]) -> Emit:
-        self._fold.extend(events)
+        self._folded.extend(events)
         self._handed_over = True
         return Emit(events)
 

@@ -126,6 +126,13 @@ class Codec(Protocol):
         """A decoder for the reply to this request."""
         ...
 
+    def plain_message(self, body: bytes, call: Call, encoded: Encoded) -> Message | None:
+        """The message of a whole reply that is plain, as most are: the one that `fold` makes of a decoder's events.
+
+        None for every other reply, be it an odd one or none at all: that is for a decoder.
+        """
+        ...
+
     def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
         """The typed error of a reply whose status is not 2xx. Header names are lower case."""
         ...

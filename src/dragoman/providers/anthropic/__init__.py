@@ -6,7 +6,7 @@ tools.py      tools and the schema of a structured reply
 thinking.py   how thinking is asked for, and what it forbids
 betas.py      which features need a header
 decode.py     bytes → events; parts.py: the blocks while they grow; ending.py: stop reason and usage
-whole.py      the whole reply that most of them are → events, by a short road
+whole.py      the whole reply that most of them are → a message, by a short road
 errors.py     refusals → typed errors
 profiles.py   what each model can do
 wire.py       shapes on the wire
@@ -14,14 +14,12 @@ wire.py       shapes on the wire
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from dragoman.errors import ProviderError
 from dragoman.providers.codec import Call, Decoder, Encoded
 
 from .decode import ReplyDecoder
 from .encode import encoded_call
 from .errors import error_of
+from .whole import plain_message
 
 __all__ = ["CODEC", "AnthropicCodec"]
 
@@ -31,17 +29,13 @@ class AnthropicCodec:
 
     name: str = "anthropic"
 
-    def encode(self, call: Call) -> Encoded:
-        """The request for this call."""
-        return encoded_call(call)
+    encode = staticmethod(encoded_call)
+    plain_message = staticmethod(plain_message)
+    error = staticmethod(error_of)
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
         return ReplyDecoder(call, encoded.tool_names)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
-        """The typed error of a reply whose status is not 2xx."""
-        return error_of(status, headers, body, call)
 
 
 CODEC = AnthropicCodec()

@@ -24,7 +24,6 @@ from dragoman.providers.sse import EventStream
 from .ending import stop_reason_of, usage_of
 from .errors import error_inside
 from .parts import Part, open_part
-from .whole import plain_reply
 from .wire import PIECES, READER, decode_delta, decode_piece, joined, known, members, number, text
 
 __all__ = ["ReplyDecoder"]
@@ -181,8 +180,6 @@ class ReplyDecoder(Struct, eq=False):
     # --- a whole reply ---
 
     def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        if plain_reply(body, self._call, self._names, events):
-            return
         try:
             body.decode()  # members that are kept unread must be fit to be stored
             message = members(body.removeprefix(b"\xef\xbb\xbf"))

@@ -1,8 +1,8 @@
 """The whole reply that most of them are: texts, thoughts and calls, and the account of it.
 
-Owns: the short road for it, without the state that other replies need while they are put together.
+Owns: the short road from its bytes to a message, without events and the state that other replies need.
 Must not know: any rule of its own. Whatever is not exactly this takes the long road (decode.py), and both give the same
-events for it.
+message for it.
 """
 
 from __future__ import annotations
@@ -13,28 +13,13 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import (
-    Completed,
-    Native,
-    ReplyEvent,
-    ReplyStarted,
-    TextDelta,
-    TextEnded,
-    TextStarted,
-    ThinkingDelta,
-    ThinkingEnded,
-    ThinkingStarted,
-    ToolCallDelta,
-    ToolCallEnded,
-    ToolCallStarted,
-    UsageReported,
-)
-from dragoman.providers.codec import Call
+from dragoman.conversation import Block, Message, Native, Text, Thinking, ToolCall
+from dragoman.providers.codec import Call, Encoded
 
 from .ending import counted, stop_reason_of
 from .wire import ABSENT, READER, members
 
-__all__ = ["plain_reply"]
+__all__ = ["plain_message"]
 
 # Unknown members make the decoder fail on purpose: such a reply is read again member by member, so that nothing is
 # lost. A member that stands here and is not looked at says nothing by itself.
@@ -74,53 +59,52 @@ class _Whole(Struct, forbid_unknown_fields=True, gc=False):
 _decode = msgspec.json.Decoder(_Whole).decode
 
 
-def plain_reply(body: bytes, call: Call, names: Mapping[str, str], events: list[ReplyEvent]) -> bool:
-    """Append the events of a reply that is plain; False if it is something else, and nothing is appended."""
-    found: list[ReplyEvent] = []
+def plain_message(body: bytes, call: Call, encoded: Encoded) -> Message | None:
+    """The message of a reply that is plain; None if it is something else."""
+    blocks: list[Block] = []
+    usage = None
     try:
         body.decode()  # members that are kept unread must be fit to be stored
         whole = _decode(body)
-        found.append(ReplyStarted(call.profile.provider, whole.model, whole.id))
-        for index, block in enumerate(whole.content):
+        for block in whole.content:
             if type(block) is _Text:
-                found.append(TextStarted(index, ""))
-                if block.text:
-                    found.append(TextDelta(index, "", block.text))
-                found.append(TextEnded(index, ""))
+                blocks.append(Text(block.text))
             elif type(block) is _Call:
                 if not block.id:
-                    return False
-                _take_call(index, block, names, found)
+                    return None
+                blocks.append(_called(block, encoded.tool_names))
             elif type(block) is _Thought:
-                found.append(ThinkingStarted(index, "", READER))
-                if block.thinking:
-                    found.append(ThinkingDelta(index, "", block.thinking))
-                found.append(ThinkingEnded(index, "", block.signature or None))
+                blocks.append(Thinking(block.thinking, READER, block.signature or None))
         kept = _kept(whole)
         if whole.usage and bytes(whole.usage) != b"null":
             usage, counts = counted(whole.usage)
-            found.append(UsageReported(usage))
             if counts is not None:
                 kept["usage"] = counts
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
+        return None
     reason = whole.stop_reason
-    found.append(Completed(stop_reason_of(reason), reason, Native(READER, kept) if kept else None))
-    events += found
-    return True
+    return Message(
+        "assistant",
+        tuple(blocks),
+        call.profile.provider,
+        whole.model,
+        whole.id,
+        usage,
+        stop_reason_of(reason),
+        reason,
+        None,
+        Native(READER, kept) if kept else None,
+    )
 
 
-def _take_call(index: int, block: _Call, names: Mapping[str, str], events: list[ReplyEvent]) -> None:
-    id, name, given = block.id, block.name, block.input
-    events.append(ToolCallStarted(index, id, names.get(name, name)))
-    if members(given):
-        events.append(ToolCallDelta(index, id, bytes(given).decode()))
-    caller = block.caller
-    if caller and bytes(caller) != b"null":
-        native = Native(READER, {"caller": caller.copy()})
-        events.append(ToolCallEnded(index, id, native))
-    else:
-        events.append(ToolCallEnded(index, id))
+def _called(block: _Call, names: Mapping[str, str]) -> ToolCall:
+    name, given, caller = block.name, block.input, block.caller
+    return ToolCall(
+        block.id,
+        names.get(name, name),
+        bytes(given).decode() if members(given) else "",
+        native=Native(READER, {"caller": caller.copy()}) if caller and bytes(caller) != b"null" else None,
+    )
 
 
 def _kept(whole: _Whole) -> dict[str, Raw]:

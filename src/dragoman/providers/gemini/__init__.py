@@ -5,7 +5,7 @@ encode.py         a call → one request
 settings.py       options → generationConfig and toolConfig
 history.py        messages → contents, each encoded once
 decode.py         bytes → events: whole replies, event streams, JSON arrays
-whole.py          the whole reply that most of them are → events, by a short road
+whole.py          the whole reply that most of them are → a message, by a short road
 parts.py          one part of a reply → events
 partial_call.py   a function call whose arguments arrive in pieces
 json_array.py     the elements of a JSON array, from bytes in any pieces
@@ -22,6 +22,7 @@ from dragoman.providers.codec import Call, Decoder, Encoded
 from .decode import GeminiDecoder
 from .encode import encode
 from .errors import refusal
+from .whole import plain_message
 
 __all__ = ["CODEC", "Gemini"]
 
@@ -31,9 +32,8 @@ class Gemini:
 
     name: str = "gemini"
 
-    def encode(self, call: Call) -> Encoded:
-        """The request for this call. Raises ConfigurationError for an option that the model cannot take."""
-        return encode(call)
+    encode = staticmethod(encode)
+    plain_message = staticmethod(plain_message)
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""

@@ -25,7 +25,6 @@ from .about import FINISH_UNKNOWN, About, stop_reason
 from .errors import blocked, failed
 from .json_array import ArrayStream
 from .parts import Parts
-from .whole import plain_reply
 from .wire import ABSENT, Chunk, decode_chunk, given_members, raw_list, text_of, text_or_none
 
 __all__ = ["GeminiDecoder"]
@@ -88,10 +87,7 @@ class GeminiDecoder(Struct, eq=False):
             if not self._form.complete:
                 raise self._broken_off(events)
         elif self._whole is not None:
-            body = b"".join(self._whole)
-            if plain_reply(body, self._call, self._encoded.tool_names, events):
-                return
-            self._chunk(body, events)
+            self._chunk(b"".join(self._whole), events)
         about, parts = self._about, self._parts
         if about.finish is None and (self._whole is None or parts.empty):
             raise self._broken_off(events)

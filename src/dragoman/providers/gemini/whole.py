@@ -1,8 +1,8 @@
 """The whole reply that most of them are: texts and function calls, and the account of it.
 
-Owns: the short road for it, without the state that other replies need while they are put together.
+Owns: the short road from its bytes to a message, without events and the state that other replies need.
 Must not know: any rule of its own. Whatever is not exactly this takes the long road (decode.py), and both give the same
-events for it.
+message for it.
 """
 
 # ruff: noqa: N815 -- the wire's own names
@@ -15,26 +15,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from dragoman.conversation import (
-    Completed,
-    Native,
-    ReplyEvent,
-    ReplyStarted,
-    TextDelta,
-    TextEnded,
-    TextStarted,
-    ToolCallDelta,
-    ToolCallEnded,
-    ToolCallStarted,
-    UsageReported,
-)
-from dragoman.providers.codec import Call
+from dragoman.conversation import Block, Message, Native, Text, ToolCall
+from dragoman.providers.codec import Call, Encoded
 
 from .about import FINISH_UNKNOWN, stop_reason, usage_of
 from .parts import arguments_of, made_up_id, mark_of
 from .wire import ABSENT, READER, SIGNATURE, compact
 
-__all__ = ["plain_reply"]
+__all__ = ["plain_message"]
 
 # Unknown members make the decoder fail on purpose: such a reply is read again member by member, so that nothing is
 # lost. A member that stands here and is not looked at says nothing by itself.
@@ -79,39 +67,40 @@ _decode = msgspec.json.Decoder(_Whole).decode
 _NOTHING = frozenset([b"", b"null", b"{}", b"[]"])
 
 
-def plain_reply(body: bytes, call: Call, names: Mapping[str, str], events: list[ReplyEvent]) -> bool:
-    """Append the events of a reply that is plain; False if it is something else, and nothing is appended."""
-    found: list[ReplyEvent] = []
+def plain_message(body: bytes, call: Call, encoded: Encoded) -> Message | None:
+    """The message of a reply that is plain; None if it is something else."""
     try:
         body.decode()  # members that are kept unread must be fit to be stored
         whole = _decode(body)
         candidate = whole.candidates[0]
         finish = candidate.finishReason
         if candidate.index or finish == FINISH_UNKNOWN:
-            return False
-        found.append(ReplyStarted(call.profile.provider, whole.modelVersion or call.model, whole.responseId or None))
+            return None
         usage = usage_of(whole.usageMetadata) if whole.usageMetadata else None
-        reported = UsageReported(usage) if usage is not None else None
-        if reported is not None:
-            found.append(reported)
-        calls = _take_parts(candidate.content.parts, whole.responseId, names, found)
+        blocks, calls = _blocks(candidate.content.parts, whole.responseId, encoded.tool_names)
         if calls is None:
-            return False
+            return None
         kept = _kept(whole, candidate)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return False
-    if reported is not None:
-        found.append(reported)
-    found.append(Completed(stop_reason(finish, calls=calls > 0), finish, Native(READER, kept) if kept else None))
-    events += found
-    return True
+        return None
+    return Message(
+        "assistant",
+        tuple(blocks),
+        call.profile.provider,
+        whole.modelVersion or call.model,
+        whole.responseId or None,
+        usage,
+        stop_reason(finish, calls=calls > 0),
+        finish,
+        None,
+        Native(READER, kept) if kept else None,
+    )
 
 
-def _take_parts(
-    parts: list[_Part], reply_id: str | None, names: Mapping[str, str], events: list[ReplyEvent]
-) -> int | None:
-    """The number of calls; None if there is a part that is not plain."""
-    index, ids = -1, set[str]()
+def _blocks(parts: list[_Part], reply_id: str | None, names: Mapping[str, str]) -> tuple[list[Block], int | None]:
+    """The blocks, and how many of them are calls; None if there is a part that is not plain."""
+    blocks: list[Block] = []
+    ids = set[str]()
     for part in parts:
         text, function, signature = part.text, part.functionCall, part.thoughtSignature
         signed = Native(READER, {SIGNATURE: compact(signature)}) if signature and bytes(signature) != b"null" else None
@@ -120,22 +109,18 @@ def _take_parts(
             if not call_id or call_id in ids:
                 mark = mark_of(reply_id)
                 if not mark:
-                    return None  # it is numbered among all calls of the conversation
+                    return blocks, None  # it is numbered among all calls of the conversation
                 call_id = made_up_id(mark, len(ids))
             if text is not None or call_id in ids:
-                return None
+                return blocks, None
             ids.add(call_id)
-            index += 1
-            events.append(ToolCallStarted(index, call_id, names.get(function.name, function.name)))
-            if function.args and bytes(function.args) != b"null":
-                events.append(ToolCallDelta(index, call_id, arguments_of(function.args)))
-            events.append(ToolCallEnded(index, call_id, signed))
+            given = arguments_of(function.args) if function.args and bytes(function.args) != b"null" else ""
+            blocks.append(ToolCall(call_id, names.get(function.name, function.name), given, native=signed))
         elif text:
-            index += 1
-            events += (TextStarted(index, ""), TextDelta(index, "", text), TextEnded(index, "", signed))
+            blocks.append(Text(text, signed))
         elif text is None or signed is not None:
-            return None
-    return len(ids)
+            return blocks, None
+    return blocks, len(ids)
 
 
 def _kept(whole: _Whole, candidate: _Candidate) -> dict[str, Raw]:

@@ -23,8 +23,7 @@ from dragoman.providers.sse import EventStream
 from .errors import error_in, says_error
 from .reply import Reply
 from .usage import usage_in
-from .whole import plain_reply
-from .wire import CHUNK, WHOLE, Whole, document, elements, integer, is_nothing, members, string
+from .wire import CHUNK, document, elements, integer, is_nothing, members, string
 
 __all__ = ["ChatDecoder"]
 
@@ -217,29 +216,11 @@ class ChatDecoder(Struct, eq=False):
 
     def _whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         self._done = True
-        try:
-            body.decode()  # members that are kept unread must be fit to be stored
-            plain = WHOLE(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            fields = self._careful_whole(body.lstrip(_BEFORE), events)
-        else:
-            if plain_reply(plain, self._call, self._encoded.tool_names, events):
-                return
-            fields = plain.kept()
-            self._plain_whole(plain, fields, events)
-        self._take_usage(fields)
+        self._take_usage(self._members_of_whole(body.lstrip(_BEFORE), events))
         self._reply.complete(events)
 
-    def _plain_whole(self, whole: Whole, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
-        """A whole reply in its plain form."""
-        reply, choice = self._reply, whole.choices[0]
-        reply.start(whole.id, whole.model, events)
-        reply.extras.of_reply(fields)
-        reply.delta(choice.message, events, whole=True)
-        reply.finish_reason = choice.finish_reason or ""
-
-    def _careful_whole(self, body: bytes, events: list[ReplyEvent]) -> dict[str, Raw]:
-        """A whole reply, member by member; gives its members."""
+    def _members_of_whole(self, body: bytes, events: list[ReplyEvent]) -> dict[str, Raw]:
+        """Read a whole reply, member by member; gives its members."""
         if not body:
             raise _broken("the reply is empty")
         if body.startswith(b"["):

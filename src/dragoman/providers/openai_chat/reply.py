@@ -35,7 +35,7 @@ from .finish import CUT, FAILED, stop_reason_of
 from .output_media import Sound, image_of
 from .think_tags import ThinkTags
 from .thoughts import Thought, thinking_text
-from .wire import Delta, WholeMessage, elements, integer, is_nothing, members, reader_of, string, text_or_json
+from .wire import Delta, elements, integer, is_nothing, members, reader_of, string, text_or_json
 
 __all__ = ["Reply"]
 
@@ -180,8 +180,8 @@ class Reply:
         self._close(events)
         events.append(BlockReceived(self._new_part(), "", block))
 
-    def delta(self, delta: Delta | WholeMessage, events: list[ReplyEvent], *, whole: bool = False) -> None:
-        """A piece of the message, or the whole of it, in its plain form."""
+    def delta(self, delta: Delta, events: list[ReplyEvent]) -> None:
+        """A piece of the message in its plain form."""
         if delta.reasoning_content:
             self.think("reasoning_content", delta.reasoning_content, events)
         elif delta.reasoning:
@@ -190,11 +190,11 @@ class Reply:
             self.text(delta.content, events)
         if delta.refusal:
             self.refuse(delta.refusal, events)
-        for place, call in enumerate(delta.tool_calls or ()):
+        for call in delta.tool_calls or ():
             function = call.function
             if function is not None:
                 name, arguments = function.name or "", function.arguments or ""
-                self._take_call(events, place if whole else call.index, call.id or "", name, arguments)
+                self._take_call(events, call.index, call.id or "", name, arguments)
 
     def _take_call(
         self, events: list[ReplyEvent], index: int | None, call_id: str, name: str, arguments: str

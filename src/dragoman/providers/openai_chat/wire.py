@@ -1,7 +1,7 @@
 """The shapes of the wire, and reading JSON without believing all of it.
 
-Owns: the typed forms of the chunks that nearly every stream consists of, and of the choice that nearly every whole
-reply has; taking JSON apart member by member, with the raw bytes of what is not understood; the name of the reader.
+Owns: the typed form of the chunks that nearly every stream consists of (whole.py has that of whole replies); taking
+JSON apart member by member, with the raw bytes of what is not understood; the name of the reader.
 Must not know: what any of it means for a reply.
 """
 
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, TypeAlias, cast
+from typing import Final, cast
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 
 from dragoman.errors import ProtocolError
 
 __all__ = [
     "CHUNK",
-    "WHOLE",
     "Chunk",
     "Delta",
-    "Whole",
-    "WholeMessage",
+    "NoLogprobs",
     "document",
     "elements",
     "integer",
@@ -34,12 +32,12 @@ __all__ = [
     "text_or_json",
 ]
 
-# --- the hot path: what a plain chunk, and a plain whole reply, look like ---
+# --- the hot path: what a plain chunk looks like ---
 
 # Unknown members make these decoders fail on purpose: such a chunk is read again member by member, so that nothing is
 # lost. Members of a chunk listed here and never looked at are those that say nothing new in the middle of a stream:
 # they stand in the first or the last chunk as well, which are always read with care (`obfuscation` and `p` are
-# padding). A whole reply has nothing to look it up in: there a member must say nothing by itself.
+# padding).
 
 
 class Function(Struct, forbid_unknown_fields=True, gc=False):
@@ -115,90 +113,6 @@ class Chunk(Struct, forbid_unknown_fields=True, gc=False):
 
 
 CHUNK: Final = msgspec.json.Decoder(Chunk).decode
-
-Empty: TypeAlias = Annotated[list[None], Meta(max_length=0)] | None
-
-
-class WholeFunction(Struct, forbid_unknown_fields=True, gc=False):
-    """What a call calls, and with what."""
-
-    name: str
-    arguments: str
-
-
-class WholeCall(Struct, forbid_unknown_fields=True, gc=False):
-    """One tool call."""
-
-    function: WholeFunction
-    id: str | None = None
-    type: Literal["function"] | None = None
-    index: int | None = None
-
-
-class WholeMessage(Struct, forbid_unknown_fields=True, gc=False):
-    """The message."""
-
-    content: str | None = None
-    role: str | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[WholeCall] | None = None
-    channel: str | None = None
-    annotations: Empty = None
-    function_call: None = None
-    audio: None = None
-
-
-class WholeChoice(Struct, forbid_unknown_fields=True, gc=False):
-    """One of the answers; we ask for one."""
-
-    message: WholeMessage
-    index: int = 0
-    finish_reason: str | None = None
-    logprobs: NoLogprobs | None = None
-    matched_stop: None = None
-    stop_reason: None = None
-    token_ids: None = None
-
-
-ABSENT: Final = Raw(b"")
-
-
-class Whole(Struct, forbid_unknown_fields=True, gc=False):
-    """A whole reply of one plain answer; what is not read is kept raw."""
-
-    choices: Annotated[list[WholeChoice], Meta(min_length=1, max_length=1)]
-    id: str | None = None
-    object: str | None = None
-    created: Raw = ABSENT
-    model: str | None = None
-    usage: Raw = ABSENT
-    usage_breakdown: Raw = ABSENT
-    service_tier: Raw = ABSENT
-    system_fingerprint: Raw = ABSENT
-    x_groq: Raw = ABSENT
-    error: None = None
-
-    def kept(self) -> dict[str, Raw]:
-        """The members that are kept raw, as far as they say something."""
-        found: dict[str, Raw] = {}
-        if self.created and not is_nothing(self.created):
-            found["created"] = self.created.copy()
-        if self.usage and not is_nothing(self.usage):
-            found["usage"] = self.usage.copy()
-        if self.usage_breakdown and not is_nothing(self.usage_breakdown):
-            found["usage_breakdown"] = self.usage_breakdown.copy()
-        if self.service_tier and not is_nothing(self.service_tier):
-            found["service_tier"] = self.service_tier.copy()
-        if self.system_fingerprint and not is_nothing(self.system_fingerprint):
-            found["system_fingerprint"] = self.system_fingerprint.copy()
-        if self.x_groq and not is_nothing(self.x_groq):
-            found["x_groq"] = self.x_groq.copy()
-        return found
-
-
-WHOLE: Final = msgspec.json.Decoder(Whole).decode
 
 # --- the careful path: members, one by one ---
 

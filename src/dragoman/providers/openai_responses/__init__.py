@@ -6,19 +6,17 @@ decode.py     bytes to events                            reply.py     items to e
 ending.py     stop reason, usage, what is kept           errors.py    refusals
 pictures.py   pictures that the model made               parts.py     items while they grow
 profiles.py   what each model can do                     wire.py      shapes and small readers
-whole.py      the whole reply that most of them are, by a short road
+whole.py      the whole reply that most of them are to a message, by a short road
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from dragoman.errors import ProviderError
 from dragoman.providers.codec import Call, Codec, Decoder, Encoded
 
 from .decode import ReplyDecoder
 from .encode import encode_call
 from .errors import http_error
+from .whole import plain_message
 from .wire import READER
 
 __all__ = ["CODEC", "OpenAIResponses"]
@@ -29,17 +27,13 @@ class OpenAIResponses:
 
     name = READER
 
-    def encode(self, call: Call) -> Encoded:
-        """The request for this call."""
-        return encode_call(call)
+    encode = staticmethod(encode_call)
+    plain_message = staticmethod(plain_message)
+    error = staticmethod(http_error)
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
         return ReplyDecoder(call, encoded)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
-        """The typed error of a reply whose status is not 2xx."""
-        return http_error(status, headers, body, call)
 
 
 CODEC: Codec = OpenAIResponses()

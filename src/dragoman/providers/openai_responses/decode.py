@@ -20,7 +20,6 @@ from dragoman.providers.sse import EventStream
 from .ending import kept_of, stop_of, usage_of
 from .errors import reported_error
 from .reply import Reply
-from .whole import plain_reply
 from .wire import Event, decode_event, items_of, members_of, text_of
 
 __all__ = ["ReplyDecoder"]
@@ -216,8 +215,6 @@ class ReplyDecoder(Struct, eq=False):
     # --- whole replies -----------------------------------------------------------------------------------------------
 
     def _read_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        if plain_reply(body, self._call, self._encoded.tool_names, events):
-            return
         try:
             body.decode()
             members = members_of(body)

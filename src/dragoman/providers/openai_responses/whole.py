@@ -1,8 +1,8 @@
 """The whole reply that most of them are: messages, calls and reasoning, all complete, and the account of it.
 
-Owns: the short road for it, without the state that other replies need while they are put together.
+Owns: the short road from its bytes to a message, without events and the state that other replies need.
 Must not know: any rule of its own. Whatever is not exactly this takes the long road (decode.py), and both give the same
-events for it.
+message for it.
 """
 
 from __future__ import annotations
@@ -13,30 +13,14 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import (
-    Completed,
-    ReplyEvent,
-    ReplyStarted,
-    StopReason,
-    TextDelta,
-    TextEnded,
-    TextStarted,
-    ThinkingDelta,
-    ThinkingEnded,
-    ThinkingStarted,
-    ToolCallDelta,
-    ToolCallEnded,
-    ToolCallStarted,
-    Usage,
-    UsageReported,
-)
-from dragoman.providers.codec import Call
+from dragoman.conversation import Block, Message, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.providers.codec import Call, Encoded
 
 from .ending import EMPTY
 from .parts import BETWEEN_THOUGHTS, texts_of
 from .wire import NOTHING, READER, encode, native
 
-__all__ = ["plain_reply"]
+__all__ = ["plain_message"]
 
 # Unknown members make these decoders fail on purpose: such a reply is read again member by member, so that nothing is
 # lost.
@@ -110,87 +94,78 @@ _text: Final = msgspec.json.Decoder(str).decode
 
 _OUTPUT_TEXT: Final = Raw(b'"output_text"')
 _COMPLETED: Final = b'"completed"'
+_CALLED: Final = b'"function_call"'
 _MALFORMED: Final = (msgspec.DecodeError, UnicodeError, RecursionError, KeyError)
 
 
-def plain_reply(body: bytes, call: Call, own_names: Mapping[str, str], events: list[ReplyEvent]) -> bool:
-    """Append the events of a reply that is plain; False if it is something else, and nothing is appended."""
-    profile = call.profile
+def plain_message(body: bytes, call: Call, encoded: Encoded) -> Message | None:
+    """The message of a reply that is plain; None if it is something else."""
+    profile, names = call.profile, encoded.tool_names
     if "reply_scoped_call_ids" in profile.quirks:
-        return False
-    found: list[ReplyEvent] = []
-    called, index = False, 0
+        return None
+    blocks: list[Block] = []
+    called = False
     try:
         body.decode()  # members that are kept unread must be fit to be stored
         whole = _decode(body)
-        found.append(ReplyStarted(profile.provider, whole.model, whole.id or None))
         for item in whole.output:
             kind = bytes(item["type"])
-            if kind == b'"function_call"':
+            if kind == _CALLED:
                 called = True
-            more = _TAKE[kind](item, index, own_names, found)
-            if not more:
-                return False
-            index += more
+            if not _TAKE[kind](item, names, blocks):
+                return None
     except _MALFORMED:
-        return False
-    counts = whole.usage
-    if counts is not None:
-        found.append(UsageReported(_usage(counts)))
+        return None
     kept = _kept(whole)
-    stop = StopReason.TOOL_CALLS if called else StopReason.END
-    found.append(Completed(stop, whole.status, native(kept) if kept else None))
-    events += found
+    return Message(
+        "assistant",
+        tuple(blocks),
+        profile.provider,
+        whole.model,
+        whole.id or None,
+        None if whole.usage is None else _usage(whole.usage),
+        StopReason.TOOL_CALLS if called else StopReason.END,
+        whole.status,
+        None,
+        native(kept) if kept else None,
+    )
+
+
+# --- one function for each kind of item: whether it is plain ---
+
+
+def _message(item: dict[str, Raw], _names: Mapping[str, str], blocks: list[Block]) -> bool:
+    parts = _parts(item.pop("content"))
+    shell = Raw(encode(item))
+    for part in parts:
+        if part.pop("type") != _OUTPUT_TEXT:
+            return False
+        blocks.append(Text(_text(part.pop("text")), native({"item": shell, **part})))
+    return bool(parts)
+
+
+def _call(item: dict[str, Raw], names: Mapping[str, str], blocks: list[Block]) -> bool:
+    call_id, name, arguments = _text(item.pop("call_id")), _text(item.pop("name")), _text(item.pop("arguments"))
+    if not call_id or not name or bytes(item.get("status", _COMPLETED)) != _COMPLETED:
+        return False
+    del item["type"]
+    blocks.append(ToolCall(call_id, names.get(name, name), arguments, native=native(item)))
     return True
 
 
-# --- one function for each kind of item: how many blocks it became; none if it is not plain after all ---
-
-
-def _message(item: dict[str, Raw], index: int, _names: Mapping[str, str], events: list[ReplyEvent]) -> int:
-    parts = _parts(item.pop("content"))
-    item_id = _text(item["id"]) if "id" in item else ""
-    shell = Raw(encode(item))
-    for place, part in enumerate(parts, index):
-        if part.pop("type") != _OUTPUT_TEXT:
-            return 0
-        said = _text(part.pop("text"))
-        events.append(TextStarted(place, item_id))
-        if said:
-            events.append(TextDelta(place, item_id, said))
-        events.append(TextEnded(place, item_id, native({"item": shell, **part})))
-    return len(parts)
-
-
-def _call(item: dict[str, Raw], index: int, names: Mapping[str, str], events: list[ReplyEvent]) -> int:
-    call_id, name, arguments = _text(item.pop("call_id")), _text(item.pop("name")), _text(item.pop("arguments"))
-    if not call_id or not name or bytes(item.get("status", _COMPLETED)) != _COMPLETED:
-        return 0
-    del item["type"]
-    events.append(ToolCallStarted(index, call_id, names.get(name, name)))
-    if arguments:
-        events.append(ToolCallDelta(index, call_id, arguments))
-    events.append(ToolCallEnded(index, call_id, native(item)))
-    return 1
-
-
-def _reasoning(item: dict[str, Raw], index: int, _names: Mapping[str, str], events: list[ReplyEvent]) -> int:
-    item_id = _text(item["id"]) if "id" in item else ""
+def _reasoning(item: dict[str, Raw], _names: Mapping[str, str], blocks: list[Block]) -> bool:
     encrypted = _text(item.pop("encrypted_content")) if "encrypted_content" in item else ""
     if not encrypted:
-        return 0
+        return False
     del item["type"]
     thoughts = texts_of(item.get("content")) or texts_of(item.get("summary"))
-    events.append(ThinkingStarted(index, item_id, READER))
-    if thoughts:
-        events.append(ThinkingDelta(index, item_id, BETWEEN_THOUGHTS.join(thoughts)))
-    events.append(ThinkingEnded(index, item_id, encrypted=encrypted, native=native(item)))
-    return 1
+    blocks.append(Thinking(BETWEEN_THOUGHTS.join(thoughts), READER, None, encrypted, native(item)))
+    return True
 
 
-_TAKE: Final[dict[bytes, Callable[[dict[str, Raw], int, Mapping[str, str], list[ReplyEvent]], int]]] = {
+_TAKE: Final[dict[bytes, Callable[[dict[str, Raw], Mapping[str, str], list[Block]], bool]]] = {
     b'"message"': _message,
-    b'"function_call"': _call,
+    _CALLED: _call,
     b'"reasoning"': _reasoning,
 }
 
