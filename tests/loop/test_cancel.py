@@ -20,6 +20,7 @@ from dragoman.conversation import (
 )
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
+from dragoman.loop.plain import carry_out
 from dragoman.loop.run import Cancelled, Done
 from dragoman.tools.definition import tool
 from tests.loop.running import ASKED, add, calls
@@ -99,8 +100,11 @@ def test_cancelling_while_a_tool_runs_ends_the_run_at_once(streamed: bool) -> No
 
         canceller = threading.Thread(target=cancel)
         canceller.start()
-        for _ in loop.drive(run, stream=streamed):
-            pass
+        if streamed:
+            for _ in loop.drive(run):
+                pass
+        else:
+            carry_out(run, loop.engine, loop.executor)
         canceller.join()
         release.set()
         assert isinstance(run.result.ending, Cancelled)
@@ -123,7 +127,7 @@ def test_cancelling_the_task_leaves_a_valid_history() -> None:
             run = loop.start(ASKED)
 
             async def go() -> None:
-                async for _ in loop.drive(run, stream=True):
+                async for _ in loop.drive(run):
                     pass
 
             task = asyncio.create_task(go())
@@ -148,7 +152,7 @@ def test_ctrl_c_in_a_tool_leaves_a_valid_history() -> None:
     with Orchestrator(ScriptedEngine([calls(1, name="interrupted")]), [interrupted]) as loop:
         run = loop.start(ASKED)
         with pytest.raises(KeyboardInterrupt):
-            for _ in loop.drive(run, stream=False):
+            for _ in loop.drive(run):
                 pass
         assert run.conversation.is_valid
         assert isinstance(run.result.ending, Cancelled)

@@ -161,7 +161,7 @@ def test_a_run_that_is_cancelled_while_a_summary_is_made_asks_nothing_more() -> 
     engine = _small_window([cancelling, "Too much."])
     with Orchestrator(engine, [add], context=[Summarise()]) as loop:
         run = loop.start(_long(5).plus(Message.user("And now?")))
-        for _ in loop.drive(run, stream=True):
+        for _ in loop.drive(run):
             pass
     assert isinstance(run.result.ending, Cancelled)
     assert len(engine.calls) == 1

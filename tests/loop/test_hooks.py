@@ -136,14 +136,14 @@ def test_a_hook_that_fails_ends_the_run_in_the_same_way_in_both_colours(phase: s
     with Orchestrator(ScriptedEngine([calls(1), "x"]), [add], hooks=[hook(failing)]) as loop:
         plain = loop.start(ASKED)
         with pytest.raises(OSError, match="the hook failed"):
-            list(loop.drive(plain, stream=True))
+            list(loop.drive(plain))
 
     async def main() -> LoopRun:
         engine = AsyncScriptedEngine([calls(1), "x"])
         async with AsyncOrchestrator(engine, [add], hooks=[hook(failing_later if awaited else failing)]) as loop:
             run = loop.start(ASKED)
             with pytest.raises(OSError, match="the hook failed"):
-                async for _ in loop.drive(run, stream=True):
+                async for _ in loop.drive(run):
                     pass
             return run
 
@@ -180,7 +180,7 @@ def test_what_is_said_to_a_reply_that_broke_off_waits_for_the_next_run() -> None
     with Orchestrator(ScriptedEngine(["never"]), [add]) as loop:
         run = loop.start(ASKED.plus(broken))
         run.add(Message.user("And?"))
-        for _ in loop.drive(run, stream=False):
+        for _ in loop.drive(run):
             pass
     assert [message.text for message in run.unread] == ["And?"]
     assert run.conversation.is_valid

@@ -17,7 +17,7 @@ from dragoman.engines.factory import EngineOptions, async_engine
 from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError
 from dragoman.loop.effects import CallModel
-from dragoman.loop.on_loop import AsyncRunStream, adrive
+from dragoman.loop.on_loop import AsyncRunStream, acarry_out, adrive
 from dragoman.loop.run import LoopRun, RunResult
 from dragoman.loop.troubles import beside
 from dragoman.providers.codec import Loss
@@ -83,10 +83,21 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
         """
-        run: list[LoopRun] = []
-        async for _ in self._turn(prompt, approvals, conversation, run, stream=False):
-            pass
-        return run[0].result
+        hold: Hold[AsyncEngine] = Hold()
+        try:
+            run = self._begin(hold, prompt, approvals, conversation)
+            try:
+                await acarry_out(run, hold.engine, hold.executor)
+            except BaseException as error:
+                await self._broke_off(run, error)
+                raise
+            self._end(run)
+            await self._checkpoint()
+        finally:
+            if self._holder is hold:
+                self._holder = None
+            await _close(hold.release())
+        return run.result
 
     async def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -123,7 +134,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         With a callback, plain or async, that is told of each event and may stop the turn; await the result.
         """
         run: list[LoopRun] = []
-        stream = AsyncChatStream(run, self._turn(prompt, approvals, conversation, run, stream=True))
+        stream = AsyncChatStream(run, self._streamed_turn(prompt, approvals, conversation, run))
         return stream if callback is None else _called_back(stream, callback)
 
     @overload
@@ -235,28 +246,24 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     # --- inside ---
 
-    async def _turn(
+    async def _streamed_turn(
         self,
         prompt: Prompt | None,
         approvals: Iterable[Approval],
         conversation: Conversation | None,
         out: list[LoopRun],
-        *,
-        stream: bool,
     ) -> AsyncGenerator[Event, None]:
+        """`chat`, with the events; they begin with the first look at them, and so does the run in `out`."""
         hold: Hold[AsyncEngine] = Hold()
         try:
-            self._claim(hold)
             run = self._begin(hold, prompt, approvals, conversation)
             out.append(run)
             try:
-                async with aclosing(adrive(run, hold.engine, hold.executor, stream=stream)) as events:
+                async with aclosing(adrive(run, hold.engine, hold.executor)) as events:
                     async for event in events:
                         yield event
             except BaseException as error:
-                self._end(run)
-                with beside(error):
-                    await self._checkpoint()
+                await self._broke_off(run, error)
                 raise
             self._end(run)
             await self._checkpoint()
@@ -264,6 +271,11 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
             if self._holder is hold:
                 self._holder = None
             await _close(hold.release())
+
+    async def _broke_off(self, run: LoopRun, error: BaseException) -> None:
+        self._end(run)
+        with beside(error):
+            await self._checkpoint()
 
 
 def _engine(

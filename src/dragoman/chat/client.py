@@ -15,7 +15,7 @@ from dragoman.engines.factory import EngineOptions, engine
 from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError
 from dragoman.loop.effects import CallModel
-from dragoman.loop.plain import RunStream, drive
+from dragoman.loop.plain import RunStream, carry_out, drive
 from dragoman.loop.run import LoopRun, RunResult
 from dragoman.loop.troubles import beside
 from dragoman.providers.codec import Loss
@@ -81,10 +81,21 @@ class ChatClient(ChatCore[Engine]):
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
         """
-        run: list[LoopRun] = []
-        for _ in self._turn(prompt, approvals, conversation, run, stream=False):
-            pass
-        return run[0].result
+        hold: Hold[Engine] = Hold()
+        try:
+            run = self._begin(hold, prompt, approvals, conversation)
+            try:
+                carry_out(run, hold.engine, hold.executor)
+            except BaseException as error:
+                self._broke_off(run, error)
+                raise
+            self._end(run)
+            self._checkpoint()
+        finally:
+            if self._holder is hold:
+                self._holder = None
+            _close(hold.release())
+        return run.result
 
     def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -121,7 +132,7 @@ class ChatClient(ChatCore[Engine]):
         With a callback, that is told of each event and may stop the turn, and the result is returned.
         """
         run: list[LoopRun] = []
-        stream = ChatStream(run, self._turn(prompt, approvals, conversation, run, stream=True))
+        stream = ChatStream(run, self._streamed_turn(prompt, approvals, conversation, run))
         if callback is None:
             return stream
         with stream:
@@ -239,26 +250,22 @@ class ChatClient(ChatCore[Engine]):
 
     # --- inside ---
 
-    def _turn(
+    def _streamed_turn(
         self,
         prompt: Prompt | None,
         approvals: Iterable[Approval],
         conversation: Conversation | None,
         out: list[LoopRun],
-        *,
-        stream: bool,
     ) -> Generator[Event, None, None]:
+        """`chat`, with the events; they begin with the first look at them, and so does the run in `out`."""
         hold: Hold[Engine] = Hold()
         try:
-            self._claim(hold)
             run = self._begin(hold, prompt, approvals, conversation)
             out.append(run)
             try:
-                yield from drive(run, hold.engine, hold.executor, stream=stream)
+                yield from drive(run, hold.engine, hold.executor)
             except BaseException as error:
-                self._end(run)
-                with beside(error):
-                    self._checkpoint()
+                self._broke_off(run, error)
                 raise
             self._end(run)
             self._checkpoint()
@@ -266,6 +273,11 @@ class ChatClient(ChatCore[Engine]):
             if self._holder is hold:
                 self._holder = None
             _close(hold.release())
+
+    def _broke_off(self, run: LoopRun, error: BaseException) -> None:
+        self._end(run)
+        with beside(error):
+            self._checkpoint()
 
 
 def _engine(

@@ -218,7 +218,8 @@ class ChatCore(Generic[E]):
         approvals: Iterable[Approval],
         conversation: Conversation | None,
     ) -> LoopRun:
-        """A run of the loop for this turn; the client has been claimed."""
+        """Claim the client, and make a run of the loop for this turn."""
+        self._claim(hold)
         if conversation is not None and not self._stateless:
             message = "This client holds a conversation of its own."
             raise ConfigurationError(message, hint="Leave `conversation` out, or make the client with stateless=True.")

@@ -6,7 +6,6 @@ Must not know: colours. What is to be closed is handed to whoever can.
 
 from __future__ import annotations
 
-import threading
 from typing import Generic, TypeVar
 
 from dragoman.loop.run import LoopSettings
@@ -22,45 +21,34 @@ class Lease(Generic[T]):
 
     def __init__(self, thing: T, *, owned: bool) -> None:
         self.thing: T = thing
-        self._owned: bool = owned
-        self._holders: int = 1
-        self._lock: threading.Lock = threading.Lock()
+        # One entry for each user; only that of the last one to leave says whether the thing is to be closed. A list
+        # grows and shrinks at its end in one step, whoever else does so too: this needs no lock.
+        self._holders: list[bool] = [owned]
 
     def again(self) -> Lease[T]:
         """For one more user."""
-        with self._lock:
-            self._holders += 1
+        self._holders.append(False)
         return self
 
     def release(self) -> T | None:
         """One user less; the thing, if nobody else needs it and it is ours to close."""
-        with self._lock:
-            self._holders -= 1
-            return self.thing if self._owned and self._holders == 0 else None
+        return self.thing if self._holders.pop() else None
 
 
 class Hold(Generic[T]):
     """What one turn works with, from its first moment to its last, whatever the client gets in the meantime."""
 
+    engine: T
+    executor: ToolExecutor
+    settings: LoopSettings
+
     def __init__(self) -> None:
         self._leases: tuple[Lease[T], Lease[ToolExecutor]] | None = None
-        self.settings: LoopSettings = LoopSettings()
 
     def take(self, engine: Lease[T], executor: Lease[ToolExecutor], settings: LoopSettings) -> None:
         """Begin."""
-        self._leases, self.settings = (engine.again(), executor.again()), settings
-
-    @property
-    def engine(self) -> T:
-        """The engine of this turn."""
-        assert self._leases is not None
-        return self._leases[0].thing
-
-    @property
-    def executor(self) -> ToolExecutor:
-        """The executor of this turn."""
-        assert self._leases is not None
-        return self._leases[1].thing
+        self._leases = (engine.again(), executor.again())
+        self.engine, self.executor, self.settings = engine.thing, executor.thing, settings
 
     def release(self) -> T | None:
         """End: the engine, if it is to be closed now."""

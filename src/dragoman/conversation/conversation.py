@@ -83,17 +83,16 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
 
         A call whose arguments never arrived in full is not pending: it cannot be run.
         """
-        answered: set[str] | None = None
+        if not self.messages or self.messages[-1].role == "user":
+            return ()
+        answered: set[str] = set()
         for message in reversed(self.messages):
-            role = message.role
-            if role == "user":
-                return ()
-            if role == "assistant":
-                known = answered or ()
+            if message.role == "assistant":
                 return tuple(
-                    [b for b in message.blocks if isinstance(b, ToolCall) and b.id not in known and not b.partial]
+                    [b for b in message.blocks if isinstance(b, ToolCall) and b.id not in answered and not b.partial]
                 )
-            answered = answered or set()
+            if message.role == "user":
+                break
             answered.update([result.call_id for result in message.tool_results])
         return ()
 

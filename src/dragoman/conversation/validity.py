@@ -55,11 +55,16 @@ def last_turn(messages: tuple[Message, ...], since: int) -> int | None:
     The turns before the last one stay right whatever comes behind it: each is mended by itself. The last one may still
     grow, so whoever adds messages asks again from there.
     """
-    last = since
-    for index in range(since, len(messages)):
-        if messages[index].role == "assistant":
+    last = index = since
+    while index < len(messages):
+        message = messages[index]
+        if message.role == "assistant":
             last = index
-        if not _is_plain(messages[index]):
+        if _is_plain(message):
+            index += 1
+        elif _is_answered(messages, index):
+            index += 2
+        else:
             break
     else:
         return last
@@ -113,6 +118,22 @@ def _is_plain(message: Message) -> bool:
         if type(block) in _OF_TOOLS:
             return False
     return message.role != "tool" and bool(message.blocks)
+
+
+def _is_answered(messages: tuple[Message, ...], index: int) -> bool:
+    """A message of the model that calls tools, and behind it one with their results and nothing else."""
+    message, answer = messages[index], messages[index + 1] if index + 1 < len(messages) else None
+    if message.role != "assistant" or answer is None or answer.role != "tool":
+        return False
+    wanted: list[str | None] = []
+    for block in message.blocks:
+        if type(block) is ToolCall:
+            if block.partial or not block.id or block.id in wanted:
+                return False
+            wanted.append(block.id)
+        elif type(block) is ToolResult:
+            return False
+    return bool(wanted) and wanted == [b.call_id if type(b) is ToolResult else None for b in answer.blocks]
 
 
 def _without_stray_blocks(message: Message, index: int, changes: list[Change]) -> Message:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from types import AsyncGeneratorType
 from typing import Self, cast
 
-from dragoman.conversation import Event, ToolStarted
+from dragoman.conversation import Event, ToolFinished, ToolStarted
 from dragoman.engines.engine import AsyncEngine
 from dragoman.engines.reply import Reply
 from dragoman.tools.execution.executor import ToolExecutor
@@ -22,13 +22,11 @@ from .run import LoopRun
 from .troubles import beside
 from .watching import Watched
 
-__all__ = ["AsyncRunStream", "adrive"]
+__all__ = ["AsyncRunStream", "acarry_out", "adrive"]
 
 
-async def adrive(
-    run: LoopRun, engine: AsyncEngine, executor: ToolExecutor, *, stream: bool
-) -> AsyncGenerator[Event, None]:
-    """Carry a run out, and give its events as they come: those of tools, and those of replies if it is streamed."""
+async def acarry_out(run: LoopRun, engine: AsyncEngine, executor: ToolExecutor) -> None:
+    """Carry a run out that nobody watches: the model is asked for whole replies."""
     effects = run.effects()
     answer: Reply | None = None
     failure: Exception | None = None
@@ -41,7 +39,35 @@ async def adrive(
             answer = failure = None
             try:
                 if isinstance(effect, CallModel):
-                    if not (stream and effect.streamed):
+                    answer = await engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
+                elif isinstance(effect, CallTools):
+                    async with aclosing(executor.aevents(effect.batch)) as events:
+                        async for event in events:
+                            await _tell_of(event, run)
+                else:
+                    await _tell(effect.hook)
+            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
+                failure = error
+    finally:
+        effects.close()
+        run.settle()
+
+
+async def adrive(run: LoopRun, engine: AsyncEngine, executor: ToolExecutor) -> AsyncGenerator[Event, None]:
+    """Carry a run out, and give the events of replies and tools as they come."""
+    effects = run.effects()
+    answer: Reply | None = None
+    failure: Exception | None = None
+    try:
+        while True:
+            try:
+                effect = effects.send(answer) if failure is None else effects.throw(failure)
+            except StopIteration:
+                return
+            answer = failure = None
+            try:
+                if isinstance(effect, CallModel):
+                    if not effect.streamed:
                         answer = await engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
                         continue
                     async with engine.stream(
@@ -58,11 +84,7 @@ async def adrive(
                 elif isinstance(effect, CallTools):
                     async with aclosing(executor.aevents(effect.batch)) as events:
                         async for event in events:
-                            for hook in run.hooks:
-                                if isinstance(event, ToolStarted):
-                                    await _tell(hook.tool_started(run, event.call))
-                                else:
-                                    await _tell(hook.tool_finished(run, event.result))
+                            await _tell_of(event, run)
                             yield event
                 else:
                     await _tell(effect.hook)
@@ -71,6 +93,14 @@ async def adrive(
     finally:
         effects.close()
         run.settle()
+
+
+async def _tell_of(event: ToolStarted | ToolFinished, run: LoopRun) -> None:
+    for hook in run.hooks:
+        if isinstance(event, ToolStarted):
+            await _tell(hook.tool_started(run, event.call))
+        else:
+            await _tell(hook.tool_finished(run, event.result))
 
 
 async def _tell(hook: Hook) -> None:

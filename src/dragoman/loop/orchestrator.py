@@ -23,8 +23,8 @@ from dragoman.tools.registry import AnyTools
 from .context import ContextPolicy
 from .hooks import LoopHooks
 from .limits import Limits
-from .on_loop import AsyncRunStream, adrive
-from .plain import RunStream, drive
+from .on_loop import AsyncRunStream, acarry_out, adrive
+from .plain import RunStream, carry_out, drive
 from .run import LoopRun, LoopSettings, OnLimit, RunResult
 
 __all__ = ["AsyncOrchestrator", "LoopOptions", "Orchestrator", "configured"]
@@ -107,18 +107,17 @@ class Orchestrator(_Bound):
     def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
         run = self.start(conversation, approvals)
-        for _ in self.drive(run, stream=False):
-            pass
+        carry_out(run, self.engine, self.executor)
         return run.result
 
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunStream:
         """`run`, with everything that happens as it happens; use it in a `with` block."""
         run = self.start(conversation, approvals)
-        return RunStream([run], self.drive(run, stream=True))
+        return RunStream([run], self.drive(run))
 
-    def drive(self, run: LoopRun, *, stream: bool) -> Generator[Event, None, None]:
-        """Carry out a run that `start` gave."""
-        return drive(run, self.engine, self.executor, stream=stream)
+    def drive(self, run: LoopRun) -> Generator[Event, None, None]:
+        """Carry out a run that `start` gave, and tell what happens as it happens."""
+        return drive(run, self.engine, self.executor)
 
     def close(self) -> None:
         """End the threads; and close the engine, if it was made here."""
@@ -150,18 +149,17 @@ class AsyncOrchestrator(_Bound):
     async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
         run = self.start(conversation, approvals)
-        async for _ in self.drive(run, stream=False):
-            pass
+        await acarry_out(run, self.engine, self.executor)
         return run.result
 
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> AsyncRunStream:
         """`run`, with everything that happens as it happens; use it in an `async with` block."""
         run = self.start(conversation, approvals)
-        return AsyncRunStream([run], self.drive(run, stream=True))
+        return AsyncRunStream([run], self.drive(run))
 
-    def drive(self, run: LoopRun, *, stream: bool) -> AsyncGenerator[Event, None]:
-        """Carry out a run that `start` gave."""
-        return adrive(run, self.engine, self.executor, stream=stream)
+    def drive(self, run: LoopRun) -> AsyncGenerator[Event, None]:
+        """Carry out a run that `start` gave, and tell what happens as it happens."""
+        return adrive(run, self.engine, self.executor)
 
     async def aclose(self) -> None:
         """End the threads; and close the engine, if it was made here."""

@@ -11,24 +11,23 @@ from contextlib import closing
 from types import GeneratorType
 from typing import Self, cast
 
-from dragoman.conversation import Event, ToolStarted
+from dragoman.conversation import Event, ToolFinished, ToolStarted
 from dragoman.engines.engine import Engine
 from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError
-from dragoman.tools.execution.batch import Batch
 from dragoman.tools.execution.executor import ToolExecutor
 
-from .effects import CallModel, CallTools, Tell
+from .effects import CallModel, CallTools
 from .hooks import Hook
 from .run import LoopRun
 from .troubles import beside
 from .watching import Watched
 
-__all__ = ["RunStream", "drive"]
+__all__ = ["RunStream", "carry_out", "drive"]
 
 
-def drive(run: LoopRun, engine: Engine, executor: ToolExecutor, *, stream: bool) -> Generator[Event, None, None]:
-    """Carry a run out, and give its events as they come: those of tools, and those of replies if it is streamed."""
+def carry_out(run: LoopRun, engine: Engine, executor: ToolExecutor) -> None:
+    """Carry a run out that nobody watches: the model is asked for whole replies."""
     effects = run.effects()
     answer: Reply | None = None
     failure: Exception | None = None
@@ -41,14 +40,45 @@ def drive(run: LoopRun, engine: Engine, executor: ToolExecutor, *, stream: bool)
             answer = failure = None
             try:
                 if isinstance(effect, CallModel):
-                    if stream and effect.streamed:
+                    answer = engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
+                elif isinstance(effect, CallTools):
+                    with closing(executor.events(effect.batch)) as events:
+                        for event in events:
+                            _tell_of(event, run)
+                else:
+                    _tell(effect.hook)
+            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
+                failure = error
+    finally:
+        effects.close()
+        run.settle()
+
+
+def drive(run: LoopRun, engine: Engine, executor: ToolExecutor) -> Generator[Event, None, None]:
+    """Carry a run out, and give the events of replies and tools as they come."""
+    effects = run.effects()
+    answer: Reply | None = None
+    failure: Exception | None = None
+    try:
+        while True:
+            try:
+                effect = effects.send(answer) if failure is None else effects.throw(failure)
+            except StopIteration:
+                return
+            answer = failure = None
+            try:
+                if isinstance(effect, CallModel):
+                    if effect.streamed:
                         answer = yield from _streamed(run, engine, effect)
                     else:
                         answer = engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
                 elif isinstance(effect, CallTools):
-                    yield from _with_tools(run, executor, effect.batch)
+                    with closing(executor.events(effect.batch)) as events:
+                        for event in events:
+                            _tell_of(event, run)
+                            yield event
                 else:
-                    _tell(effect)
+                    _tell(effect.hook)
             except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
                 failure = error
     finally:
@@ -68,20 +98,15 @@ def _streamed(run: LoopRun, engine: Engine, asked: CallModel) -> Generator[Event
         return stream.reply
 
 
-def _with_tools(run: LoopRun, executor: ToolExecutor, batch: Batch) -> Generator[Event, None, None]:
-    hooks = run.hooks
-    with closing(executor.events(batch)) as events:
-        for event in events:
-            for hook in hooks:
-                if isinstance(event, ToolStarted):
-                    _tell(Tell(hook.tool_started(run, event.call)))
-                else:
-                    _tell(Tell(hook.tool_finished(run, event.result)))
-            yield event
+def _tell_of(event: ToolStarted | ToolFinished, run: LoopRun) -> None:
+    for hook in run.hooks:
+        if isinstance(event, ToolStarted):
+            _tell(hook.tool_started(run, event.call))
+        else:
+            _tell(hook.tool_finished(run, event.result))
 
 
-def _tell(told: Tell) -> None:
-    hook: Hook = told.hook
+def _tell(hook: Hook) -> None:
     if hook is None:
         return
     from inspect import isawaitable

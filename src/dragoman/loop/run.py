@@ -119,15 +119,18 @@ class LoopRun:
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
     ) -> None:
-        calls = conversation.pending_tool_calls
-        self.tools: ToolRun = ToolRun(deps=settings.deps, approvals=answering(calls, approvals))
+        self.tools: ToolRun
+        self.pending: tuple[PendingApproval, ...]
+        """The calls that wait for a person."""
+        if approvals or waiting:
+            calls = conversation.pending_tool_calls
+            tools = self.tools = ToolRun(deps=settings.deps, approvals=answering(calls, approvals))
+            self.pending = tuple([each for each in waiting if each.call in calls and not tools.approval_of(each.call)])
+        else:
+            self.tools, self.pending = ToolRun(deps=settings.deps), ()
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
-        self.pending: tuple[PendingApproval, ...] = tuple(
-            [each for each in waiting if each.call in calls and self.tools.approval_of(each.call) is None]
-        )
-        """The calls that wait for a person."""
         self.has_done_something: bool = False
         """Whether the model has said something or tools were begun: what was done must not be forgotten."""
         self.added: list[Message] = []
@@ -144,6 +147,8 @@ class LoopRun:
         self._tokens: int = 0
         self._cost: float = 0.0
         self._began: float = settings.clock()
+        self._last: Spent | None = None
+        """What was used up, once that is all."""
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
         if settings.limits.seconds is not None:
             self.tools.deadline = self._began + settings.limits.seconds
@@ -177,7 +182,7 @@ class LoopRun:
     @property
     def spent(self) -> Spent:
         """What the run has used up so far."""
-        return Spent(
+        return self._last or Spent(
             steps=self._steps,
             model_calls=len(self.replies),
             tool_calls=self._tool_calls,
@@ -198,8 +203,31 @@ class LoopRun:
 
     def effects(self) -> Generator[Effect, Any, None]:
         """Carry the run out. An error that ends it has the conversation so far where it has a place for one."""
+        limits, shortened = self._settings.limits, not self._settings.context
         try:
-            yield from self._to_the_end()
+            while True:
+                if self._inbox:
+                    self._take_in()
+                spent = self.spent
+                step = next_step(self.conversation, limits, spent, self.pending)
+                if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
+                    step = Cancelled()
+                if isinstance(step, AskModel):
+                    if not shortened:  # this may have called the model, so what is next is to be decided again
+                        yield from self._shorten()
+                        shortened = True
+                        continue
+                    if not (yield from self._ask(step)):
+                        self._last = self.spent
+                        break
+                    shortened = not self._settings.context
+                elif isinstance(step, RunTools):
+                    yield from self._run_tools(step.calls)
+                elif isinstance(step, Done) and self._inbox and not self.conversation.pending_tool_calls:
+                    continue  # somebody spoke in the very last moment
+                else:
+                    self.ending, self._last = step, spent
+                    break
         except GeneratorExit:  # the driver was told to stop, or interrupted
             self.ending = Cancelled()
             raise
@@ -207,8 +235,10 @@ class LoopRun:
             self.settle()
             error.conversation = self.conversation
             raise
-        if isinstance(self.ending, LimitReached) and self._settings.on_limit == "raise":
-            raise _limit_error(self.ending, self.conversation)
+        if isinstance(self.ending, LimitReached):
+            self._answer_for(str(self.ending))
+            if self._settings.on_limit == "raise":
+                raise _limit_error(self.ending, self.conversation)
 
     def settle(self) -> None:
         """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
@@ -229,32 +259,6 @@ class LoopRun:
             return  # a pause is just that: calls whose results are still to come
         if last is not None and (last.interrupted or self.conversation.pending_tool_calls):
             self.conversation = self.conversation.repaired().conversation
-
-    def _to_the_end(self) -> Generator[Effect, Any, None]:
-        limits = self._settings.limits
-        shortened = not self._settings.context
-        while True:
-            self._take_in()
-            step = next_step(self.conversation, limits, self.spent, self.pending)
-            if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
-                step = Cancelled()
-            if isinstance(step, AskModel):
-                if not shortened:  # this may have called the model, so what is next is to be decided again
-                    yield from self._shorten()
-                    shortened = True
-                    continue
-                if not (yield from self._ask(step)):
-                    return
-                shortened = not self._settings.context
-            elif isinstance(step, RunTools):
-                yield from self._run_tools(step.calls)
-            elif isinstance(step, Done) and self._inbox and not self.conversation.pending_tool_calls:
-                continue  # somebody spoke in the very last moment
-            else:
-                self.ending = step
-                if isinstance(step, LimitReached):
-                    self._answer_for(str(step))
-                return
 
     @staticmethod
     def _broke_off(step: object) -> bool:

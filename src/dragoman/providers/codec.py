@@ -126,7 +126,7 @@ class Codec(Protocol):
         """A decoder for the reply to this request."""
         ...
 
-    def plain_message(self, body: bytes, call: Call, encoded: Encoded) -> Message | None:
+    def plain_message(self, body: bytes, call: Call, encoded: Encoded, /) -> Message | None:
         """The message of a whole reply that is plain, as most are: the one that `fold` makes of a decoder's events.
 
         None for every other reply, be it an odd one or none at all: that is for a decoder.

@@ -24,7 +24,7 @@ from dragoman.errors import DragomanError
 from .bases import BaseAsyncResponse, BaseAsyncTransport, check_head
 from .decoding import Unpacker, unpacker
 from .http1 import MalformedReplyError, ReplyReader
-from .protocol import DEFAULT_LIMITS, HttpRequest, PoolLimits
+from .protocol import DEFAULT_LIMITS, MAX_BODY_BYTES, HttpRequest, PoolLimits
 from .routes import Route, Routes, failure, watch
 from .troubles import trouble
 
@@ -46,7 +46,8 @@ class _Connection(asyncio.Protocol):
         self._loop: asyncio.AbstractEventLoop = loop
         self._transport: asyncio.Transport | None = None
         self._pieces: deque[bytes] = deque()
-        self._size: int = 0
+        self.size: int = 0
+        """Of the pieces that were not taken yet."""
         self._paused: bool = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -75,8 +76,8 @@ class _Connection(asyncio.Protocol):
         else:
             if piece:
                 self._pieces.append(piece)
-                self._size += len(piece)
-                if self._size > _MANY and not self._paused and self._transport is not None:
+                self.size += len(piece)
+                if self.size > _MANY and not self._paused and self._transport is not None:
                     self._paused = True
                     self._transport.pause_reading()
         self._wake()
@@ -110,7 +111,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Whether an idle connection can serve another request."""
+        """Whether the connection can serve another request, as far as is known."""
         return self._error is None and self._transport is not None and not self._transport.is_closing()
 
     @property
@@ -123,41 +124,36 @@ class _Connection(asyncio.Protocol):
         self.reader = reader
         self._transport.write(data)
 
-    async def head(self, reader: ReplyReader, read: float | None, deadline: float | None) -> None:
-        """Wait until the head of the reply is there."""
-        while not reader.head_complete:
-            if self._error is not None:
-                raise self._error
-            await self._wait(read, deadline)
-
-    async def piece(self, read: float | None, deadline: float | None) -> bytes:
-        """All that has come since; empty at the end."""
-        while not self._pieces:
-            if self._error is not None:
-                raise self._error
-            if self.reader is None or self.reader.complete:
-                return b""
-            await self._wait(read, deadline)
-        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
-        self._size = 0
-        if self._paused and self._transport is not None:
-            self._paused = False
-            self._transport.resume_reading()
-        return piece
-
-    async def _wait(self, read: float | None, deadline: float | None) -> None:
-        """Wait until something happens. TimeoutError if it does not."""
+    def something(self, read: float | None, deadline: float | None) -> asyncio.Future[None]:
+        """To be awaited: something happens, or TimeoutError. Raises what has already gone wrong."""
+        if self._error is not None:
+            raise self._error
         loop = self._loop
         waiter = self._waiter = loop.create_future()
         self._until = math.inf if deadline is None else deadline
         if read is not None:
             self._until = min(self._until, loop.time() + read)
-        self._set_timer()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
+        if self._timer is None or self._timer.when() > self._until:
+            self._set_timer()
+        return waiter
+
+    async def piece(self, read: float | None, deadline: float | None) -> bytes:
+        """All that has come since; empty at the end."""
+        while not self._pieces:
+            if self._error is None and (self.reader is None or self.reader.complete):
+                return b""
+            await self.something(read, deadline)
+        return self.taken()
+
+    def taken(self) -> bytes:
+        """All that is here and was not taken yet."""
+        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self.size = 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return piece
 
     def _set_timer(self) -> None:
         """Have `_tick` called in time. A timer that rings too early is set again then, which is rarer than waiting."""
@@ -201,23 +197,46 @@ class _Pool:
     def __init__(self, limits: PoolLimits, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
         self._limits: PoolLimits = limits
-        self._turns: asyncio.Semaphore = asyncio.Semaphore(limits.connections)
+        self._busy: int = 0
+        """How many turns are taken, or promised to somebody who waits for one."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: dict[Route, list[_Connection]] = {}
         self.closed: bool = False
 
     async def take(self, route: Route, request: HttpRequest) -> _Connection | None:
         """Wait for a turn; then an idle connection, or None where a new one must be made."""
-        if self._turns.locked():
-            try:
-                async with asyncio.timeout(_shorter(self._limits.wait, request.timeout.total)):
-                    await self._turns.acquire()
-            except TimeoutError:
-                wrong = trouble("pool_timeout", request)
-            else:
-                return self._usable(route)
-            raise wrong
-        await self._turns.acquire()
+        if self._busy >= self._limits.connections:
+            await self._turn(request)
+        else:
+            self._busy += 1
         return self._usable(route)
+
+    async def _turn(self, request: HttpRequest) -> None:
+        """Wait until somebody hands their turn on."""
+        promised = self.loop.create_future()
+        self._waiting.append(promised)
+        try:
+            async with asyncio.timeout(_shorter(self._limits.wait, request.timeout.total)):
+                await promised
+        except BaseException as error:
+            if promised.done() and not promised.cancelled():
+                self._hand_on()  # it came in the same moment in which nobody wanted it any more
+            elif promised in self._waiting:
+                self._waiting.remove(promised)
+            if not isinstance(error, TimeoutError):
+                raise
+        else:
+            return
+        raise trouble("pool_timeout", request)
+
+    def _hand_on(self) -> None:
+        """Somebody else's turn."""
+        while self._waiting:
+            promised = self._waiting.popleft()
+            if not promised.done():
+                promised.set_result(None)
+                return
+        self._busy -= 1
 
     def _usable(self, route: Route) -> _Connection | None:
         connections = self._idle.get(route)
@@ -231,7 +250,7 @@ class _Pool:
 
     def give_back(self, connection: _Connection | None, *, reusable: bool) -> bool:
         """End a turn. Returns whether the connection was kept; otherwise it is cut."""
-        self._turns.release()
+        self._hand_on()
         if connection is None:
             return False
         connection.reader = None
@@ -259,7 +278,7 @@ def _shorter(one: float | None, other: float | None) -> float | None:
 
 class _Response(BaseAsyncResponse):
     def __init__(self, request: HttpRequest, pool: _Pool, connection: _Connection, deadline: float | None) -> None:
-        super().__init__(request, 0, {})
+        self.request: HttpRequest = request
         self._pool: _Pool = pool
         self._connection: _Connection = connection
         self._reader: ReplyReader = ReplyReader(request.method)
@@ -269,11 +288,14 @@ class _Response(BaseAsyncResponse):
 
     async def begin(self, data: bytes) -> None:
         """Send the request and wait for the head. Raises as connections do."""
-        reader = self._reader
-        self._connection.send(data, reader)
-        await self._connection.head(reader, self.request.timeout.read, self._deadline)
-        self.status = reader.status
+        connection, reader = self._connection, self._reader
+        connection.send(data, reader)
+        while not reader.head_complete:
+            await connection.something(self.request.timeout.read, self._deadline)
+        self.status: int = reader.status
         self.headers: Mapping[str, str] = reader.headers
+        if reader.status >= 300:
+            check_head(self.request, reader.status, reader.headers)
         if "content-encoding" in reader.headers:
             self._unpacker = unpacker(reader.headers["content-encoding"])
 
@@ -281,6 +303,15 @@ class _Response(BaseAsyncResponse):
     def unanswered(self) -> bool:
         """Whether the server has not sent a single byte."""
         return self._reader.untouched
+
+    async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
+        connection = self._connection
+        if self._over or not self._reader.complete or self._unpacker is not None or connection.size > limit:
+            return await super().read(limit)
+        # All of it is here.
+        body = connection.taken()
+        await self.aclose()
+        return body
 
     async def __anext__(self) -> bytes:
         while not self._over:
@@ -356,7 +387,6 @@ class AsyncioTransport(BaseAsyncTransport):
         response = _Response(request, pool, connection, deadline)
         try:
             await response.begin(data)
-            check_head(request, response.status, response.headers)
         except _ERRORS as error:
             if response.unanswered and isinstance(error, EOFError):
                 wrong = trouble("closed_early", request)
@@ -409,7 +439,8 @@ async def _dial(connection: _Connection, request: HttpRequest, tls: ssl.SSLConte
     if tls is not None:
         reader = ReplyReader("HEAD")  # like one to HEAD, the answer has no body
         connection.send(route.tunnel, reader)
-        await connection.head(reader, None, None)
+        while not reader.head_complete:
+            await connection.something(None, None)
         if reader.status != 200:
             raise trouble("proxy_auth" if reader.status == 407 else "proxy", request)
         await connection.encrypt(tls)

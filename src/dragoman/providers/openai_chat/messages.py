@@ -192,15 +192,15 @@ class MessageWriter:
         return b'{"role":"assistant",' + joined(written)[1:]
 
     def _call(self, at: int, call: ToolCall, losses: _Losses) -> bytes:
-        native = dict(native_fields(call.native, self._reader))
-        name = _encode(self._names.wire(call.name))
-        fields: dict[str, bytes | Raw] = {"id": _encode(wire_id(call.id, self._quirks))}
-        if string(native.pop("type", None)) == "custom":
-            inner = joined({"name": name, "input": _encode(call.arguments)})
-            return joined({**fields, "type": b'"custom"', "custom": inner, **native})
-        arguments = self._arguments(at, call, losses)
-        function = joined({"name": name, "arguments": _encode(arguments)})
-        return joined({**fields, "type": b'"function"', "function": function, **native})
+        name, call_id = _encode(self._names.wire(call.name)), _encode(wire_id(call.id, self._quirks))
+        native = dict(native_fields(call.native, self._reader)) if call.native is not None else {}
+        if native and string(native.pop("type", None)) == "custom":
+            written = b'{"id":%s,"type":"custom","custom":{"name":%s,"input":%s}}'
+            written %= (call_id, name, _encode(call.arguments))
+        else:
+            written = b'{"id":%s,"type":"function","function":{"name":%s,"arguments":%s}}'
+            written %= (call_id, name, _encode(self._arguments(at, call, losses)))
+        return b"%s,%s" % (written[:-1], joined(native)[1:]) if native else written
 
     def _arguments(self, at: int, call: ToolCall, losses: _Losses) -> str:
         """The arguments as text of a JSON object: many servers parse it and fail on anything else, OpenAI does not."""

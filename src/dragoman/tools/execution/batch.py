@@ -24,7 +24,7 @@ from dragoman.tools.permission import PendingApproval
 from dragoman.tools.registry import ToolSet
 
 from .effects import Invoke
-from .procedure import Outcome, Procedure, Settings, cancelled, procedure
+from .procedure import Outcome, Procedure, Settings, cancelled, concluded, procedure
 from .results import failure
 from .run import ToolRun
 
@@ -151,6 +151,27 @@ class Batch:
             for _ in self._wind_up(active, backend):
                 pass  # nobody listens any more, but the results are complete
 
+    def at_once(self, execute: Callable[[ToolCall], ToolResult]) -> Generator[ToolStarted | ToolFinished, None, None]:
+        """Carry out the only call with a function that knows how, in this thread, and that keeps the log itself."""
+        (call,) = self.calls
+        if self._outcomes[0] is not None:
+            return
+        try:
+            if self._stopped:
+                yield from self._finish(0, self._cancelled(call))
+                return
+            self._started.add(0)
+            yield ToolStarted(call)
+            self.run.spend(call.name, None)
+            result = execute(call)
+            self._outcomes[0] = concluded(call, result)
+            yield ToolFinished(result)
+        finally:
+            self._left = True
+            if self._outcomes[0] is None:
+                for _ in self._finish(0, self._cancelled(call)):
+                    pass  # nobody listens any more, but the results are complete
+
     @property
     def _stopped(self) -> bool:
         """Whether nothing new may begin."""
@@ -206,7 +227,7 @@ class Batch:
                 each.wake = None if effect.timeout is None else self._settings.clock() + effect.timeout
                 return
 
-    def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Iterator[_Step]:
+    def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Iterator[ToolStarted | ToolFinished]:
         self._outcomes[index] = outcome
         if isinstance(outcome, PendingApproval):
             return

@@ -35,7 +35,7 @@ from .effects import Effect, Flag, Invoke, Sleep, discard
 from .results import execution_error, failure, success
 from .run import ToolRun
 
-__all__ = ["Middleware", "Outcome", "Procedure", "Settings", "cancelled", "decode", "procedure"]
+__all__ = ["Middleware", "Outcome", "Procedure", "Settings", "cancelled", "concluded", "decode", "procedure"]
 
 Middleware: TypeAlias = Callable[[ToolCall, ToolRun], Generator[ToolCall | None, ToolResult, ToolResult | None]]
 """Around a call: yield (the call to make instead, or None for the same), receive its result, return the result to give
@@ -111,10 +111,10 @@ def _answered(call: ToolCall, result: ToolResult | None) -> Outcome:
     """A middleware answered the call itself, or swallowed it."""
     if result is None:
         raise _denied(call, "a middleware stopped it")
-    return _concluded(call, result)
+    return concluded(call, result)
 
 
-def _concluded(call: ToolCall, result: ToolResult, error: ToolError | None = None) -> Outcome:
+def concluded(call: ToolCall, result: ToolResult, error: ToolError | None = None) -> Outcome:
     """The outcome with this result. A failure that only the result tells of is an error like any other."""
     if not result.is_error:
         return Outcome(result)
@@ -127,7 +127,7 @@ def _left(layer: _Layer, call: ToolCall, outcome: Outcome) -> Outcome:
         layer.send(outcome.result)
     except StopIteration as stop:
         changed = cast("ToolResult | None", stop.value)
-        return outcome if changed is None else _concluded(call, changed, outcome.error)
+        return outcome if changed is None else concluded(call, changed, outcome.error)
     layer.close()
     message = "a middleware must yield exactly once"
     raise RuntimeError(message)
@@ -147,7 +147,7 @@ def _call(tools: ToolSet, call: ToolCall, run: ToolRun, settings: Settings, star
             try:
                 effect = _effect(tool, call, arguments, run, settings, attempt=retries + 1)
                 value = yield from _attempt(call, effect, settings.clock)
-                return _concluded(call, success(call, value, settings.clock() - started, retries))
+                return concluded(call, success(call, value, settings.clock() - started, retries))
             except ToolError as error:
                 # Only what may end better next time: the tool itself failed, or it took too long.
                 if retries >= allowed or error.type not in ("execution", "timeout") or run.cancelled:

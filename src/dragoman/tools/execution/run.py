@@ -37,7 +37,8 @@ class ToolRun:
         self._approvals: dict[str, Approval] = {approval.call_id: approval for approval in approvals}
         # Re-entrant: a signal handler that cancels may interrupt the very thread that holds it.
         self._lock: threading.RLock = threading.RLock()
-        self._cancelled: bool = False
+        self.cancelled: bool = False
+        """Whether the run was told to stop. Say `cancel()` to stop it."""
         self._listeners: list[Callable[[], None]] = []
 
     def answer(self, approval: Approval) -> None:
@@ -65,15 +66,10 @@ class ToolRun:
             self.counts[name] = called + 1
             return True
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether the run was told to stop."""
-        return self._cancelled
-
     def cancel(self) -> None:
         """Stop waiting for tools and start no more. Every call still gets its result: `cancelled`."""
         with self._lock:
-            self._cancelled = True
+            self.cancelled = True
             listeners = list(self._listeners)
         for listener in listeners:
             listener()
@@ -85,7 +81,7 @@ class ToolRun:
         """
         with self._lock:
             self._listeners.append(listener)
-            already = self._cancelled
+            already = self.cancelled
         if already:
             listener()
 
