@@ -6,7 +6,6 @@ Must not know: what a client does with them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -21,6 +20,8 @@ from dragoman.tools.permission import PermissionCheck
 from dragoman.tools.registry import AnyTools
 
 if TYPE_CHECKING:
+    import logging
+
     from .schema import AnswerType
 
 __all__ = ["ChatOptions", "ToolHandling", "engine_options", "executor_of", "of_colour", "without_engine"]

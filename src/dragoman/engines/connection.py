@@ -7,7 +7,6 @@ Must not know: how requests are sent.
 
 from __future__ import annotations
 
-import random as _random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from dragoman._chance import chance
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.conversation.values import memory_of
@@ -65,7 +65,7 @@ class Connection(Struct, frozen=True, kw_only=True, dict=True):
     headers: Mapping[str, str] = {}
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
-    random: Callable[[], float] = _random.random
+    random: Callable[[], float] = chance
 
     @property
     def name(self) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
-from urllib.parse import quote
 
 from dragoman.errors import ConfigurationError, MissingKeyError, ProviderError
 from dragoman.providers.catalogue import PROVIDERS, Provider
@@ -150,6 +149,8 @@ def _take_out(error: ProviderError, key: str) -> None:
 
 
 def _without(text: str, key: str) -> str:
+    from urllib.parse import quote
+
     for form in {key, quote(key, safe="")}:
         text = text.replace(form, _SHOWN)
     # Long texts of a provider are cut before they get here, perhaps in the middle of the key.

@@ -10,13 +10,12 @@ driver do the work (plain.py, on_loop.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from dragoman.conversation import Failed, Fold, Message, ReplyEvent, ReplyStarted
 from dragoman.errors import ProviderError
-from dragoman.providers.answers import AnswerReader
 from dragoman.providers.codec import Call, Codec, Decoder, Encoded
 from dragoman.transport.protocol import HttpRequest
 from dragoman.transport.retry import (
@@ -32,6 +31,9 @@ from dragoman.transport.retry import (
 
 from .keys import without_keys
 from .reply import Reply
+
+if TYPE_CHECKING:
+    from dragoman.providers.answers import AnswerReader
 
 __all__ = ["Effect", "Emit", "ModelCall", "Open", "Opened", "Prepared", "ReadAll", "ReadPiece", "Sleep"]
 

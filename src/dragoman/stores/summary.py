@@ -9,8 +9,6 @@ cursor of another list, or one that was tampered with, is refused rather than mi
 
 from __future__ import annotations
 
-import base64
-import binascii
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
@@ -122,6 +120,8 @@ def checked_limit(limit: int) -> int:
 
 def cursor_text(kind: str, parts: tuple[object, ...]) -> str:
     """A cursor for lists of this kind. The kind names the store, the method and its filters."""
+    import base64
+
     return base64.urlsafe_b64encode(msgspec.json.encode((_mark(kind), *parts))).decode()
 
 
@@ -136,14 +136,16 @@ def cursor_parts(kind: str, cursor: str, type: type[_T]) -> _T:
 
     Raises InvalidCursorError for any other text.
     """
+    from base64 import b64decode
+
     try:
         if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError
-        found, *parts = msgspec.json.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=list[object])
+        found, *parts = msgspec.json.decode(b64decode(cursor, altchars=b"-_", validate=True), type=list[object])
         if found != _mark(kind):
             raise ValueError
         return msgspec.convert(tuple(parts), type)
-    except (msgspec.MsgspecError, binascii.Error, ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         message = "This cursor does not belong to this list."
         raise InvalidCursorError(message) from None
 

@@ -6,12 +6,14 @@ Must not know: how tools are run.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dragoman.conversation import Conversation
 from dragoman.errors import ToolCancelledError
+
+if TYPE_CHECKING:
+    import logging
 
 __all__ = ["ToolContext"]
 

@@ -11,13 +11,14 @@ asked.
 from __future__ import annotations
 
 import re
-import unicodedata
-from typing import Final, Literal, TypeAlias
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
 
 from .addresses import is_loopback
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 __all__ = ["MAX_BASE_URL_BYTES", "Reason", "join", "validate_base_url"]
 
@@ -29,6 +30,7 @@ Reason: TypeAlias = Literal[
 """Why a base URL was refused, in one word; the rules are checked in this order."""
 
 _PLACEHOLDERS: Final = ("example.com", "example.net", "example.org", "localhost.localdomain")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 _PRINTABLE: Final = re.compile(r"[!-~]*").fullmatch
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]*)(?::[0-9]*)?").fullmatch
 _PATH: Final = re.compile(r"[!-~]*").fullmatch
@@ -73,7 +75,7 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
     if len(url.encode("utf-8", "surrogatepass")) > MAX_BASE_URL_BYTES:
         raise _refused("too_long")
     # Before parsing: urlsplit drops tabs and line breaks without a word.
-    if any(unicodedata.category(character) == "Cc" for character in url):
+    if _CONTROL(url):
         raise _refused("control_character")
     parts = _split(url)
     if "@" in parts.netloc:
@@ -89,6 +91,8 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
 
 def _split(url: str) -> SplitResult:
     """The parts of the URL, where every reader of URLs finds the same ones."""
+    from urllib.parse import urlsplit  # only who has an address of their own needs it
+
     try:
         parts = urlsplit(url)
         if parts.port != 0 and _PRINTABLE(url) and "\\" not in url and _is_host(parts):

@@ -6,7 +6,6 @@ Must not know: plain or async.
 
 from __future__ import annotations
 
-import base64
 import errno
 import os
 import select
@@ -15,7 +14,6 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
@@ -141,6 +139,9 @@ class Routes:
     def _proxy(address: str | None) -> tuple[tuple[str, int] | None, str | None]:
         if address is None:
             return None, None
+        import base64
+        from urllib.parse import unquote, urlsplit
+
         parts = urlsplit(address)
         if parts.scheme != "http":
             message = f"This transport cannot speak to a proxy over {parts.scheme}."

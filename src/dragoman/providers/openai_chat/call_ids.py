@@ -7,7 +7,6 @@ Must not know: messages.
 from __future__ import annotations
 
 import re
-from hashlib import blake2s
 from typing import Final, NamedTuple
 
 __all__ = ["wire_id"]
@@ -29,5 +28,7 @@ def wire_id(call_id: str, quirks: frozenset[str]) -> str:
     """The id as this server takes it: the same wherever it does."""
     for quirk, rule in _RULES.items():
         if quirk in quirks and rule.legal.fullmatch(call_id) is None:
+            from hashlib import blake2s
+
             return blake2s(call_id.encode()).hexdigest()[: rule.length]
     return call_id

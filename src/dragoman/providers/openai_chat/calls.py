@@ -7,7 +7,6 @@ Must not know: JSON framing, text and thinking.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from hashlib import blake2s
 from typing import Final
 
 import msgspec
@@ -24,6 +23,8 @@ def made_up_id(reply_id: str | None, position: int, number: int) -> str:
 
     `position` is the reply's place in the conversation, since a server without ids for calls may have none for replies.
     """
+    from hashlib import blake2s
+
     digest = blake2s(f"{reply_id}/{position}".encode(), digest_size=8).hexdigest()
     return f"call_{digest}_{number}"
 

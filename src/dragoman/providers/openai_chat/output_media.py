@@ -6,7 +6,6 @@ Must not know: the order of blocks in a reply.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from typing import Final, cast
 
 import msgspec
@@ -85,6 +84,8 @@ def _type_asked_for(options: ModelOptions) -> str:
 
 def _decoded(pieces: list[str]) -> bytes | None:
     """The bytes of base64 pieces, each padded for itself or all of them one text."""
+    from base64 import b64decode
+
     for attempt in (pieces, ["".join(pieces)]):
         try:
             return b"".join([b64decode(piece, validate=True) for piece in attempt])

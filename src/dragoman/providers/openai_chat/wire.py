@@ -7,7 +7,6 @@ Must not know: what any of it means for a reply.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -207,6 +206,8 @@ def _value(raw: Raw | None) -> object:
 
 def _mended(data: bytes) -> bytes:
     """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones cut an emoji in two."""
+    import json  # which reads more than JSON, and is slower
+
     value: object = json.loads(data.decode(errors="replace"), parse_constant=_no_number)
     # "replace" would write a question mark for half an emoji; this is the sign that readers know.
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 from collections import deque
@@ -19,6 +18,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
+
+from dragoman._chance import chance
 
 from . import driver
 from .driver import AsyncConnection
@@ -42,7 +43,7 @@ class AsyncRunner:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
-        random: Callable[[], float] = random.random,
+        random: Callable[[], float] = chance,
     ) -> None:
         self.address: Final = driver.address_of(conninfo, options.timeout, prepared=options.prepared_statements)
         self._options: Final = options

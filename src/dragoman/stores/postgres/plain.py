@@ -11,7 +11,6 @@ not survive a fork.
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 from collections import deque
@@ -19,6 +18,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 from weakref import WeakSet
+
+from dragoman._chance import chance
 
 from . import driver
 from .driver import Connection
@@ -42,7 +43,7 @@ class Runner:
         *,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
-        random: Callable[[], float] = random.random,
+        random: Callable[[], float] = chance,
     ) -> None:
         self.address: Final = driver.address_of(conninfo, options.timeout, prepared=options.prepared_statements)
         self._options: Final = options

@@ -6,8 +6,11 @@ Must not know: anything else.
 
 from __future__ import annotations
 
-import json
-from typing import TypeGuard
+from functools import cache
+from typing import TYPE_CHECKING, TypeGuard
+
+if TYPE_CHECKING:
+    from json import JSONEncoder
 
 __all__ = ["cut", "deeper_than", "is_array", "is_object", "kind_of", "shown"]
 
@@ -22,7 +25,13 @@ _KINDS: dict[type, str] = {
     dict: "object",
     type(None): "null",
 }
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+@cache
+def _encoder() -> JSONEncoder:
+    from json import JSONEncoder  # only what is wrong is shown
+
+    return JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def is_array(value: object) -> TypeGuard[list[object]]:
@@ -57,7 +66,7 @@ def shown(value: object) -> str:
         value = value[: SHOWN_LENGTH + 1]
     # Chunk by chunk: a message about a value of many megabytes must not cost many megabytes.
     text = ""
-    for chunk in _ENCODER.iterencode(value):
+    for chunk in _encoder().iterencode(value):
         text += chunk[: SHOWN_LENGTH + 1]
         if len(text) > SHOWN_LENGTH:
             break

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import CancelledError
 from typing import Any, Protocol, TypeAlias, cast
 
 from msgspec import Struct
@@ -284,6 +283,11 @@ def _give_up(each: _Active, backend: Backend) -> None:
 
 
 def _note(running: Running, invoke: Invoke) -> None:
-    invoke.error = CancelledError() if running.cancelled() else running.exception()
+    if running.cancelled():
+        from concurrent.futures import CancelledError
+
+        invoke.error = CancelledError()
+    else:
+        invoke.error = running.exception()
     if invoke.error is None:
         invoke.value = running.result()

@@ -10,8 +10,6 @@ in plain_backend.py and async_backend.py.
 
 from __future__ import annotations
 
-import logging
-import random as _random
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from dragoman._chance import chance
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ToolDeniedError
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
@@ -27,14 +26,14 @@ from dragoman.tools.registry import AnyTools, ToolSet, as_tool_set
 
 from .batch import Batch
 from .effects import Invoke, discard
-from .log import PACKAGE, ROOT, TOOLS, log_call
-from .plain_backend import PlainBackend, awaited_elsewhere, events
 from .procedure import Middleware, Outcome, Settings
 from .results import NOTHING, execution_error, failure, success
 from .run import ToolRun
 from .threads import LoopThread, WorkerThreads
 
 if TYPE_CHECKING:
+    import logging
+
     from dragoman.tools.permission import PendingApproval, PermissionCheck
 
 __all__ = ["Executed", "OnResult", "ToolExecutor"]
@@ -73,15 +72,17 @@ class ToolExecutor:
         logger: logging.Logger | None = None,
         log_values: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        random: Callable[[], float] = _random.random,
+        random: Callable[[], float] = chance,
     ) -> None:
+        from . import log  # not before there is an executor: the standard library's logging takes long to import
+
         self.tools: ToolSet = as_tool_set(tools)
         self.config: ToolConfig = config or ToolConfig()
         self._settings: Settings = Settings(
             config=self.config,
             permission=permission,
             middleware=tuple(middleware),
-            logger=logger or TOOLS,
+            logger=logger or log.TOOLS,
             clock=clock,
             random=random,
         )
@@ -89,6 +90,8 @@ class ToolExecutor:
         self._observed: bool = on_result is not None or logger is not None
         self._log_values: bool = log_values
         self._logger: logging.Logger = self._settings.logger
+        self._log: Callable[..., None] = log.log_call
+        self._loggers: tuple[logging.Logger, ...] = (log.TOOLS, log.PACKAGE, log.ROOT)
         self._clock: Callable[[], float] = clock
         self._workers: WorkerThreads = WorkerThreads()
         self._loop: LoopThread = LoopThread()
@@ -129,7 +132,8 @@ class ToolExecutor:
                 except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a tool raises belongs to its call
                     result = failure(call, execution_error(call, error), clock() - started)
                 # Looking for handlers is several times cheaper than asking the logger for its level.
-                if self._observed or TOOLS.handlers or PACKAGE.handlers or ROOT.handlers:
+                one, another, last = self._loggers
+                if self._observed or one.handlers or another.handlers or last.handlers:
                     self._record(call, result)
                 return result
         return self.outcome(call, run).result
@@ -182,6 +186,8 @@ class ToolExecutor:
         return self._machinery(batch)
 
     def _machinery(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
+        from .plain_backend import PlainBackend, events
+
         return events(batch, PlainBackend(self._workers, self._loop))
 
     def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
@@ -239,6 +245,8 @@ class ToolExecutor:
 
     def _awaited(self, value: object) -> object:
         """What a plain function meant when it returned a coroutine after all."""
+        from .plain_backend import awaited_elsewhere
+
         invoke = Invoke(lambda: value, is_async=True, timeout=None)
         try:
             return self._loop.submit(lambda: awaited_elsewhere(invoke)).result()
@@ -257,7 +265,7 @@ class ToolExecutor:
                 self._on_result(call, result)
             except Exception:
                 self._logger.exception("the on_result hook failed for tool %s", call.name)
-        log_call(self._logger, call, result, show_values=self._log_values)
+        self._log(self._logger, call, result, show_values=self._log_values)
 
 
 def _is_unrestricted(config: ToolConfig) -> bool:

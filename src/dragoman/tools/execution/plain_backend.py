@@ -9,15 +9,17 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Coroutine, Generator
-from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dragoman.conversation import ToolFinished, ToolStarted
 
 from .batch import Batch, Running, Wait
 from .effects import Invoke
 from .threads import LoopThread, WorkerThreads
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["PlainBackend", "awaited", "awaited_elsewhere", "events"]
 

@@ -7,10 +7,9 @@ so that plain and async runs, one call and many, share this one description.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
@@ -34,6 +33,9 @@ from dragoman.tools.registry import ToolSet, not_found
 from .effects import Effect, Flag, Invoke, Sleep, discard
 from .results import execution_error, failure, success
 from .run import ToolRun
+
+if TYPE_CHECKING:
+    import logging
 
 __all__ = ["Middleware", "Outcome", "Procedure", "Settings", "cancelled", "concluded", "decode", "procedure"]
 

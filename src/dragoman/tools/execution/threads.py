@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import contextvars
 import os
-import queue
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
+    import queue
+    from concurrent.futures import Future
 
 __all__ = ["LoopThread", "WorkerThreads"]
 
 _IDLE_SECONDS = 10.0
 _JOIN_SECONDS = 5.0
 
-_Job: TypeAlias = tuple[Future[Any], Callable[[], Any]]
+_Job: TypeAlias = "tuple[Future[Any], Callable[[], Any]]"
 
 
 class WorkerThreads:
@@ -49,13 +49,16 @@ class WorkerThreads:
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
         """Run the function in a worker, in a copy of the caller's context variables."""
+        import queue
+        from concurrent.futures import Future
+
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         job = (future, partial(contextvars.copy_context().run, function))
         with self._lock:
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
-            inbox = queue.SimpleQueue[_Job | None]()
+            inbox = queue.SimpleQueue["_Job | None"]()
             threading.Thread(target=self._work, args=(inbox,), name="dragoman-tool", daemon=True).start()
         inbox.put(job)
         return future
@@ -91,6 +94,8 @@ class WorkerThreads:
                 return
 
     def _next_job(self, inbox: queue.SimpleQueue[_Job | None]) -> _Job | None:
+        import queue
+
         try:
             return inbox.get(timeout=_IDLE_SECONDS)
         except queue.Empty:
@@ -158,7 +163,7 @@ class LoopThread:
     def _start(self) -> asyncio.AbstractEventLoop:
         import asyncio
 
-        loop, unfinished = asyncio.new_event_loop(), set[Future[Any]]()
+        loop, unfinished = asyncio.new_event_loop(), set["Future[Any]"]()
         thread = threading.Thread(target=self._run, args=(loop, unfinished), name="dragoman-loop", daemon=True)
         try:
             thread.start()
