@@ -91,7 +91,9 @@ class ToolExecutor:
         self._log_values: bool = log_values
         self._logger: logging.Logger = self._settings.logger
         self._log: Callable[..., None] = log.log_call
-        self._loggers: tuple[logging.Logger, ...] = (log.TOOLS, log.PACKAGE, log.ROOT)
+        self._tools_log: logging.Logger = log.TOOLS
+        self._package_log: logging.Logger = log.PACKAGE
+        self._root_log: logging.Logger = log.ROOT
         self._clock: Callable[[], float] = clock
         self._workers: WorkerThreads = WorkerThreads()
         self._loop: LoopThread = LoopThread()
@@ -132,8 +134,7 @@ class ToolExecutor:
                 except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a tool raises belongs to its call
                     result = failure(call, execution_error(call, error), clock() - started)
                 # Looking for handlers is several times cheaper than asking the logger for its level.
-                one, another, last = self._loggers
-                if self._observed or one.handlers or another.handlers or last.handlers:
+                if self._observed or self._tools_log.handlers or self._package_log.handlers or self._root_log.handlers:
                     self._record(call, result)
                 return result
         return self.outcome(call, run).result
