@@ -4,17 +4,23 @@ CPU time of this process in interleaved rounds of one run, as a multiple of the 
 Wanted: a turn at most 3.5 times the floor, a streamed chunk with every event delivered at most 4.5 times, a turn on a
 long history (each time one new message behind a history that was sent before) at most 3 times. Each turn has a message
 that was never sent, as turns have. What a caller of a chat client pays, and peers, are in bench/run.py.
+
+Before that, where a turn goes: the same request, sent by the floor, by the standard library's `http.client` and by
+pyreqwest (with the reply as bytes, not read any further), and through each of the layers above our own transport.
 """
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from pyreqwest.client import SyncClientBuilder
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -23,8 +29,10 @@ from bench.contenders.common import BASES, KEY, MODELS, PROMPT, SYSTEM, said
 from bench.processors import take_clients
 from bench.server import serving
 from bench.wire import CHUNKS
+from dragoman.chat.client import ChatClient
 from dragoman.conversation import Conversation, Message
 from dragoman.engines.factory import async_engine, engine
+from dragoman.transport.socket_transport import SocketTransport
 
 DIALECT = "openai_chat"
 ROUNDS = 15
@@ -65,6 +73,40 @@ def _print(colour: str, what: str, pair: Pair, samples: list[tuple[float, float]
     least, ours = (statistics.median(values) / pair.times / pair.per * 1e6 for values in zip(*samples, strict=True))
     ratio = statistics.median([mine / theirs for theirs, mine in samples])
     print(f"{colour:<6}{what:<10}floor {least:9.2f} µs   engine {ours:9.2f} µs   {ratio:5.2f} × ({pair.limit})")
+
+
+def layers(root: str) -> None:
+    """Each does more than the one before."""
+    address = root.removeprefix("http://")
+    bare, theirs = floor.Plain(root, DIALECT), http.client.HTTPConnection(address)
+    model = f"openai:{MODELS[DIALECT]}"
+    with (
+        engine(model, base_url=root + BASES[DIALECT], key=KEY) as ours,
+        ChatClient(ours, system=SYSTEM, stateless=True) as client,
+        SocketTransport() as transport,
+        SyncClientBuilder().build() as rust,
+    ):
+        request = ours.connection.call(_asked(), (), None, stream=False).request
+        path, headers, body = request.url.removeprefix(root), dict(request.headers), request.body
+
+        def with_http_client() -> bytes:
+            theirs.request("POST", path, body, headers)
+            return theirs.getresponse().read()
+
+        works: dict[str, Callable[[], object]] = {
+            "floor": bare.turn,
+            "http.client": with_http_client,
+            "pyreqwest": lambda: rust.post(request.url).headers(headers).body_bytes(body).build().send().bytes(),
+            "our transport": lambda: transport.open(request).read(),
+            "engine": lambda: ours.run_inference(_asked()),
+            "chat client": lambda: str(client.chat(PROMPT)),
+        }
+        samples = [[_cpu(work, TURNS) / TURNS for work in works.values()] for _ in range(ROUNDS)]
+    for at, name in enumerate(works):
+        cpu, ratio = (statistics.median(found) for found in zip(*[(s[at], s[at] / s[0]) for s in samples], strict=True))
+        print(f"layer {name:<15}{cpu * 1e6:9.2f} µs   {ratio:5.2f} × the floor")
+    theirs.close()
+    bare.close()
 
 
 def plain(root: str) -> None:
@@ -143,5 +185,6 @@ async def _acpu(work: Callable[[], object], times: int) -> float:
 if __name__ == "__main__":
     with serving() as port:
         take_clients()
+        layers(f"http://127.0.0.1:{port}")
         plain(f"http://127.0.0.1:{port}")
         asyncio.run(on_loop(f"http://127.0.0.1:{port}"))

@@ -53,6 +53,11 @@ def append_tool_results(conversation: Conversation, results: Iterable[ToolResult
 
 def without_odd_calls(message: Message) -> Message:
     """The message without calls that nobody could answer: cut off, without an id, or with the id of another."""
+    for block in message.blocks:
+        if type(block) is ToolCall:
+            break
+    else:  # as most have none at all
+        return message
     kept: list[Block] = []
     seen: set[str] = set()
     for block in message.blocks:

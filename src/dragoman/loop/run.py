@@ -119,15 +119,16 @@ class LoopRun:
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
     ) -> None:
-        self.tools: ToolRun
-        self.pending: tuple[PendingApproval, ...]
+        self.pending: tuple[PendingApproval, ...] = ()
         """The calls that wait for a person."""
+        self.cancelled: bool = False
+        """Whether the run was told to stop. Say `cancel()` to stop it."""
+        self._tools: ToolRun | None = None
+        """What all batches of calls have in common, once there is one."""
         if approvals or waiting:
             calls = conversation.pending_tool_calls
-            tools = self.tools = ToolRun(deps=settings.deps, approvals=answering(calls, approvals))
+            tools = self._tools = ToolRun(deps=settings.deps, approvals=answering(calls, approvals))
             self.pending = tuple([each for each in waiting if each.call in calls and not tools.approval_of(each.call)])
-        else:
-            self.tools, self.pending = ToolRun(deps=settings.deps), ()
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
@@ -150,8 +151,6 @@ class LoopRun:
         self._last: Spent | None = None
         """What was used up, once that is all."""
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
-        if settings.limits.seconds is not None:
-            self.tools.deadline = self._began + settings.limits.seconds
 
     # --- from outside ---
 
@@ -167,12 +166,9 @@ class LoopRun:
 
     def cancel(self) -> None:
         """Stop at the next opportunity: tools are given up, a stream is closed, a whole reply is waited for."""
-        self.tools.cancel()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the run was told to stop."""
-        return self.tools.cancelled
+        self.cancelled = True
+        if self._tools is not None:
+            self._tools.cancel()
 
     @property
     def was_cut_short(self) -> bool:
@@ -364,8 +360,7 @@ class LoopRun:
     def _run_tools(self, calls: tuple[ToolCall, ...]) -> Generator[Effect, Any, None]:
         for hook in self.hooks:
             yield from _told(hook.before_tools(self, calls))
-        self.tools.conversation = self.conversation
-        self._batch = batch = self._executor.batch(calls, self.tools)
+        self._batch = batch = self._executor.batch(calls, self._tool_run())
         self.has_done_something = True
         yield CallTools(batch)
         results = batch.results
@@ -378,6 +373,18 @@ class LoopRun:
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
+
+    def _tool_run(self) -> ToolRun:
+        """What the calls of this step have in common with those before."""
+        tools, seconds = self._tools, self._settings.limits.seconds
+        if tools is None:
+            tools = self._tools = ToolRun(deps=self._settings.deps)
+        if seconds is not None:
+            tools.deadline = self._began + seconds
+        tools.conversation = self.conversation
+        if self.cancelled:  # by another thread, which did not know these yet
+            tools.cancel()
+        return tools
 
     def _answer_for(self, why: str) -> None:
         """Answer the calls that will not be run, so that the history can be sent."""
