@@ -52,9 +52,8 @@ class Backend(Protocol):
 
 
 class Wait(Struct, frozen=True):
-    """Wait until one of these is done, or so many seconds have passed, or the run is cancelled."""
+    """Wait until something that was started is done, or so many seconds have passed, or the run is cancelled."""
 
-    running: list[Running]
     seconds: float | None
 
 
@@ -179,7 +178,7 @@ class Batch:
     def _wait_for(self, active: list[_Active]) -> Wait:
         wakes = [each.wake for each in active if each.wake is not None]
         seconds = max(0.0, min(wakes) - self._settings.clock()) if wakes else None
-        return Wait([each.running for each in active if each.running is not None], seconds)
+        return Wait(seconds)
 
     def _is_due(self, each: _Active, backend: Backend) -> bool:
         """Whether this call can go on, with the outcome of what it waited for noted."""

@@ -193,9 +193,9 @@ class ToolExecutor:
 
     def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         """`events` on the caller's event loop. Close it (`contextlib.aclosing`) if you may leave it early."""
-        from . import async_backend
+        from .async_backend import events
 
-        return async_backend.events(batch, async_backend.AsyncBackend(self._workers))
+        return events(batch, self._workers)
 
     # --- the threads ---
 
