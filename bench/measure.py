@@ -22,7 +22,7 @@ from bench.peers import CONTENDERS, FLOOR, OURS
 from devtools.places import DEV, ROOT
 from devtools.processes import variables
 
-__all__ = ["Cells", "Crew", "Effort", "crew", "interleaved", "ratio"]
+__all__ = ["Cells", "Crew", "Effort", "Processors", "crew", "interleaved", "ratio"]
 
 Answer = dict[str, Any]
 Cells = dict[str, Answer]
@@ -217,6 +217,27 @@ def ratio(cells: Cells, field: str = "cpu") -> float | None:
 
 def load() -> list[float]:
     return [round(value, 2) for value in os.getloadavg()]
+
+
+class Processors:
+    """How much of the machine's processors its host gives to others, from now on: where that is much, figures jump."""
+
+    def __init__(self) -> None:
+        self._before = self._ticks()
+
+    @staticmethod
+    def _ticks() -> list[int]:
+        try:
+            words = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
+        except OSError:
+            return []
+        return [int(word) for word in words]
+
+    @property
+    def stolen(self) -> float | None:
+        """The share, from 0 to 1; None where the system does not say."""
+        passed = [now - before for before, now in zip(self._before, self._ticks(), strict=True)]
+        return round(passed[7] / sum(passed), 4) if len(passed) == 8 and sum(passed) else None
 
 
 def here(path: Path) -> str:

@@ -56,10 +56,11 @@ def _filled(mark: str, results: Results) -> str:
     tables = table.rows(name, _cells(results, name)) if name in results["sections"] else {}
     if rest:
         return table.markdown(tables[rest]) if rest in tables else "*not measured*"
-    return (
-        "\n\n".join(f"**{_title(key)}**\n\n{table.markdown(found)}" for key, found in tables.items())
-        or "*not measured*"
-    )
+    titled = [
+        f"**{_title(key)}**\n\n{table.markdown(found)}" if key else table.markdown(found)
+        for key, found in tables.items()
+    ]
+    return "\n\n".join(titled) or "*not measured*"
 
 
 def _title(key: str) -> str:
@@ -83,10 +84,12 @@ def _loads(results: Results) -> str:
     said = f"measured between {times[0]} and {times[-1]} UTC"
     if loads:
         said += f" while the machine's load average was between {min(loads):.1f} and {max(loads):.1f}"
+    stolen = [section["stolen"] for section in sections.values() if section.get("stolen") is not None]
+    if stolen:
+        said += f" and its host gave {min(stolen):.0%} to {max(stolen):.0%} of its processors' time to others"
     if quick:
         said += f". In few rounds only: {', '.join(quick)}"
-    remarks = results["about"].get("remarks")  # of whoever put the figures together, if that was not one run
-    return f"{said}. {remarks}" if remarks else said
+    return said
 
 
 def _contenders(results: Results) -> str:

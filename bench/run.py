@@ -26,7 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import environments, page, table
-from bench.measure import FULL, QUICK, here, load
+from bench.measure import FULL, QUICK, Processors, here, load
 from bench.peers import CONTENDERS, FLOOR, OURS, PEERS
 from bench.sections import SECTIONS, Given
 from devtools.places import DEV, ROOT
@@ -59,11 +59,11 @@ def available(wanted: list[str]) -> tuple[list[str], dict[str, str]]:
 
 def measure(section: str, given: Given) -> dict[str, Any]:
     print(f"· {section}: {SECTIONS[section].__doc__}", file=sys.stderr, flush=True)
-    before = load()
+    before, processors = load(), Processors()
     cells = SECTIONS[section](given)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     print(table.of(section, cells), flush=True)
-    return {"cells": cells, "at": now, "commit": _commit(), "load": [before, load()]}
+    return {"cells": cells, "at": now, "commit": _commit(), "load": [before, load()], "stolen": processors.stolen}
 
 
 def about(names: list[str], missing: dict[str, str]) -> dict[str, Any]:

@@ -192,7 +192,12 @@ def _results() -> dict[str, Any]:
         "openai": {"cpu": 2e-3, "wall": 3e-3, "cpu_to_floor": 200.0, "rounds": 1},
         "litellm": {"error": "Oh: no\nmore"},
     }
-    section = {"cells": {"openai_chat plain": cells}, "at": "2026-01-01T00:00:00+00:00", "load": [[1, 1, 1], [2, 2, 2]]}
+    section = {
+        "cells": {"openai_chat plain": cells},
+        "at": "2026-01-01T00:00:00+00:00",
+        "load": [[1, 1, 1], [2, 2, 2]],
+        "stolen": 0.034,
+    }
     about = {"python": "3", "system": "s", "processor": "p", "versions": {"openai": "1.0"}, "missing": {"llm": "no"}}
     return {"about": about, "sections": {"turn": section}}
 
@@ -220,12 +225,20 @@ def test_the_page_and_its_plots_are_made(tmp_path: Path, monkeypatch: pytest.Mon
     assert "{{" not in text
     assert "| **dragoman** | **30 µs** |" in text
     assert "*not measured*" in text
+    assert "****" not in text
+    assert "gave 3% to 3% of its processors' time to others" in text
     assert "left out: it could not be installed here" in text
     images = list((tmp_path / "images").glob("*.svg"))
     assert len(images) == len(page.PLOTS)
     for image in images:
         ET.parse(image)
         assert f"images/{image.name}" in text
+
+
+def test_what_the_host_takes_is_a_share() -> None:
+    processors = measure.Processors()
+    sum(range(3_000_000))
+    assert processors.stolen is None or 0 <= processors.stolen <= 1
 
 
 def test_names_in_a_plot_are_escaped() -> None:
