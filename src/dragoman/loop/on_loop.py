@@ -13,9 +13,9 @@ from typing import Self, cast
 
 from dragoman.conversation import Event, ToolFinished, ToolStarted
 from dragoman.engines.engine import AsyncEngine
-from dragoman.engines.reply import Reply
 from dragoman.tools.execution.executor import ToolExecutor
 
+from .driving import Driven
 from .effects import CallModel, CallTools
 from .hooks import Hook
 from .run import LoopRun
@@ -27,52 +27,32 @@ __all__ = ["AsyncRunStream", "acarry_out", "adrive"]
 
 async def acarry_out(run: LoopRun, engine: AsyncEngine, executor: ToolExecutor) -> None:
     """Carry a run out that nobody watches: the model is asked for whole replies."""
-    effects = run.effects()
-    answer: Reply | None = None
-    failure: Exception | None = None
-    try:
-        while True:
-            try:
-                effect = effects.send(answer) if failure is None else effects.throw(failure)
-            except StopIteration:
-                return
-            answer = failure = None
+    with Driven(run, run.effects()) as driven:
+        while (effect := driven.next()) is not None:
             try:
                 if isinstance(effect, CallModel):
-                    answer = await engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
+                    driven.answer = await engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
                 elif isinstance(effect, CallTools):
                     async with aclosing(executor.aevents(effect.batch)) as events:
                         async for event in events:
                             await _tell_of(event, run)
                 else:
                     await _tell(effect.hook)
-            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
-                failure = error
-    finally:
-        effects.close()
-        run.settle()
+            except Exception as error:  # noqa: BLE001 -- the run raises it
+                driven.failure = error
 
 
 async def adrive(run: LoopRun, engine: AsyncEngine, executor: ToolExecutor) -> AsyncGenerator[Event, None]:
     """Carry a run out, and give the events of replies and tools as they come."""
-    effects = run.effects()
-    answer: Reply | None = None
-    failure: Exception | None = None
-    try:
-        while True:
-            try:
-                effect = effects.send(answer) if failure is None else effects.throw(failure)
-            except StopIteration:
-                return
-            answer = failure = None
+    with Driven(run, run.effects()) as driven:
+        while (effect := driven.next()) is not None:
             try:
                 if isinstance(effect, CallModel):
+                    asked, tools, options = effect.conversation, effect.tools, effect.options
                     if not effect.streamed:
-                        answer = await engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
+                        driven.answer = await engine.reply(asked, tools=tools, options=options)
                         continue
-                    async with engine.stream(
-                        effect.conversation, tools=effect.tools, options=effect.options
-                    ) as arriving:
+                    async with engine.stream(asked, tools=tools, options=options) as arriving:
                         try:
                             async for event in arriving:
                                 yield event
@@ -80,7 +60,7 @@ async def adrive(run: LoopRun, engine: AsyncEngine, executor: ToolExecutor) -> A
                                     break
                         finally:
                             run.partial = arriving.message
-                        answer = arriving.reply
+                        driven.answer = arriving.reply
                 elif isinstance(effect, CallTools):
                     async with aclosing(executor.aevents(effect.batch)) as events:
                         async for event in events:
@@ -88,11 +68,8 @@ async def adrive(run: LoopRun, engine: AsyncEngine, executor: ToolExecutor) -> A
                             yield event
                 else:
                     await _tell(effect.hook)
-            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
-                failure = error
-    finally:
-        effects.close()
-        run.settle()
+            except Exception as error:  # noqa: BLE001 -- the run raises it
+                driven.failure = error
 
 
 async def _tell_of(event: ToolStarted | ToolFinished, run: LoopRun) -> None:

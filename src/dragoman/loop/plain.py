@@ -17,6 +17,7 @@ from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError
 from dragoman.tools.execution.executor import ToolExecutor
 
+from .driving import Driven
 from .effects import CallModel, CallTools
 from .hooks import Hook
 from .run import LoopRun
@@ -28,50 +29,31 @@ __all__ = ["RunStream", "carry_out", "drive"]
 
 def carry_out(run: LoopRun, engine: Engine, executor: ToolExecutor) -> None:
     """Carry a run out that nobody watches: the model is asked for whole replies."""
-    effects = run.effects()
-    answer: Reply | None = None
-    failure: Exception | None = None
-    try:
-        while True:
-            try:
-                effect = effects.send(answer) if failure is None else effects.throw(failure)
-            except StopIteration:
-                return
-            answer = failure = None
+    with Driven(run, run.effects()) as driven:
+        while (effect := driven.next()) is not None:
             try:
                 if isinstance(effect, CallModel):
-                    answer = engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
+                    driven.answer = engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
                 elif isinstance(effect, CallTools):
                     with closing(executor.events(effect.batch)) as events:
                         for event in events:
                             _tell_of(event, run)
                 else:
                     _tell(effect.hook)
-            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
-                failure = error
-    finally:
-        effects.close()
-        run.settle()
+            except Exception as error:  # noqa: BLE001 -- the run raises it
+                driven.failure = error
 
 
 def drive(run: LoopRun, engine: Engine, executor: ToolExecutor) -> Generator[Event, None, None]:
     """Carry a run out, and give the events of replies and tools as they come."""
-    effects = run.effects()
-    answer: Reply | None = None
-    failure: Exception | None = None
-    try:
-        while True:
-            try:
-                effect = effects.send(answer) if failure is None else effects.throw(failure)
-            except StopIteration:
-                return
-            answer = failure = None
+    with Driven(run, run.effects()) as driven:
+        while (effect := driven.next()) is not None:
             try:
                 if isinstance(effect, CallModel):
                     if effect.streamed:
-                        answer = yield from _streamed(run, engine, effect)
+                        driven.answer = yield from _streamed(run, engine, effect)
                     else:
-                        answer = engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
+                        driven.answer = engine.reply(effect.conversation, tools=effect.tools, options=effect.options)
                 elif isinstance(effect, CallTools):
                     with closing(executor.events(effect.batch)) as events:
                         for event in events:
@@ -79,11 +61,8 @@ def drive(run: LoopRun, engine: Engine, executor: ToolExecutor) -> Generator[Eve
                             yield event
                 else:
                     _tell(effect.hook)
-            except Exception as error:  # noqa: BLE001 -- it is raised to the caller by the run, which has its say first
-                failure = error
-    finally:
-        effects.close()
-        run.settle()
+            except Exception as error:  # noqa: BLE001 -- the run raises it
+                driven.failure = error
 
 
 def _streamed(run: LoopRun, engine: Engine, asked: CallModel) -> Generator[Event, None, Reply]:

@@ -39,7 +39,7 @@ from .context import ContextPolicy, ContextUse, estimated_tokens
 from .effects import CallModel, CallTools, Effect, Tell
 from .hooks import Hook, LoopHooks
 from .limits import Limits, Spent
-from .step import AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
+from .step import NOTHING_SPENT, AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
 
 __all__ = ["Cancelled", "Ending", "LoopRun", "LoopSettings", "OnLimit", "RunResult"]
 
@@ -204,7 +204,7 @@ class LoopRun:
             while True:
                 if self._inbox:
                     self._take_in()
-                spent = self.spent
+                spent = self.spent if self.replies or self._tool_calls else NOTHING_SPENT
                 step = next_step(self.conversation, limits, spent, self.pending)
                 if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
                     step = Cancelled()

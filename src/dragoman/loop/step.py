@@ -8,7 +8,7 @@ Must not know: engines, executors, clocks.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from dragoman.tools.permission import PendingApproval
 
 from .limits import Limits, Spent
 
-__all__ = ["AskModel", "AwaitApproval", "Done", "LimitReached", "RunTools", "Step", "next_step"]
+__all__ = ["NOTHING_SPENT", "AskModel", "AwaitApproval", "Done", "LimitReached", "RunTools", "Step", "next_step"]
 
 
 class AskModel(Struct, frozen=True):
@@ -67,13 +67,13 @@ class LimitReached(Struct, frozen=True):
 Step: TypeAlias = AskModel | RunTools | AwaitApproval | Done | LimitReached
 """What can be next in a conversation."""
 
-_NOTHING_SPENT = Spent()
+NOTHING_SPENT: Final = Spent()
 
 
 def next_step(
     conversation: Conversation,
     limits: Limits,
-    spent: Spent = _NOTHING_SPENT,
+    spent: Spent = NOTHING_SPENT,
     waiting: Collection[PendingApproval] = (),
 ) -> Step:
     """What is to be done with this conversation.
