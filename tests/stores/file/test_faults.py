@@ -18,9 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import StoreConflictError, StoreError, StoreUnavailableError
+from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreError, StoreUnavailableError
 from dragoman.stores.entries import MessageAdded
 from dragoman.stores.file import FileStore
+from dragoman.stores.file import store as store_module
+from dragoman.stores.file.shelf import Shelf, opened
 from dragoman.stores.file.troubles import reported
 from dragoman.stores.journal import resume
 from dragoman.stores.snapshot import Snapshot
@@ -101,6 +103,8 @@ from pathlib import Path
 from dragoman.errors import StoreUnavailableError
 from dragoman.stores.entries import MessageAdded
 from dragoman.stores.file import FileStore
+from dragoman.stores.file import store as store_module
+from dragoman.stores.file.shelf import Shelf, opened
 from tests.stores.contract import after, chain, first
 place = Path(sys.argv[1])
 with FileStore(place / "store") as store:
@@ -396,3 +400,35 @@ def test_every_error_of_the_system_gets_words_and_a_hint(number: int) -> None:
 def test_other_errors_pass() -> None:
     with pytest.raises(StoreConflictError), reported("test it"):
         raise StoreConflictError("mine")
+
+
+@pytest.mark.parametrize("doing", ["save", "list", "load"])
+def test_a_store_that_another_thread_makes_in_the_meantime_is_not_gone(
+    doing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStore(tmp_path / "store")
+    mine, theirs = first(), first()
+    looked: list[bool] = []
+
+    @contextmanager
+    def opened_slowly(path: Path) -> Iterator[Shelf | None]:
+        with opened(path) as shelf:
+            looked.append(shelf is None)
+            if len(looked) == 1:  # it is not there yet; now somebody else makes it
+                store.save(theirs)
+            yield shelf
+
+    monkeypatch.setattr(store_module, "opened", opened_slowly)
+    if doing == "save":
+        store.save(mine)
+        assert store.load(mine.id) == mine
+    elif doing == "list":
+        assert store.list().items == ()
+    else:
+        with pytest.raises(SnapshotNotFoundError):
+            store.load(mine.id)
+    assert looked[0]
+    assert store.load(theirs.id) == theirs
+    shutil.rmtree(store.path)
+    with pytest.raises(StoreUnavailableError, match="is gone"):
+        store.load(theirs.id)

@@ -292,11 +292,19 @@ class FileStore:
             message = "The store is closed."
             raise StoreError(message, hint="Open it again to use it.")
 
-    def _recognise(self, shelf: Shelf | None) -> None:
-        """Notice that the directory went away: an empty one would look as if all had been deleted."""
-        if self._seen is None:
-            self._seen = None if shelf is None else shelf.store
-        elif shelf is None or shelf.store not in {self._seen, None}:
+    @contextmanager
+    def _opened(self) -> Generator[Shelf | None]:
+        """The directory, if it is there. Notices that it went away: an empty one would look as if all were deleted."""
+        seen = self._seen  # before the look at it: another thread may make it in the meantime
+        with opened(self.path) as shelf:
+            self._recognise(shelf, seen)
+            yield shelf
+
+    def _recognise(self, shelf: Shelf | None, seen: str | None) -> None:
+        if seen is None:
+            if shelf is not None and shelf.store is not None:
+                self._seen = shelf.store
+        elif shelf is None or shelf.store not in {seen, None}:
             message = f"The store at {self.path} is gone" + (", and another is in its place." if shelf else ".")
             hint = "Bring its directory back, or mount its disk; if it was meant to go, open the store anew."
             raise StoreUnavailableError(message, hint=hint)
@@ -307,20 +315,17 @@ class FileStore:
     @contextmanager
     def _reading(self, doing: str) -> Generator[Shelf | None]:
         self._check_open()
-        with reported(doing), opened(self.path) as shelf:
-            self._recognise(shelf)
+        with reported(doing), self._opened() as shelf:
             yield shelf
 
     @contextmanager
     def _writing(self, doing: str, *ids: str, any_mode: bool = False) -> Generator[Shelf]:
         self._check_open()
         with reported(doing), ExitStack() as stack:
-            shelf = stack.enter_context(opened(self.path))
-            self._recognise(shelf)
+            shelf = stack.enter_context(self._opened())
             if shelf is None or shelf.locks is None or shelf.store is None:
                 make_store(self.path, self._locks, self._seals.mode)
-                shelf = stack.enter_context(opened(self.path))
-                self._recognise(shelf)
+                shelf = stack.enter_context(self._opened())
             if shelf is None or shelf.locks is None or shelf.mode is None:
                 raise FileNotFoundError(errno.ENOENT, "removed meanwhile")
             if not any_mode:
