@@ -152,8 +152,7 @@ def test_ctrl_c_in_a_tool_leaves_a_valid_history() -> None:
     with Orchestrator(ScriptedEngine([calls(1, name="interrupted")]), [interrupted]) as loop:
         run = loop.start(ASKED)
         with pytest.raises(KeyboardInterrupt):
-            for _ in loop.drive(run):
-                pass
+            carry_out(run, loop.engine, loop.executor)
         assert run.conversation.is_valid
         assert isinstance(run.result.ending, Cancelled)
 

@@ -17,6 +17,7 @@ from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
+from dragoman.loop.plain import carry_out
 from dragoman.loop.run import LoopRun
 from dragoman.tools.definition import tool
 from tests.loop.running import ASKED, Way, add, calls, every_way
@@ -180,8 +181,7 @@ def test_what_is_said_to_a_reply_that_broke_off_waits_for_the_next_run() -> None
     with Orchestrator(ScriptedEngine(["never"]), [add]) as loop:
         run = loop.start(ASKED.plus(broken))
         run.add(Message.user("And?"))
-        for _ in loop.drive(run):
-            pass
+        carry_out(run, loop.engine, loop.executor)
     assert [message.text for message in run.unread] == ["And?"]
     assert run.conversation.is_valid
 

@@ -14,26 +14,26 @@ from dragoman.providers.openai_chat import CODEC
 from tests.providers.openai_chat.recorded_calls import call_of
 from tests.providers.openai_chat.wire import NOTHING, USAGE, call_to, whole
 from tests.providers.recorded import Exchange, exchanges, parametrized
-from tests.providers.roads import is_plain, twisted
+from tests.providers.roads import compared, twisted
 
 SENT = msgspec.structs.replace(NOTHING, tool_names={"g": "own name"})
 
 
 def plain(body: bytes, provider: str = "openai-compatible") -> bool:
-    return is_plain(CODEC, call_to(provider, stream=False), SENT, body)
+    return compared(CODEC, call_to(provider, stream=False), SENT, body)
 
 
 @parametrized("chat")
 def test_every_recorded_reply_is_the_same_on_both_roads(exchange: Exchange) -> None:
     # Also of errors and streams, which are a decoder's.
-    is_plain(CODEC, call_of(exchange), SENT, exchange.body.encode())
+    compared(CODEC, call_of(exchange), SENT, exchange.body.encode())
 
 
 def test_most_recorded_replies_are_plain() -> None:
     rows = [row for row in exchanges("chat") if row.status == 200 and not row.streamed]
     if not rows:
         pytest.skip("the recorded exchanges are not here")
-    assert sum(is_plain(CODEC, call_of(row), SENT, row.body.encode()) for row in rows) > len(rows) / 3
+    assert sum(compared(CODEC, call_of(row), SENT, row.body.encode()) for row in rows) > 0.6 * len(rows)
 
 
 # --- replies that nobody has recorded --------------------------------------------------------------------------------
