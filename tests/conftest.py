@@ -15,6 +15,8 @@ import hypothesis
 import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from tests.rounds import PROFILE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,9 +29,8 @@ set_hypothesis_home_dir(ROOT / ".dev" / "cache" / "hypothesis")
 hypothesis.settings.register_profile("development", deadline=None)
 # The same examples every time, so that a change that did not touch the code under test cannot turn the check red.
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-# For a long look: DRAGOMAN_HYPOTHESIS=thorough python3 dev.py test --only pytest
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2_000)
-hypothesis.settings.load_profile(os.environ.get("DRAGOMAN_HYPOTHESIS", "ci" if "CI" in os.environ else "development"))
+hypothesis.settings.load_profile(PROFILE)
 
 # --- no connection leaves this machine -------------------------------------------------------------------------------
 

@@ -321,8 +321,7 @@ class Story:
         """It can be continued, and the store has it all."""
         self.setup["fails_at"] = None
         client = self.talk.client
-        client._hooks = ()
-        client._options = {**client._options, "limits": Limits()}
+        client._options = {**client._options, "hooks": (), "limits": Limits()}
         self.replies = itertools.repeat("12")
         self.talk.do("switch", self._engine())
         assert self.talk.chat("Go on.").text == "12"

@@ -47,6 +47,7 @@ SETTINGS: Final[dict[str, str | None]] = {
     "shared_buffers": "32MB",
     # What survives here is the death of processes, not of the machine: the kernel keeps what was written.
     "fsync": "off",
+    "full_page_writes": "off",
 }
 
 How = Literal["smart", "fast", "immediate"]

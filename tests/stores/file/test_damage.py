@@ -35,13 +35,14 @@ from dragoman.stores.file.frames import (
 )
 from dragoman.stores.sealing import AesGcmSealing, Sealing
 from dragoman.stores.snapshot import Snapshot
+from tests.rounds import rounds
 from tests.stores.contract import after, chain, first
 from tests.stores.hostile import hostile_ids
 
 STEPS = [MessageAdded(Message.user("a step"))]
 SEALINGS = [None, AesGcmSealing(bytes(range(32)))]
 IDS = ["open", "sealed"]
-DAMAGES = 1000
+DAMAGES = rounds(1000)
 """For each of the two ways to keep records."""
 
 
@@ -119,7 +120,7 @@ def damage(path: Path, draw: random.Random) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sealing", SEALINGS, ids=IDS)
-def test_two_thousand_damaged_files(tmp_path: Path, sealing: Sealing | None) -> None:
+def test_damage_is_a_typed_error(tmp_path: Path, sealing: Sealing | None) -> None:
     whole, place = tmp_path / "whole", tmp_path / "try"
     points = made(whole, sealing)
     failures = []

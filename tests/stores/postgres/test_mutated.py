@@ -14,12 +14,13 @@ from dragoman.stores.entries import MessageAdded
 from dragoman.stores.postgres import PostgresStore
 from dragoman.stores.sealing import AesGcmSealing, Sealing
 from dragoman.stores.snapshot import Snapshot
+from tests.rounds import rounds
 from tests.stores.contract import after, chain
 from tests.stores.hostile import hostile_ids
 from tests.stores.postgres_server import Server
 
 STEPS = [MessageAdded(Message.user("a step"))]
-DAMAGES = 1000
+DAMAGES = rounds(1000)
 """Sealed, and as many not."""
 
 TABLES = {

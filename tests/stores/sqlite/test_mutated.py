@@ -16,10 +16,11 @@ from dragoman.stores.entries import MessageAdded
 from dragoman.stores.sealing import AesGcmSealing, Sealing
 from dragoman.stores.snapshot import Snapshot
 from dragoman.stores.sqlite import SqliteStore, database
+from tests.rounds import rounds
 from tests.stores.contract import after, chain
 
 STEPS = [MessageAdded(Message.user("a step"))]
-DAMAGES = 500
+DAMAGES = rounds(500)
 """For each of two ways to do damage, sealed and not."""
 
 

@@ -1,0 +1,15 @@
+"""How long the tests that draw at random look: everywhere a part, in a thorough run all of it."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["PROFILE", "rounds"]
+
+PROFILE = os.environ.get("DRAGOMAN_TESTS", "ci" if "CI" in os.environ else "development")
+"""For a long look: DRAGOMAN_TESTS=thorough python3 dev.py test --only pytest"""
+
+
+def rounds(all_of_them: int) -> int:
+    """How many rounds a test goes: all of them in a thorough run, else the first quarter, the same ones every time."""
+    return all_of_them if PROFILE == "thorough" else all_of_them // 4
