@@ -41,6 +41,13 @@ def test_a_client_loads_its_own_provider_only() -> None:
     assert not loaded & (others | {"dragoman.providers.anthropic", "dragoman.providers.gemini", "dragoman.mcp"})
 
 
+def test_a_client_loads_the_stores_when_something_is_kept() -> None:
+    made = "from dragoman import ChatClient; client = ChatClient('openai:gpt-5', key='k'); client.id; client.fork()"
+    kept = "dragoman.chat.ledger"
+    assert not {name for name in loaded_after(made) if name.startswith(("dragoman.stores", kept))}
+    assert kept in loaded_after(f"{made}; client.save()")
+
+
 @pytest.mark.parametrize("name", dragoman.__all__)
 def test_every_public_name_resolves(name: str) -> None:
     assert getattr(dragoman, name) is getattr(dragoman, name)

@@ -184,6 +184,7 @@ PAGES: Final[tuple[Page, ...]] = (
             Section(
                 modules=(
                     "dragoman.loop.orchestrator",
+                    "dragoman.loop.settings",
                     "dragoman.loop.run",
                     "dragoman.loop.limits",
                     "dragoman.loop.hooks",

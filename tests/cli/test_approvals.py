@@ -11,8 +11,9 @@ from dragoman.cli.approvals import Approver, Mode, shown_arguments
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import ToolCall
 from dragoman.toolkit.permissions import PermissionChecker, Rule
-from dragoman.tools import ToolRegistry, tool
+from dragoman.tools.definition import tool
 from dragoman.tools.permission import PendingApproval
+from dragoman.tools.registry import ToolRegistry
 
 CALL = ToolCall("c1", "send", '{"to": "Ada", "text": "Hi"}')
 

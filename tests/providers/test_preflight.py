@@ -13,7 +13,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import PROVIDERS, profile_of
 from dragoman.providers.preflight import Finding, check
 from dragoman.providers.profile import Profile, ToolLimits
-from dragoman.tools import Tool
+from dragoman.tools.definition import Tool
 
 PROFILE = Profile(
     provider="test",

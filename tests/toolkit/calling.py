@@ -11,7 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from dragoman.conversation import ToolCall, ToolResult
-from dragoman.tools import AnyTool, ToolConfig, ToolExecutor, ToolRun
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 
 Call = Callable[..., ToolResult]
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from dragoman.toolkit import edit as module
 from dragoman.toolkit.edit import edit_tool
 from dragoman.toolkit.workspace import Place, Workspace
-from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling
+from dragoman.tools.config import ToolConfig, ToolErrorHandling
+from dragoman.tools.definition import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.toolkit.workspace import Workspace
 from dragoman.toolkit.write import write_tool
-from dragoman.tools import AnyTool
+from dragoman.tools.definition import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
 

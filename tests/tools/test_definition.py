@@ -7,8 +7,11 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolExample
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools import Tool, ToolContext, ToolExecutor, ToolRegistry, tool, tools_of
-from dragoman.tools import ToolContext as Surroundings
+from dragoman.tools.context import ToolContext
+from dragoman.tools.context import ToolContext as Surroundings
+from dragoman.tools.definition import Tool, tool, tools_of
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.registry import ToolRegistry
 
 
 def weather(city: str, days: int = 1) -> str:

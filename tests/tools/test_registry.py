@@ -7,8 +7,9 @@ import pytest
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolConflictError, ToolNotFoundError
-from dragoman.tools import AnyTool, Tool, ToolExecutor, ToolRegistry
-from dragoman.tools.registry import as_tool_set
+from dragoman.tools.definition import AnyTool, Tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.registry import ToolRegistry, as_tool_set
 
 
 def named(name: str, *tags: str) -> AnyTool:

@@ -21,21 +21,20 @@ from dragoman.loop.on_loop import AsyncRunStream, acarry_out, adrive
 from dragoman.loop.run import LoopRun, RunResult
 from dragoman.loop.troubles import beside
 from dragoman.providers.codec import Loss
-from dragoman.stores.journal import Journal
-from dragoman.stores.journal import aresume as recover
-from dragoman.stores.protocol import AsyncConversationStore
-from dragoman.stores.snapshot import Snapshot
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import AsyncTransport
 
 from .core import ChatCore
 from .holding import Hold
-from .journaling import AsyncJournaling
-from .options import ChatOptions, engine_options, of_colour
+from .options import ChatOptions, engine_options, of_colour, without_engine
 from .prompt import Prompt
 
 if TYPE_CHECKING:
+    from dragoman.stores.protocol import AsyncConversationStore
+    from dragoman.stores.snapshot import Snapshot
+
+    from .journaling import AsyncJournaling
     from .schema import AnswerType
 
 __all__ = ["AsyncChatClient", "AsyncChatStream", "OnEvent"]
@@ -67,6 +66,8 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
         self._store: AsyncJournaling | None = None
         if store is not None:
+            from .journaling import AsyncJournaling  # a conversation that nobody keeps does without
+
             self._store = AsyncJournaling(store, self._ledger)
             self._journal_with(self._store)
 
@@ -190,17 +191,19 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
         begins a conversation of its own.
         """
+        from dragoman.stores.snapshot import Snapshot
+
         with self._claimed():
             if isinstance(saved, Snapshot):
-                newest = self._store is None or await self._store.journal(saved.id) == Journal(snapshot=saved.id)
+                newest = self._store is None or await self._store.has_as_newest(saved)
                 return self._restore(saved, fork=not newest)
-            return self._restore_recovered(await recover(self._the_store(), saved))
+            return self._restore_recovered(await self._the_store().recovered(saved))
 
-    def _the_store(self) -> AsyncConversationStore:
+    def _the_store(self) -> AsyncJournaling:
         if self._store is None:
             message = "This client has no store to look into."
             raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
-        return self._store.store
+        return self._store
 
     async def _checkpoint(self) -> None:
         if self._store is not None:
@@ -227,7 +230,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
             store = None if self._store is None else self._store.store
-            twin = AsyncChatClient(self.engine, self.tools.tools, store=store, **self._own_options())
+            twin = AsyncChatClient(self.engine, self.tools.tools, store=store, **without_engine(self._options))
             self._forked_into(twin)
             return twin
 

@@ -19,21 +19,20 @@ from dragoman.loop.plain import RunStream, carry_out, drive
 from dragoman.loop.run import LoopRun, RunResult
 from dragoman.loop.troubles import beside
 from dragoman.providers.codec import Loss
-from dragoman.stores.journal import Journal
-from dragoman.stores.journal import resume as recover
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import Transport
 
 from .core import ChatCore
 from .holding import Hold
-from .journaling import Journaling
-from .options import ChatOptions, engine_options, of_colour
+from .options import ChatOptions, engine_options, of_colour, without_engine
 from .prompt import Prompt
 
 if TYPE_CHECKING:
+    from dragoman.stores.protocol import ConversationStore
+    from dragoman.stores.snapshot import Snapshot
+
+    from .journaling import Journaling
     from .schema import AnswerType
 
 __all__ = ["ChatClient", "ChatStream", "OnEvent"]
@@ -65,6 +64,8 @@ class ChatClient(ChatCore[Engine]):
         super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
         self._store: Journaling | None = None
         if store is not None:
+            from .journaling import Journaling  # a conversation that nobody keeps does without
+
             self._store = Journaling(store, self._ledger)
             self._journal_with(self._store)
 
@@ -194,17 +195,19 @@ class ChatClient(ChatCore[Engine]):
         `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
         begins a conversation of its own.
         """
+        from dragoman.stores.snapshot import Snapshot
+
         with self._claimed():
             if isinstance(saved, Snapshot):
-                newest = self._store is None or self._store.journal(saved.id) == Journal(snapshot=saved.id)
+                newest = self._store is None or self._store.has_as_newest(saved)
                 return self._restore(saved, fork=not newest)
-            return self._restore_recovered(recover(self._the_store(), saved))
+            return self._restore_recovered(self._the_store().recovered(saved))
 
-    def _the_store(self) -> ConversationStore:
+    def _the_store(self) -> Journaling:
         if self._store is None:
             message = "This client has no store to look into."
             raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
-        return self._store.store
+        return self._store
 
     def _checkpoint(self) -> None:
         if self._store is not None:
@@ -231,7 +234,7 @@ class ChatClient(ChatCore[Engine]):
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
             store = None if self._store is None else self._store.store
-            twin = ChatClient(self.engine, self.tools.tools, store=store, **self._own_options())
+            twin = ChatClient(self.engine, self.tools.tools, store=store, **without_engine(self._options))
             self._forked_into(twin)
             return twin
 

@@ -11,31 +11,33 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from msgspec import structs
+
 from dragoman.conversation import Conversation, Message, Usage
 from dragoman.engines.factory import EngineOptions
 from dragoman.engines.losses import lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
 from dragoman.loop.calls import append_tool_results, passed_over
-from dragoman.loop.context import ContextPolicy
 from dragoman.loop.hooks import LoopHooks
-from dragoman.loop.limits import Limits
-from dragoman.loop.run import LoopRun, LoopSettings
+from dragoman.loop.run import LoopRun
+from dragoman.loop.settings import LoopSettings, settings_of
 from dragoman.providers.codec import Loss
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.stores.journal import Recovered
-from dragoman.stores.snapshot import Snapshot
-from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.permission import Approval, PendingApproval
 from dragoman.tools.registry import AnyTools
 
 from .holding import Hold, Lease, close_executor
-from .ledger import Circumstances, Ledger
-from .options import ChatOptions, executor_of, without_engine
+from .options import ChatOptions, executor_of
 from .prompt import Prompt, message_of
 
 if TYPE_CHECKING:
+    from dragoman.stores.journal import Recovered
+    from dragoman.stores.snapshot import Snapshot
+    from dragoman.tools.execution.executor import ToolExecutor
+
     from .asking import Asked
+    from .ledger import Circumstances, Ledger
     from .schema import AnswerType
 
 __all__ = ["ChatCore", "ChatOptions"]
@@ -66,15 +68,14 @@ class ChatCore(Generic[E]):
     def __init__(self, engine: E, tools: AnyTools, options: ChatOptions, *, owned: bool) -> None:
         self._lease: Lease[E] = Lease(engine, owned=owned)
         # Kept for a switch and for forks: what can be gone through only once is gone through here.
-        self._options: ChatOptions = options
-        self._hooks: tuple[LoopHooks, ...] = tuple(options.get("hooks", ()))
-        self._context: tuple[ContextPolicy, ...] = tuple(options.get("context", ()))
+        hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
+        self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
         self._stateless: bool = options.get("stateless", False)
         self._tools: Lease[ToolExecutor] = Lease(executor_of(tools, options), owned=True)
         self._conversation: Conversation = options.get("conversation", Conversation())
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
-        self._ledger: Ledger = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain])
+        self._kept: Ledger | None = None
         self._journaling: tuple[LoopHooks, ...] = ()
         self._settings: LoopSettings = self._new_settings()
         self._pending: tuple[PendingApproval, ...] = ()
@@ -140,7 +141,7 @@ class ChatCore(Generic[E]):
     @property
     def id(self) -> str | None:
         """The id of the conversation in its store; None until something has been saved."""
-        return self._ledger.id
+        return None if self._kept is None else self._kept.id
 
     # --- what changes it at once ---
 
@@ -307,17 +308,8 @@ class ChatCore(Generic[E]):
     # --- other models, other conversations ---
 
     def _new_settings(self) -> LoopSettings:
-        given = self._options
-        limits = given.get("limits")
-        return LoopSettings(
-            options=given.get("options", self.engine.options),
-            limits=Limits(steps=self._tools.thing.config.max_iterations) if limits is None else limits,
-            on_limit=given.get("on_limit", "raise"),
-            repeat_tool_choice=given.get("repeat_tool_choice", False),
-            hooks=(*self._journaling, *self._hooks),
-            context=self._context,
-            deps=given.get("deps"),
-        )
+        settings = settings_of(self._options, self.engine.options, self._tools.thing.config)
+        return structs.replace(settings, hooks=(*self._journaling, *settings.hooks))
 
     def _journal_with(self, journaling: LoopHooks) -> None:
         if self._stateless:
@@ -326,7 +318,19 @@ class ChatCore(Generic[E]):
         self._journaling = (journaling,)
         self._settings = self._new_settings()
 
+    @property
+    def _ledger(self) -> Ledger:
+        """What of the conversation is kept. Loaded when somebody keeps it, and the code of the stores with it."""
+        with self._state:
+            if self._kept is None:
+                from .ledger import Ledger
+
+                self._kept = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain])
+            return self._kept
+
     def _circumstances(self) -> Circumstances:
+        from .ledger import Circumstances
+
         provider, _, model = self.model.partition(":")
         return Circumstances(provider, model, self._tools.thing.tools.specs)
 
@@ -377,10 +381,6 @@ class ChatCore(Generic[E]):
             self._conversation, self._queue = conversation, ()
             self._pending, self._uncertain = (), tuple(uncertain)
 
-    def _own_options(self) -> ChatOptions:
-        """The options that another client on the same engine is made with."""
-        return {**without_engine(self._options), "hooks": self._hooks, "context": self._context}
-
     def _forked_into(self, other: ChatCore[E]) -> None:
         """Make the other client a branch of this conversation, on the same engine."""
         with self._state:
@@ -388,9 +388,8 @@ class ChatCore(Generic[E]):
             other._lease = self._lease.again()
             other._conversation, other._queue = self._conversation, self._queue
             other._pending, other._uncertain = self._pending, self._uncertain
-        snapshot = self._ledger.snapshot
-        if snapshot is not None:
-            other._ledger.take_up(snapshot, fork=True)
+        if self._kept is not None and self._kept.snapshot is not None:
+            other._ledger.take_up(self._kept.snapshot, fork=True)
         other._settings = other._new_settings()
 
     # --- the end ---

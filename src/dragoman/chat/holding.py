@@ -6,10 +6,12 @@ Must not know: colours. What is to be closed is handed to whoever can.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from dragoman.loop.run import LoopSettings
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.loop.settings import LoopSettings
+
+if TYPE_CHECKING:
+    from dragoman.tools.execution.executor import ToolExecutor
 
 __all__ = ["Hold", "Lease", "close_executor"]
 

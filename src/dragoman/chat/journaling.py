@@ -15,8 +15,9 @@ from dragoman.errors import SnapshotNotFoundError
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
 from dragoman.stores.entries import ToolCallBegun, ToolCallDone
-from dragoman.stores.journal import Journal
+from dragoman.stores.journal import Journal, Recovered, aresume, resume
 from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
+from dragoman.stores.snapshot import Snapshot
 
 from .ledger import Ledger, Save, Writing
 
@@ -53,6 +54,14 @@ class Journaling(LoopHooks):
             return self.store.journal(id)
         except SnapshotNotFoundError:
             return None
+
+    def has_as_newest(self, snapshot: Snapshot) -> bool:
+        """Whether the conversation stands in the store as in this snapshot, with no step behind it."""
+        return self.journal(snapshot.id) == Journal(snapshot=snapshot.id)
+
+    def recovered(self, id: str) -> Recovered:
+        """What the store has of the conversation that contains this snapshot."""
+        return resume(self.store, id)
 
     def before_model(self, run: LoopRun) -> None:
         self.write(self._ledger.step, run.conversation)
@@ -105,6 +114,14 @@ class AsyncJournaling(LoopHooks):
             return await self.store.journal(id)
         except SnapshotNotFoundError:
             return None
+
+    async def has_as_newest(self, snapshot: Snapshot) -> bool:
+        """Whether the conversation stands in the store as in this snapshot, with no step behind it."""
+        return await self.journal(snapshot.id) == Journal(snapshot=snapshot.id)
+
+    async def recovered(self, id: str) -> Recovered:
+        """What the store has of the conversation that contains this snapshot."""
+        return await aresume(self.store, id)
 
     async def before_model(self, run: LoopRun) -> None:
         await self.write(self._ledger.step, run.conversation)

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from dragoman.conversation import Conversation
 from dragoman.engines.factory import EngineOptions
 from dragoman.errors import ConfigurationError
-from dragoman.loop.orchestrator import LoopOptions
+from dragoman.loop.settings import LoopOptions
 from dragoman.tools.config import ToolConfig
-from dragoman.tools.execution.executor import OnResult, ToolExecutor
-from dragoman.tools.execution.procedure import Middleware
 from dragoman.tools.permission import PermissionCheck
 from dragoman.tools.registry import AnyTools
 
 if TYPE_CHECKING:
     import logging
+
+    from dragoman.tools.execution.executor import OnResult, ToolExecutor
+    from dragoman.tools.execution.procedure import Middleware
 
     from .schema import AnswerType
 
@@ -92,6 +93,8 @@ def without_engine(given: ChatOptions) -> ChatOptions:
 
 def executor_of(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
     """What runs these tools in the way that the options say."""
+    from dragoman.tools.execution.executor import ToolExecutor  # loaded with the first client that is made
+
     return ToolExecutor(
         tools,
         given.get("tool_config"),

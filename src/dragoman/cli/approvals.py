@@ -16,7 +16,8 @@ from typing import Final, Literal, TypeAlias
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.toolkit.permissions import PermissionChecker, Rule
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Approval, Ask, Decision, PendingApproval, approve, deny
 from dragoman.tools.registry import ToolSet
 

@@ -21,8 +21,8 @@ from msgspec import structs
 from dragoman.errors import DragomanError
 from dragoman.toolkit import CallbackResponder, toolkit
 from dragoman.toolkit.skills import DirectorySkillStore, SkillStore, skill_directories
-from dragoman.tools import AnyTool, Tool, ToolRegistry
-from dragoman.tools.registry import ToolSet
+from dragoman.tools.definition import AnyTool, Tool
+from dragoman.tools.registry import ToolRegistry, ToolSet
 
 from .arguments import UsageError, nearest
 from .paths import user_path

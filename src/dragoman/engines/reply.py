@@ -7,13 +7,16 @@ Must not know: how the call was made.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dragoman.conversation import Message
 from dragoman.providers.codec import Adaptation, Loss
-from dragoman.transport.rate_limits import RateLimits, rate_limits_of
 from dragoman.transport.retry import AttemptRecord
+
+if TYPE_CHECKING:
+    from dragoman.transport.rate_limits import RateLimits
 
 __all__ = ["Reply"]
 
@@ -37,4 +40,6 @@ class Reply(Struct, frozen=True, kw_only=True):
     @property
     def rate_limits(self) -> RateLimits | None:
         """What the provider said about its limits; None if nothing. Read from the headers when it is asked for."""
+        from dragoman.transport.rate_limits import rate_limits_of  # most calls never need it
+
         return rate_limits_of(self.headers, self.received)

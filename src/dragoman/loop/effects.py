@@ -6,15 +6,17 @@ Must not know: why they are asked for.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from dragoman.conversation import Conversation, ToolSpec
 from dragoman.providers.options import ModelOptions
-from dragoman.tools.execution.batch import Batch
 
 from .hooks import Hook
+
+if TYPE_CHECKING:
+    from dragoman.tools.execution.batch import Batch
 
 __all__ = ["CallModel", "CallTools", "Effect", "Tell"]
 

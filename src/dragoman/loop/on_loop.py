@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from types import AsyncGeneratorType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from dragoman.conversation import Event, ToolFinished, ToolStarted
 from dragoman.engines.engine import AsyncEngine
-from dragoman.tools.execution.executor import ToolExecutor
 
 from .driving import Driven
 from .effects import CallModel, CallTools
@@ -21,6 +20,9 @@ from .hooks import Hook
 from .run import LoopRun
 from .troubles import beside
 from .watching import Watched
+
+if TYPE_CHECKING:
+    from dragoman.tools.execution.executor import ToolExecutor
 
 __all__ = ["AsyncRunStream", "acarry_out", "adrive"]
 

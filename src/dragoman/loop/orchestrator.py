@@ -7,46 +7,24 @@ Must not know: how the loop goes. They hold no conversation: whoever runs one ge
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable
-from typing import Self, TypedDict, Unpack
+from typing import Self, Unpack
 
 from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import AsyncEngine, Engine
 from dragoman.engines.factory import async_engine, engine
 from dragoman.errors import ConfigurationError
-from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 
-from .context import ContextPolicy
-from .hooks import LoopHooks
-from .limits import Limits
 from .on_loop import AsyncRunStream, acarry_out, adrive
 from .plain import RunStream, carry_out, drive
-from .run import LoopRun, LoopSettings, OnLimit, RunResult
+from .run import LoopRun, RunResult
+from .settings import LoopOptions, LoopSettings, settings_of
 
-__all__ = ["AsyncOrchestrator", "LoopOptions", "Orchestrator", "configured"]
-
-
-class LoopOptions(TypedDict, total=False):
-    """What a loop can be given beside its model and its tools."""
-
-    options: ModelOptions
-    """What is asked of the model in every step; without it, what the engine was made with."""
-    limits: Limits
-    """How far a run may go; without it, as many steps as the tools' config says."""
-    on_limit: OnLimit
-    """`raise` an error when a limit is reached, or `return` the result so far."""
-    repeat_tool_choice: bool
-    """Whether a tool choice of `required`, or of one tool, holds for every step."""
-    hooks: Iterable[LoopHooks]
-    """Who is told of each phase of a run."""
-    context: Iterable[ContextPolicy]
-    """Who may shorten the history before the model is asked."""
-    deps: object
-    """What tools find in their context."""
+__all__ = ["AsyncOrchestrator", "Orchestrator", "configured"]
 
 
 def configured(executor: ToolExecutor, config: ToolConfig | None) -> ToolExecutor:
@@ -75,16 +53,7 @@ class _Bound:
         self.executor: ToolExecutor = (
             configured(tools, config) if isinstance(tools, ToolExecutor) else ToolExecutor(tools, config)
         )
-        limits = given.get("limits")
-        self.settings: LoopSettings = LoopSettings(
-            options=given.get("options", engine.options),
-            limits=Limits(steps=self.executor.config.max_iterations) if limits is None else limits,
-            on_limit=given.get("on_limit", "raise"),
-            repeat_tool_choice=given.get("repeat_tool_choice", False),
-            hooks=tuple(given.get("hooks", ())),
-            context=tuple(given.get("context", ())),
-            deps=given.get("deps"),
-        )
+        self.settings: LoopSettings = settings_of(given, engine.options, self.executor.config)
 
     def start(self, conversation: Conversation, approvals: Iterable[Approval] = ()) -> LoopRun:
         """A run that is yet to be driven."""

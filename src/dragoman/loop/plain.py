@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from types import GeneratorType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from dragoman.conversation import Event, ToolFinished, ToolStarted
 from dragoman.engines.engine import Engine
 from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError
-from dragoman.tools.execution.executor import ToolExecutor
 
 from .driving import Driven
 from .effects import CallModel, CallTools
@@ -23,6 +22,9 @@ from .hooks import Hook
 from .run import LoopRun
 from .troubles import beside
 from .watching import Watched
+
+if TYPE_CHECKING:
+    from dragoman.tools.execution.executor import ToolExecutor
 
 __all__ = ["RunStream", "carry_out", "drive"]
 

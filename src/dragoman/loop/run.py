@@ -8,11 +8,10 @@ out (plain.py, on_loop.py). What is to be done next is decided in step.py.
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -27,39 +26,23 @@ from dragoman.errors import (
     StepLimitError,
     ToolAbortedError,
 )
-from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.tools.execution.batch import Batch
-from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.execution.run import ToolRun
 from dragoman.tools.permission import Approval, PendingApproval
 
 from .calls import answering, append_tool_results, without_odd_calls
-from .context import ContextPolicy, ContextUse, estimated_tokens
+from .context import ContextUse, estimated_tokens
 from .effects import CallModel, CallTools, Effect, Tell
 from .hooks import Hook, LoopHooks
-from .limits import Limits, Spent
+from .limits import Spent
+from .settings import LoopSettings
 from .step import NOTHING_SPENT, AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
 
-__all__ = ["Cancelled", "Ending", "LoopRun", "LoopSettings", "OnLimit", "RunResult"]
+if TYPE_CHECKING:
+    from dragoman.tools.execution.batch import Batch
+    from dragoman.tools.execution.executor import ToolExecutor
 
-OnLimit: TypeAlias = Literal["raise", "return"]
-
-
-class LoopSettings(Struct, frozen=True, kw_only=True):
-    """Everything about a run but its model, its tools and its conversation."""
-
-    options: ModelOptions = ModelOptions()
-    limits: Limits = Limits()
-    on_limit: OnLimit = "raise"
-    repeat_tool_choice: bool = False
-    """Whether a tool choice of `required`, or of one tool, holds for every step. It then ends only at a limit."""
-    hooks: tuple[LoopHooks, ...] = ()
-    context: tuple[ContextPolicy, ...] = ()
-    """Asked one after the other before each call of the model."""
-    deps: object = None
-    """What tools find in their context."""
-    clock: Callable[[], float] = time.monotonic
+__all__ = ["Cancelled", "Ending", "LoopRun", "RunResult"]
 
 
 class Cancelled(Struct, frozen=True):

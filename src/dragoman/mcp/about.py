@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from dragoman.tools import AnyTool
+    from dragoman.tools.definition import AnyTool
 
 __all__ = ["ToolAbout", "about_of"]
 

@@ -15,9 +15,9 @@ from typing import ParamSpec, TypeVar, Unpack, cast
 import msgspec
 
 from dragoman.errors import ToolValidationError
-from dragoman.tools import Tool, ToolSettings
 from dragoman.tools.arguments.compiled import Arguments, InvalidArguments
 from dragoman.tools.arguments.problems import Problem, one_line
+from dragoman.tools.definition import Tool, ToolSettings
 
 __all__ = ["ready"]
 

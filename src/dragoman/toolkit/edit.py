@@ -15,7 +15,8 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.errors import ToolExecutionError, ToolValidationError
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 
 from .defining import ready
 from .text import Encoding, detect, is_binary

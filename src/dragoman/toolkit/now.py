@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from zoneinfo import ZoneInfo, available_timezones
 
 from dragoman.errors import ToolExecutionError
-from dragoman.tools import AnyTool
+from dragoman.tools.definition import AnyTool
 
 from .defining import ready
 

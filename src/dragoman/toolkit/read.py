@@ -13,7 +13,8 @@ from msgspec import Meta, Struct
 
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 
 from .defining import ready
 from .text import SAMPLE, Encoding, clipped, detect, image_type, is_binary, marked

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from dragoman.tools import AnyTool, ToolRegistry
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.registry import ToolRegistry
 
 from .bash.tool import BashSettings, bash_tool
 from .calculator.tool import calculator_tool

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from dragoman.errors import ToolExecutionError
-from dragoman.tools import AnyTool
+from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.effects import discard
 
 from .defining import ready

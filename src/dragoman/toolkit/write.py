@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import Final
 
 from dragoman.errors import ToolValidationError
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 
 from .defining import ready
 from .workspace import Place, Workspace, failure, told

@@ -1,52 +1,11 @@
 """Tools: defined from functions, kept in registries, carried out by one executor.
 
-See docs/ARCHITECTURE.md for the rooms around this one, and execution/ for how a call is carried out.
+    definition.py   a function, or a schema and a handler, as a tool; arguments/ reads what the model gives it
+    registry.py     tools by name, of which a conversation may see a part
+    permission.py   may it run? Decisions, and a person's answers
+    config.py       caps, time limits, retries and budgets
+    context.py      what a tool is told of the run it is called in
+    execution/      the executor: how one call is carried out, or many
+
+Nothing is imported here: a program that only defines tools does not load what runs them.
 """
-
-from .config import RetryConfig, ToolConfig, ToolErrorHandling
-from .context import ToolContext
-from .definition import AnyTool, Tool, ToolOptions, ToolSettings, tool, tools_of
-from .execution.batch import Batch
-from .execution.executor import Executed, OnResult, ToolExecutor
-from .execution.one_tool import aexecute_tool, atool_result_or_error, execute_tool, tool_result_or_error
-from .execution.procedure import Middleware, Outcome
-from .execution.run import ToolRun
-from .permission import Allow, Approval, Ask, Decision, Deny, PendingApproval, PermissionCheck, approve, deny
-from .registry import AnyTools, ToolRegistry, ToolSet, ToolView
-
-__all__ = [
-    "Allow",
-    "AnyTool",
-    "AnyTools",
-    "Approval",
-    "Ask",
-    "Batch",
-    "Decision",
-    "Deny",
-    "Executed",
-    "Middleware",
-    "OnResult",
-    "Outcome",
-    "PendingApproval",
-    "PermissionCheck",
-    "RetryConfig",
-    "Tool",
-    "ToolConfig",
-    "ToolContext",
-    "ToolErrorHandling",
-    "ToolExecutor",
-    "ToolOptions",
-    "ToolRegistry",
-    "ToolRun",
-    "ToolSet",
-    "ToolSettings",
-    "ToolView",
-    "aexecute_tool",
-    "approve",
-    "atool_result_or_error",
-    "deny",
-    "execute_tool",
-    "tool",
-    "tool_result_or_error",
-    "tools_of",
-]

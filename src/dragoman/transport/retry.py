@@ -23,8 +23,6 @@ from dragoman.errors import (
     RequestTimeoutError,
 )
 
-from .rate_limits import rate_limits_of, seconds_of
-
 __all__ = [
     "Attempt",
     "AttemptRecord",
@@ -170,6 +168,8 @@ def _advice(attempt: Attempt, now: float) -> float | None:
     advice = retry_after_of(attempt.headers, now)
     if advice is None and attempt.status == 429:
         # OpenAI and its likes do not always send Retry-After, but say when the limit that was hit is free again.
+        from .rate_limits import rate_limits_of  # loaded when there is trouble
+
         limits = rate_limits_of(attempt.headers, now)
         advice = limits.wait if limits else None
     return advice
@@ -177,6 +177,8 @@ def _advice(attempt: Attempt, now: float) -> float | None:
 
 def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
     """The wait in seconds that `retry-after-ms` or `retry-after` asks for (a number or a date); None without."""
+    from .rate_limits import seconds_of
+
     milliseconds = seconds_of(headers.get("retry-after-ms", ""), now)
     if milliseconds is not None:
         return milliseconds / 1000

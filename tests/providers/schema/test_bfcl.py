@@ -15,7 +15,7 @@ import pytest
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import SchemaStyle, ToolLimits
 from dragoman.providers.schema import Conversion, conversion
-from dragoman.tools import AnyTool, Tool
+from dragoman.tools.definition import AnyTool, Tool
 from tests.providers.schema.checkers import CHECKERS, as_json_schema
 from tests.providers.schema.styles import STYLES
 

@@ -21,7 +21,10 @@ from dragoman.toolkit.bash.environment import TOKEN_VARIABLE, environment
 from dragoman.toolkit.bash.strays import strays
 from dragoman.toolkit.bash.tool import BashSettings, bash_tool
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling, ToolExecutor, ToolRun
+from dragoman.tools.config import ToolConfig, ToolErrorHandling
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 from tests.processes import children
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from dragoman.conversation import ToolCall
 from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
-from dragoman.tools import AnyTool, tool
+from dragoman.tools.definition import AnyTool, tool
 
 ran: list[tuple[str, str]] = []
 """What the tools were really called with."""

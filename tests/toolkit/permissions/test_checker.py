@@ -20,7 +20,11 @@ from dragoman.toolkit.responder import (
     PermissionAnswer,
     PermissionRequest,
 )
-from dragoman.tools import Allow, Ask, Deny, Tool, ToolConfig, ToolExecutor, ToolRun, approve, tool
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import Tool, tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.permission import Allow, Ask, Deny, approve
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.execution.colours import Runner, both_colours, one
 

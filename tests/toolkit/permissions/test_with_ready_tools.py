@@ -9,7 +9,7 @@ import pytest
 from dragoman.toolkit import toolkit
 from dragoman.toolkit.permissions import PermissionChecker, policy_from
 from dragoman.toolkit.skills import MemorySkillStore, Skill
-from dragoman.tools import ToolExecutor
+from dragoman.tools.execution.executor import ToolExecutor
 from tests.toolkit.permissions.helpers import call
 from tests.tools.execution.colours import Runner, both_colours
 

@@ -9,7 +9,8 @@ import pytest
 from dragoman.toolkit.search.glob import glob_tool
 from dragoman.toolkit.search.walk import Walk
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools import AnyTool, ToolRun
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.execution.run import ToolRun
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 

@@ -14,7 +14,9 @@ from dragoman.toolkit.search import worker
 from dragoman.toolkit.search.grep import GrepLimits, grep_tool
 from dragoman.toolkit.search.matcher import Matcher, TooSlowError
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools import AnyTool, ToolConfig, ToolRun
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.execution.run import ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 
 ENDLESS = r"^(a|a|b?a)*$"

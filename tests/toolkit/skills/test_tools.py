@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman.conversation import ToolCall
 from dragoman.toolkit.permissions import PermissionChecker
 from dragoman.toolkit.skills import DirectorySkillStore, MemorySkillStore, Skill, skill_tools, skills_prompt
-from dragoman.tools import ToolExecutor
+from dragoman.tools.execution.executor import ToolExecutor
 from tests.tools.execution.colours import Runner, both_colours, one
 
 

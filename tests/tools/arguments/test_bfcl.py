@@ -15,9 +15,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from dragoman.tools import Tool
 from dragoman.tools.arguments.compiled import Arguments, arguments_of_schema
 from dragoman.tools.arguments.type_words import JSON_TYPES
+from dragoman.tools.definition import Tool
 
 FUNCTIONS = 3_526
 

@@ -7,10 +7,8 @@ import asyncio
 from dragoman.conversation import (
     ToolCall,
 )
-from dragoman.tools import (
-    RetryConfig,
-    tool,
-)
+from dragoman.tools.config import RetryConfig
+from dragoman.tools.definition import tool
 
 NO_WAIT = RetryConfig(backoff_base=0)
 

@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.tools import ToolExecutor, ToolRun, tool
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 
 
 def test_a_function_that_raises_stop_iteration_has_its_result() -> None:

@@ -11,8 +11,12 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ToolAbortedError
-from dragoman.tools import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
+from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.execution.plain_backend import PlainBackend
+from dragoman.tools.execution.run import ToolRun
 from dragoman.tools.permission import approve, deny
 from tests.tools.execution.colours import Runner, both_colours
 

@@ -13,13 +13,11 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.errors import ToolCancelledError
-from dragoman.tools import (
-    ToolConfig,
-    ToolContext,
-    ToolExecutor,
-    ToolRun,
-    tool,
-)
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 from tests.tools.execution.cases import call, echo
 from tests.tools.execution.colours import Runner, both_colours, one
 

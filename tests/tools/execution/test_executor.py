@@ -13,12 +13,9 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.errors import ToolExecutionError
-from dragoman.tools import (
-    Executed,
-    ToolExecutor,
-    ToolRun,
-    tool,
-)
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import Executed, ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 from tests.tools.execution.cases import aboom, aecho, boom, call, echo
 from tests.tools.execution.colours import Runner, both_colours, one
 

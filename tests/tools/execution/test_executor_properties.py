@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import ToolAbortedError
-from dragoman.tools import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
+from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 from tests.tools.execution.colours import Runner, both_colours
 
 Behaviour: TypeAlias = Literal["ok", "fail", "slow", "exit", "odd", "cancel", "flaky"]

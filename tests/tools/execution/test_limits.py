@@ -6,14 +6,10 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigurationError, ToolAbortedError, ToolExecutionError
-from dragoman.tools import (
-    RetryConfig,
-    ToolConfig,
-    ToolErrorHandling,
-    ToolExecutor,
-    ToolRun,
-    tool,
-)
+from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 from tests.tools.execution.cases import aecho, boom, call, echo
 from tests.tools.execution.colours import Runner, both_colours, one
 

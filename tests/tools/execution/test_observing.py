@@ -10,9 +10,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolStarted,
 )
-from dragoman.tools import (
-    ToolExecutor,
-)
+from dragoman.tools.execution.executor import ToolExecutor
 from tests.tools.execution.cases import boom, call, echo
 from tests.tools.execution.colours import Runner, both_colours
 

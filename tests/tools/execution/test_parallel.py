@@ -6,11 +6,9 @@ import threading
 
 import pytest
 
-from dragoman.tools import (
-    ToolConfig,
-    ToolExecutor,
-    tool,
-)
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
 from tests.tools.execution.cases import aecho, call
 from tests.tools.execution.colours import Runner, both_colours
 

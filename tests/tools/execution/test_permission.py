@@ -6,21 +6,11 @@ import threading
 import pytest
 
 from dragoman.conversation import Text, ToolCall, ToolResult
-from dragoman.tools import (
-    Allow,
-    AnyTool,
-    Approval,
-    Ask,
-    Decision,
-    Deny,
-    ToolContext,
-    ToolExecutor,
-    ToolRun,
-    approve,
-    deny,
-    tool,
-)
-from dragoman.tools.permission import fingerprint
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool, tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.permission import Allow, Approval, Ask, Decision, Deny, approve, deny, fingerprint
 from tests.tools.execution.colours import Runner, both_colours, one
 
 ran: list[str] = []

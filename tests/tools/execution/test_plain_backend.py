@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.tools import ToolConfig, ToolExecutor, ToolRun, tool
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.run import ToolRun
 
 
 def calls(*names: str) -> list[ToolCall]:

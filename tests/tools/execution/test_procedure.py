@@ -10,16 +10,12 @@ import pytest
 
 from dragoman.conversation import Text, ToolCall, ToolResult
 from dragoman.errors import ToolAbortedError, ToolExecutionError
-from dragoman.tools import (
-    RetryConfig,
-    ToolConfig,
-    ToolContext,
-    ToolErrorHandling,
-    ToolExecutor,
-    ToolRun,
-    execute_tool,
-    tool,
-)
+from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.execution.one_tool import execute_tool
+from dragoman.tools.execution.run import ToolRun
 from tests.tools.execution.colours import Runner, both_colours, one
 
 NO_WAIT = ToolConfig(retry=RetryConfig(backoff_base=0))

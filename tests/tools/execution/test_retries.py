@@ -4,14 +4,10 @@ import asyncio
 
 import pytest
 
-from dragoman.tools import (
-    RetryConfig,
-    ToolConfig,
-    ToolContext,
-    ToolErrorHandling,
-    ToolExecutor,
-    tool,
-)
+from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import tool
+from dragoman.tools.execution.executor import ToolExecutor
 from tests.tools.execution.cases import NO_WAIT, call, echo
 from tests.tools.execution.colours import Runner, both_colours, one
 

@@ -10,12 +10,9 @@ from dragoman.conversation import (
     Text,
     ToolResult,
 )
-from dragoman.tools import (
-    Tool,
-    ToolConfig,
-    ToolExecutor,
-    tool,
-)
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import Tool, tool
+from dragoman.tools.execution.executor import ToolExecutor
 from tests.tools.execution.cases import aecho, call
 from tests.tools.execution.colours import Runner, both_colours, one
 

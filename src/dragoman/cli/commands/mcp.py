@@ -78,7 +78,8 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _answering(checker: PermissionChecker, *, allow: bool) -> PermissionCheck:
     """The rules, with an answer to what they would ask a person: here is nobody to be asked."""
     from dragoman.conversation import ToolCall
-    from dragoman.tools import AnyTool, ToolContext
+    from dragoman.tools.context import ToolContext
+    from dragoman.tools.definition import AnyTool
     from dragoman.tools.permission import Allow, Ask, Decision, Deny
 
     def check(call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision:
@@ -135,7 +136,7 @@ def _call_arguments(parser: Parser) -> None:
 def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from dragoman.conversation import ToolCall
     from dragoman.mcp import McpServers
-    from dragoman.tools import ToolExecutor
+    from dragoman.tools.execution.executor import ToolExecutor
     from dragoman.tools.registry import not_found
 
     entries = _servers(arguments.server)

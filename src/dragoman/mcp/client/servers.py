@@ -25,8 +25,9 @@ from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError, ToolExecutionError
 from dragoman.mcp.entries import servers_from_json
 from dragoman.mcp.settings import AnyServer, HttpServer, ServerOptions, StdioServer
-from dragoman.tools import AnyTool, ToolSet
+from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.threads import LoopThread
+from dragoman.tools.registry import ToolSet
 
 from .child import Processes
 from .connection import Connection, State

@@ -18,8 +18,8 @@ from dragoman.conversation import ToolResult
 from dragoman.errors import DragomanError, McpProtocolError, ToolDefinitionError, ToolExecutionError
 from dragoman.mcp.about import ToolAbout
 from dragoman.mcp.settings import ClientLimits, ServerOptions
-from dragoman.tools import AnyTool, Tool
 from dragoman.tools.arguments.json_schema import Checker, compile_schema
+from dragoman.tools.definition import AnyTool, Tool
 
 from .pins import fingerprint
 

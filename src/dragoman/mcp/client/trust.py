@@ -13,7 +13,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from dragoman.errors import ConfigurationError, ToolDeniedError
-from dragoman.tools import AnyTool
+from dragoman.tools.definition import AnyTool
 
 from .pins import ToolChange
 from .tools import Listed, Remote

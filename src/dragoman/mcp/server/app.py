@@ -33,9 +33,14 @@ from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.mcp.about import ToolAbout
 from dragoman.mcp.content import to_content, to_structured
 from dragoman.mcp.progress import LISTENER
-from dragoman.tools import AnyTool, AnyTools, Middleware, OnResult, Outcome, ToolConfig, ToolExecutor, ToolRun
 from dragoman.tools.arguments.json_schema import compile_schema
 from dragoman.tools.arguments.json_values import is_object
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.execution.executor import OnResult, ToolExecutor
+from dragoman.tools.execution.procedure import Middleware, Outcome
+from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.registry import AnyTools
 
 from .catalogue import Catalogue
 from .notices import ListName, Notices
@@ -45,7 +50,7 @@ from .relay import ProgressRelay
 if TYPE_CHECKING:
     import logging
 
-    from dragoman.tools import PermissionCheck
+    from dragoman.tools.permission import PermissionCheck
 
 __all__ = ["McpServer", "McpServerSettings", "current_request", "server_of"]
 

@@ -18,8 +18,8 @@ from dragoman.conversation import Media, Text, ToolResult
 from dragoman.conversation.values import Value
 from dragoman.errors import ToolDefinitionError
 from dragoman.mcp.about import ToolAbout, about_of
-from dragoman.tools import AnyTool
 from dragoman.tools.arguments.json_schema import Checker, compile_schema
+from dragoman.tools.definition import AnyTool
 
 __all__ = ["Catalogue"]
 

@@ -17,7 +17,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from dragoman.errors import ConfigurationError, McpConnectionError
-from dragoman.tools import AnyTools
+from dragoman.tools.registry import AnyTools
 
 from .app import McpServer, McpServerSettings, server_of
 from .guard import ASGIApp, Guard

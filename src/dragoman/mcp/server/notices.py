@@ -26,7 +26,7 @@ from mcp.server.subscriptions import (
 )
 
 from dragoman.errors import DragomanError
-from dragoman.tools import ToolSet
+from dragoman.tools.registry import ToolSet
 
 __all__ = ["ListName", "Notices"]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from mcp.server.stdio import stdio_server
 
-from dragoman.tools import AnyTools
+from dragoman.tools.registry import AnyTools
 
 from .app import McpServer, McpServerSettings, server_of
 

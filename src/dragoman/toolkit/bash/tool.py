@@ -19,7 +19,8 @@ from msgspec import Meta, Struct
 from dragoman.errors import ConfigurationError, ToolExecutionError, ToolTimeoutError
 from dragoman.toolkit.defining import ready
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 
 from .environment import environment
 from .process import Finished, new_token, run_command

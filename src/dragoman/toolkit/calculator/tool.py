@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman.errors import ToolExecutionError
 from dragoman.toolkit.defining import ready
-from dragoman.tools import AnyTool
+from dragoman.tools.definition import AnyTool
 
 from .arithmetic import CalculationError
 from .parser import calculate

@@ -20,7 +20,8 @@ from dragoman.errors import ToolExecutionError, ToolTimeoutError
 from dragoman.toolkit.defining import ready
 from dragoman.toolkit.read import MAX_IMAGE_BYTES
 from dragoman.toolkit.text import image_type
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 from dragoman.transport.routes import Routes
 
 from .charset import text_of

@@ -21,8 +21,10 @@ import msgspec
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
-from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.effects import discard
+from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
 
 from .audit import AUDIT, audit
 from .conditions import compile_rule

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
-from dragoman.tools import AnyTool
+from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.procedure import decode
 
 from .match import words_in

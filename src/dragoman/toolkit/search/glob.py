@@ -12,7 +12,8 @@ from typing import Final
 from dragoman.errors import ToolValidationError
 from dragoman.toolkit.defining import ready
 from dragoman.toolkit.workspace import Workspace, told
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 
 from .patterns import PathPattern, PatternError
 from .walk import Walk, ignore_files

@@ -19,7 +19,8 @@ from msgspec import Meta, Struct
 from dragoman.toolkit.defining import ready
 from dragoman.toolkit.text import detect, is_binary
 from dragoman.toolkit.workspace import Workspace, told
-from dragoman.tools import AnyTool, ToolContext
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
 
 from .glob import one_line, path_pattern
 from .matcher import Matcher, TooSlowError

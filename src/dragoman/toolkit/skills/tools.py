@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman.errors import SkillError, ToolExecutionError
 from dragoman.toolkit.defining import ready
-from dragoman.tools import AnyTool
+from dragoman.tools.definition import AnyTool
 
 from .skill import Skill
 from .store import SkillStore, shown
