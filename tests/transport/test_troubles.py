@@ -12,7 +12,7 @@ import pytest
 from pyreqwest import exceptions
 
 from dragoman.errors import ConfigurationError, DragomanError, ProviderError
-from dragoman.transport import httpx2_transport, pyreqwest_transport
+from dragoman.transport import httpx2_transport, pyreqwest_transport, pyreqwest_troubles
 from dragoman.transport.protocol import HttpRequest, Timeouts
 from dragoman.transport.routes import failure
 from dragoman.transport.troubles import Code, redirected, trouble
@@ -162,7 +162,7 @@ def caused(kind: type[exceptions.DetailedPyreqwestError], *causes: str) -> excep
     ],
 )
 def test_pyreqwest(error: Exception, proxied: bool, code: str | None) -> None:
-    ours = pyreqwest_transport._failure(error, REQUEST, proxied=proxied)
+    ours = pyreqwest_troubles.failure(error, REQUEST, proxied=proxied)
     assert code_of(ours) == code
     assert "sesame" not in str(ours)
 

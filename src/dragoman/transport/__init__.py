@@ -9,7 +9,7 @@
     retry.py                 whether to try again and when; rate_limits.py: what the server says about it
     socket_transport.py      plain, on sockets     ┐ both on http1.py (HTTP/1.1 without I/O),
     asyncio_transport.py     async, on asyncio     ┘ routes.py and decoding.py; asyncio_connection.py
-    pyreqwest_transport.py   both colours, on pyreqwest
+    pyreqwest_transport.py   both colours, on pyreqwest; pyreqwest_troubles.py: what its errors mean
     httpx2_transport.py      both colours, on httpx2 (an extra)
     tape/                    record, replay and redact around any of them; pytest_plugin.py: a fixture for that
 

@@ -1,6 +1,6 @@
 """Transports on pyreqwest, an HTTP client in Rust.
 
-Owns: the only import of pyreqwest; how its clients are set up, and what its errors mean.
+Owns: how its clients are set up and used. Together with pyreqwest_troubles.py the only import of pyreqwest.
 Must not know: what the bytes mean.
 
 Facts about pyreqwest that shaped this module:
@@ -27,14 +27,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from pyreqwest.bytes import Bytes
 from pyreqwest.client import BaseClientBuilder, Client, ClientBuilder, SyncClient, SyncClientBuilder
-from pyreqwest.exceptions import (
-    BuilderError,
-    ClientClosedError,
-    DetailedPyreqwestError,
-    PoolTimeoutError,
-    PyreqwestError,
-)
-from pyreqwest.exceptions import RequestTimeoutError as PyreqwestTimeoutError
+from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.proxy import ProxyBuilder
 from pyreqwest.request import BaseRequestBuilder, StreamRequest, SyncStreamRequest
 from pyreqwest.response import BaseResponse as PyreqwestResponse
@@ -54,7 +47,8 @@ from .bases import (
 )
 from .environment import Surroundings, authorities
 from .protocol import DEFAULT_LIMITS, HttpRequest, PoolLimits, Timeouts
-from .troubles import Code, trouble
+from .pyreqwest_troubles import causes_of, failure
+from .troubles import trouble
 
 __all__ = ["AsyncPyreqwestTransport", "PyreqwestTransport"]
 
@@ -113,18 +107,18 @@ class _Clients(Generic[_AnyClient]):
         return client, proxy is not None
 
     def _built(self, key: _Key, request: HttpRequest) -> _AnyClient:
-        failure: DragomanError
+        wrong: DragomanError
         try:
             return self._make(key)
         except (PyreqwestError, ValueError) as error:
-            failure = ConfigurationError(
-                "The HTTP client could not be set up" + _setup_detail(_causes(error)),
+            wrong = ConfigurationError(
+                "The HTTP client could not be set up" + _setup_detail(causes_of(error)),
                 hint="Install the certificates of your system (package ca-certificates), or name a PEM file in "
                 "SSL_CERT_FILE or in the ca_file argument.",
             )
         except RuntimeError:  # pyreqwest says so itself, in its own words
-            failure = trouble("forked", request)
-        raise failure
+            wrong = trouble("forked", request)
+        raise wrong
 
     def close(self) -> list[_AnyClient]:
         """No more requests. Returns the clients, to be closed."""
@@ -190,66 +184,6 @@ def _headers(response: PyreqwestResponse) -> dict[str, str]:
         return dict(headers)
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------
-
-# The first words that are found decide. What the words are was found out by making each of these things happen.
-_WORDS: Final[tuple[tuple[str, Code, str], ...]] = (
-    ("tunnel error: proxy authorization required", "proxy_auth", ""),
-    ("tunnel error", "proxy", ""),
-    ("socks", "proxy", ""),
-    ("resolving dns", "unknown_host", ""),
-    ("dns error", "unknown_host", ""),
-    ("not valid for name", "certificate", "it is made out for another host name"),
-    ("certificate expired", "certificate", "it has expired, or the clock of this machine is wrong"),
-    ("certificate not valid yet", "certificate", "it is not valid yet, or the clock of this machine is wrong"),
-    ("unknownissuer", "certificate", "nobody that this machine trusts has signed it"),
-    ("certificate", "certificate", ""),
-    ("received fatal alert", "tls", ""),
-    ("corrupt message", "tls", ""),
-    ("handshake", "tls", ""),
-    ("connection refused", "refused", ""),
-    ("unreachable", "unreachable", ""),
-    ("no route to host", "unreachable", ""),
-    ("connection reset", "reset", ""),
-    ("broken pipe", "reset", ""),
-    ("connection closed before message completed", "closed_early", ""),
-    ("before message length reached", "cut_off", ""),
-    ("did not finish", "cut_off", ""),
-    ("unexpected end of file", "cut_off", ""),
-    ("unexpected eof", "cut_off", ""),
-    ("message head is too large", "malformed", "the head of the reply is too large"),
-    ("chunk", "malformed", "a chunk of the body is not well-formed"),
-    ("parsed", "malformed", ""),
-    ("client error (connect)", "connection", ""),
-    ("error reading a body from connection", "reset", ""),
-    ("body error", "bad_encoding", ""),
-)
-
-
-def _causes(error: Exception) -> str:
-    """The texts of the causes, but for those that repeat the URL."""
-    causes = error.details["causes"] if isinstance(error, DetailedPyreqwestError) else None
-    return "\n".join(cause["message"] for cause in causes or () if "for url (" not in cause["message"]).lower()
-
-
-def _failure(error: Exception, request: HttpRequest, *, proxied: bool) -> DragomanError:
-    """Our error for what pyreqwest raised."""
-    causes = _causes(error)
-    if isinstance(error, ClientClosedError):
-        return trouble("client_closed", request)
-    if isinstance(error, PoolTimeoutError):
-        return trouble("pool_timeout", request)
-    if isinstance(error, PyreqwestTimeoutError):
-        return trouble("connect_timeout" if "(connect)" in causes else "read_timeout", request)
-    if isinstance(error, BuilderError | ValueError):
-        return trouble("bad_url", request)
-    for words, code, detail in _WORDS:
-        if words in causes:
-            at_proxy = proxied and code in ("refused", "unreachable", "connection") and "(connect)" in causes
-            return trouble("proxy" if at_proxy else code, request, detail=detail)
-    return trouble("connection", request)
-
-
 # --- plain -----------------------------------------------------------------------------------------------------------
 
 
@@ -275,14 +209,14 @@ class _Response(BaseResponse):
         try:
             piece = self._read()
         except PyreqwestError as error:
-            failure = _failure(error, self.request, proxied=self._proxied)
+            wrong = failure(error, self.request, proxied=self._proxied)
         else:
             if piece is not None:
                 return piece.to_bytes()
             self.close()
             raise StopIteration
         self.close()
-        raise failure
+        raise wrong
 
     def close(self) -> None:
         if not self._over:
@@ -322,7 +256,7 @@ class PyreqwestTransport(BaseTransport):
             sent = _filled(client.request(request.method, request.url), request).build_streamed()
             opened = sent.__enter__()
         except (PyreqwestError, ValueError) as error:
-            failure = _failure(error, request, proxied=proxied)
+            wrong = failure(error, request, proxied=proxied)
         else:
             head = (opened.status, _headers(opened))
             response = _Response(request, sent, opened.body_reader.read_chunk, head, proxied=proxied)
@@ -332,7 +266,7 @@ class PyreqwestTransport(BaseTransport):
                 response.close()
                 raise
             return response
-        raise failure
+        raise wrong
 
     def close(self) -> None:
         for client in self._clients.close():
@@ -364,14 +298,14 @@ class _AsyncResponse(BaseAsyncResponse):
         try:
             piece = await self._read()
         except PyreqwestError as error:
-            failure = _failure(error, self.request, proxied=self._proxied)
+            wrong = failure(error, self.request, proxied=self._proxied)
         else:
             if piece is not None:
                 return piece.to_bytes()
             await self.aclose()
             raise StopAsyncIteration
         await self.aclose()
-        raise failure
+        raise wrong
 
     async def aclose(self) -> None:
         if not self._over:
@@ -408,7 +342,7 @@ class AsyncPyreqwestTransport(BaseAsyncTransport):
             sent = _filled(client.request(request.method, request.url), request).build_streamed()
             opened = await sent.__aenter__()
         except (PyreqwestError, ValueError) as error:
-            failure = _failure(error, request, proxied=proxied)
+            wrong = failure(error, request, proxied=proxied)
         else:
             head = (opened.status, _headers(opened))
             response = _AsyncResponse(request, sent, opened.body_reader.read_chunk, head, proxied=proxied)
@@ -418,7 +352,7 @@ class AsyncPyreqwestTransport(BaseAsyncTransport):
                 await response.aclose()
                 raise
             return response
-        raise failure
+        raise wrong
 
     async def aclose(self) -> None:
         for client in self._clients.close():
