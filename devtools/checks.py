@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -62,8 +63,9 @@ def _locks(_: Work) -> bool:
 
 
 def _pytest(work: Work) -> bool:
-    """All of them on all cores, a file at a time; or, in this process and uncovered, those that somebody picked."""
-    whole = ("-n", "auto", "--dist", "loadfile", "--durations", "25", "--cov", "--cov-report", "")
+    """All of them, a file at a time; or, in this process and uncovered, those that somebody picked."""
+    workers = (os.cpu_count() or 1) + 1  # one more than there are cores: many tests wait for another process
+    whole = ("-n", str(workers), "--dist", "loadfile", "--durations", "25", "--cov", "--cov-report", "")
     return work.call("pytest", *(work.pytest_arguments or whole))
 
 

@@ -68,6 +68,7 @@ def test_a_swallowed_refusal_and_a_leaked_thread_fail_their_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(CONFTEST.parent.parent))  # it imports from here
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
     pytester.makepyfile(
         """
