@@ -76,6 +76,7 @@ class ChatCore(Generic[E]):
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
         self._kept: Ledger | None = None
+        """What `_ledger` gives, once somebody asked for it."""
         self._journaling: tuple[LoopHooks, ...] = ()
         self._settings: LoopSettings = self._new_settings()
         self._pending: tuple[PendingApproval, ...] = ()
