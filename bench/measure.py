@@ -57,7 +57,7 @@ class Effort(NamedTuple):
 
 
 QUICK = Effort(rounds=6, every=3, budget=0.03)
-FULL = Effort(rounds=15, every=6, budget=0.05)
+FULL = Effort(rounds=15, every=3, budget=0.05)
 
 
 def surroundings(**further: str) -> dict[str, str]:
@@ -195,24 +195,38 @@ def interleaved(
 
 
 def _medians(samples: Mapping[str, Sequence[Answer]]) -> Cells:
-    floor = {each.get("round"): each for each in samples.get(FLOOR, ())}
+    beside = {
+        suffix: {each.get("round"): each for each in samples.get(name, ())}
+        for suffix, name in (("to_floor", FLOOR), ("to_ours", OURS))
+    }
     cells: Cells = {}
     for name, found in samples.items():
         fields = [field for field in found[0] if field != "round"]
         cell: Answer = {field: statistics.median([each[field] for each in found]) for field in fields}
         cell["rounds"] = len(found)
-        for field in fields:
-            pairs = [(each[field], floor[each.get("round")][field]) for each in found if each.get("round") in floor]
-            if pairs and all(least > 0 for _, least in pairs):
-                cell[f"{field}_to_floor"] = statistics.median([mine / least for mine, least in pairs])
+        for suffix, others in beside.items():
+            same_round = [(each, others[each.get("round")]) for each in found if each.get("round") in others]
+            for field in fields:
+                if same_round and all(other.get(field, 0) > 0 for _, other in same_round):
+                    ratios = [mine[field] / other[field] for mine, other in same_round]
+                    cell[f"{field}_{suffix}"] = statistics.median(ratios)
         cells[name] = cell
     return cells
 
 
 def ratio(cells: Cells, field: str = "cpu") -> float | None:
     """Ours to the best peer's; None where there is none."""
-    found = [cell[field] for name, cell in cells.items() if name not in (FLOOR, OURS) and field in cell]
-    return cells[OURS][field] / min(found) if found and field in cells.get(OURS, {}) else None
+    found = [to_ours(cells, name, field) for name in cells if name not in (FLOOR, OURS)]
+    known = [each for each in found if each]
+    return 1 / min(known) if known else None
+
+
+def to_ours(cells: Cells, name: str, field: str = "cpu") -> float | None:
+    """Somebody's figure to ours, round by round where that is known; None where one of them has none."""
+    cell, ours = cells[name], cells.get(OURS, {}).get(field)
+    if field not in cell or not ours:
+        return None
+    return cell.get(f"{field}_to_ours", cell[field] / ours)
 
 
 def load() -> list[float]:

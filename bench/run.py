@@ -32,6 +32,9 @@ from bench.sections import SECTIONS, Given
 from devtools.places import DEV, ROOT
 
 RESULTS = ROOT / "bench" / "results.json"
+DISTURBED = 0.05
+"""A part is measured again if the host gave more than this share of the processors' time to others."""
+ATTEMPTS = 3
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,6 +67,17 @@ def measure(section: str, given: Given) -> dict[str, Any]:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     print(table.of(section, cells), flush=True)
     return {"cells": cells, "at": now, "commit": _commit(), "load": [before, load()], "stolen": processors.stolen}
+
+
+def measure_undisturbed(section: str, given: Given) -> dict[str, Any]:
+    """Measure a part, a few times if need be; the attempt that the host disturbed least counts, whatever it shows."""
+    best = measure(section, given)
+    for _ in range(ATTEMPTS - 1):
+        if (best["stolen"] or 0.0) <= DISTURBED:
+            break
+        print(f"  the host was busy with others ({best['stolen']:.0%}): once more", file=sys.stderr, flush=True)
+        best = min(best, measure(section, given), key=lambda attempt: attempt["stolen"])
+    return best
 
 
 def about(names: list[str], missing: dict[str, str]) -> dict[str, Any]:
@@ -107,7 +121,7 @@ def main() -> int:
     results = {"about": about(names, missing), "sections": old["sections"]}
     given = Given(names, QUICK if options.quick else FULL)
     for section in sections:  # each part is kept at once, so that what interrupts the next one takes nothing away
-        results["sections"][section] = measure(section, given) | {"quick": options.quick}
+        results["sections"][section] = measure_undisturbed(section, given) | {"quick": options.quick}
         kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten: {here(kept)}")
     if kept == RESULTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.measure import Cells
+from bench.measure import Cells, to_ours
 from bench.peers import FLOOR, OURS
 from bench.targets import verdicts as judged
 from bench.wire import CHUNKS
@@ -30,9 +30,8 @@ def _times(value: float | None) -> str:
     return "" if value is None else f"{value:.2g} ×" if value < 10 else f"{value:,.0f} ×"
 
 
-def _to_ours(cells: Cells, cell: dict[str, Any], field: str) -> str:
-    ours = cells.get(OURS, {}).get(field)
-    return _times(cell[field] / ours) if ours else ""
+def _to_ours(cells: Cells, name: str) -> str:
+    return _times(to_ours(cells, name)) if name != OURS else ""
 
 
 def _ordered(cells: Cells, field: str) -> list[str]:
@@ -53,7 +52,7 @@ def _operations(section: str, cells: Cells) -> list[Row]:
                 micro(cell["cpu"] / per),
                 micro(cell["wall"] / per) if "wall" in cell else "",
                 _times(cell.get("cpu_to_floor")) if name != FLOOR else "",
-                _to_ours(cells, cell, "cpu") if name != OURS else "",
+                _to_ours(cells, name),
             )
         )
     return rows
@@ -80,7 +79,7 @@ def _tools(cells: Cells) -> list[Row]:
         if "error" in cell:
             rows.append((name, "fails: " + cell["error"].splitlines()[0][:80], "", ""))
         else:
-            again = _to_ours(cells, cell, "cpu") if name != OURS else ""
+            again = _to_ours(cells, name)
             rows.append((name, micro(cell["first"]), micro(cell["cpu"]), again))
     return rows
 
@@ -90,7 +89,7 @@ def _imports(cells: Cells) -> list[Row]:
     for name in _ordered(cells, "cpu"):
         cell = cells[name]
         modules = f"{cell['modules']}" if "modules" in cell else ""
-        rows.append((name, micro(cell["cpu"]), modules, _to_ours(cells, cell, "cpu") if name != OURS else ""))
+        rows.append((name, micro(cell["cpu"]), modules, _to_ours(cells, name)))
     return rows
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench import measure, page, readme, svg, table, targets
+from bench import measure, page, readme, run, svg, table, targets
 from bench.contenders import common
 from bench.contenders.common import Delivered, functions, said
 from bench.peers import CONTENDERS, FLOOR, OURS, PEERS
@@ -168,12 +168,21 @@ class _Scripted:
 
 def test_ratios_are_those_of_each_round() -> None:
     # Two answers for finding out how often; then the rounds. The machine is twice as slow in the second one.
-    crew = _Scripted(floor=[1, 1, 1.0, 2.0, 1.0], dragoman=[1, 1, 3.0, 6.0, 3.5], openai=[1, 1, 30.0])
+    crew = _Scripted(
+        floor=[1, 1, 1.0, 2.0, 1.0], dragoman=[1, 1, 3.0, 6.0, 3.5], openai=[1, 1, 30.0], aisuite=[1, 1, 24.0]
+    )
     cells = measure.interleaved(crew, {}, measure.Effort(rounds=3, every=3, budget=1))  # type: ignore[arg-type]
     assert cells["dragoman"]["cpu"] == 3.5
     assert cells["dragoman"]["cpu_to_floor"] == 3.0
     assert cells["openai"]["cpu_to_floor"] == 30.0
-    assert measure.ratio(cells) == pytest.approx(3.5 / 30)
+    assert cells["openai"]["cpu_to_ours"] == 10.0, "in the round in which both took part"
+    assert measure.ratio(cells) == pytest.approx(3.0 / 24), "to the best of them"
+
+
+def test_figures_without_rounds_are_compared_as_they_are() -> None:
+    cells = {OURS: {"cpu": 2.0}, "openai": {"cpu": 20.0}, "llm": {"error": "no"}, FLOOR: {"cpu": 1.0}}
+    assert measure.ratio(cells) == pytest.approx(0.1)
+    assert measure.ratio({OURS: {"cpu": 2.0}}) is None
 
 
 def test_who_fails_is_named_and_the_others_go_on() -> None:
@@ -239,6 +248,26 @@ def test_what_the_host_takes_is_a_share() -> None:
     processors = measure.Processors()
     sum(range(3_000_000))
     assert processors.stolen is None or 0 <= processors.stolen <= 1
+
+
+@pytest.mark.parametrize(
+    ("stolen", "counts", "attempts"),
+    [
+        ([0.05], 0.05, 1),
+        ([None], None, 1),  # a system that does not say
+        ([0.2, 0.01], 0.01, 2),
+        ([0.2, 0.3, 0.4, 0.0], 0.2, 3),
+        ([0.4, 0.3, 0.2, 0.0], 0.2, 3),
+    ],
+)
+def test_a_part_that_the_host_disturbed_is_measured_again(
+    stolen: list[float | None], counts: float | None, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [{"stolen": each} for each in stolen]
+    left = iter(made)
+    monkeypatch.setattr(run, "measure", lambda _section, _given: next(left))
+    assert run.measure_undisturbed("turn", run.Given([], measure.QUICK))["stolen"] == counts
+    assert len(list(left)) == len(made) - attempts
 
 
 def test_names_in_a_plot_are_escaped() -> None:
