@@ -1,4 +1,4 @@
-"""Two thousand damaged stores and two thousand hostile ids: what comes out is what was written, or a typed error."""
+"""Damaged stores and two thousand hostile ids: what comes out is what was written, or a typed error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two thousand damaged databases: what comes out is what was written, or a typed error."""
+"""Damaged databases: what comes out is what was written, or a typed error."""
 
 from __future__ import annotations
 
