@@ -105,6 +105,11 @@ class Connection(asyncio.Protocol):
         return self._error is None and self._transport is not None and not self._transport.is_closing()
 
     @property
+    def unsent(self) -> int:
+        """How many bytes of the request are still to be sent."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
     def quiet(self) -> bool:
         """Whether nothing has come that the event loop, busy elsewhere, has not told us yet."""
         return self._disturbed is not None and not self._disturbed()

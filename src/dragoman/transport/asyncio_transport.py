@@ -88,7 +88,7 @@ class _Pool:
         return None
 
     def give_back(self, connection: Connection | None, *, reusable: bool) -> bool:
-        """End a turn. Returns whether the connection was kept; otherwise it is cut."""
+        """End a turn. Returns whether the connection was kept; otherwise it is cut. `reusable`: `may_go_back`."""
         self._hand_on()
         if connection is None:
             return False
@@ -177,10 +177,10 @@ class _Response(BaseAsyncResponse):
     async def aclose(self) -> None:
         if not self._over:
             self._over = True
-            reader = self._reader
-            kept = self._pool.give_back(self._connection, reusable=reader.complete and reader.reusable)
-            if not kept:
-                await self._connection.closed()
+            connection = self._connection
+            reusable = self._reader.may_go_back(unread=connection.size, unsent=connection.unsent)
+            if not self._pool.give_back(connection, reusable=reusable):
+                await connection.closed()
 
 
 class AsyncioTransport(BaseAsyncTransport):

@@ -140,7 +140,7 @@ class ReplyReader(Struct, eq=False):
     complete: bool = False
     """Whether the body has come to its end."""
     reusable: bool = True
-    """Whether the connection may serve another request once the reply is complete."""
+    """Whether the connection may serve another request, as far as head and framing say."""
     # A function, not a method of this object: that would refer back to it, and only the collector could free both.
     _body: Callable[[ReplyReader, bytes], bytes] = _until_the_end
     _left: int = 0
@@ -154,8 +154,19 @@ class ReplyReader(Struct, eq=False):
         """Whether not a single byte has come yet."""
         return not self.head_complete and self._unread is None
 
+    def may_go_back(self, *, unread: int, unsent: int = 0) -> bool:
+        """The one rule of every pool: whether the connection may serve another request.
+
+        Only when whoever used it has consumed the reply to its end and nothing is left: no bytes of the request that
+        are still to be sent, none of the body that nobody took, none behind it. In every other case it must be closed,
+        or what is left would be taken for somebody else's reply.
+        """
+        return self.complete and self.reusable and not unread and not unsent
+
     def feed(self, data: bytes) -> bytes:
         """The part of the body in these bytes; empty while the head is not complete."""
+        if self.complete:
+            return self._surplus(data)
         if self.head_complete:
             return self._body(self, data)
         if self._unread is None and (end := data.find(b"\r\n\r\n")) > 0:

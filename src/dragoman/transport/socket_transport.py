@@ -31,6 +31,8 @@ from .troubles import trouble
 __all__ = ["SocketTransport"]
 
 _READ: Final = 64 * 1024
+_LOOK: Final = 0.5
+"""Seconds after which whoever waits for a turn looks whether one was dropped."""
 _ERRORS: Final = (OSError, EOFError, ValueError, MalformedReplyError)
 
 
@@ -85,6 +87,23 @@ def _shorter(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else min(one, other)
 
 
+class _Turn:
+    """The right to one request at a time, with the connection it is made on.
+
+    Made before anything is taken and given back by whoever made it. One that Ctrl-C dropped on the way gives itself
+    back when it is freed, so no interrupt can use up the pool.
+    """
+
+    __slots__ = ("_pool", "connection")
+
+    def __init__(self, pool: _Pool) -> None:
+        self._pool: _Pool = pool
+        self.connection: _Connection | None = None
+
+    def __del__(self) -> None:
+        self._pool.forget(self)
+
+
 class _Pool:
     """The connections of a transport."""
 
@@ -98,47 +117,56 @@ class _Pool:
         """Begin anew, also in the child of a fork: what is open belongs to the parent."""
         self._lock: threading.Lock = threading.Lock()
         self._turn: threading.Condition = threading.Condition(self._lock)
-        self._busy: int = 0
+        self._busy: set[int] = set()
+        """The turns that are taken, by identity."""
         self._waiting: int = 0
         self._idle: dict[Route, list[_Connection]] = {}
 
-    def take(self, route: Route, request: HttpRequest) -> _Connection | None:
-        """Wait for a turn; then an idle connection, or None where a new one must be made."""
+    def take(self, turn: _Turn, route: Route, request: HttpRequest) -> None:
+        """Wait until the turn may begin; it gets an idle connection if there is one."""
         lock, limits = self._lock, self._limits
-        lock.acquire()  # `with` takes three times as long, and this is done for every request
-        try:
-            if self._busy >= limits.connections:
+        with lock:  # never `acquire` before a `try`: Ctrl-C between the two would leave it locked
+            if len(self._busy) >= limits.connections:
                 self._wait(request)
             if self.closed:
                 raise trouble("client_closed", request)
-            self._busy += 1
+            self._busy.add(id(turn))
             connections = self._idle.get(route)
-            connection = connections.pop() if connections else None
-        finally:
-            lock.release()
+            connection = turn.connection = connections.pop() if connections else None
         while connection is not None:
             if connection.idle_since >= time.monotonic() - limits.idle_seconds and not connection.disturbed():
-                return connection
+                return
             connection.close()
             with lock:
-                connection = connections.pop() if connections else None
-        return None
+                connection = turn.connection = connections.pop() if connections else None
 
     def _wait(self, request: HttpRequest) -> None:
         limit = _shorter(self._limits.wait, request.timeout.total)
+        end = None if limit is None else time.monotonic() + limit
         self._waiting += 1
         try:
-            if not self._turn.wait_for(lambda: self._busy < self._limits.connections, limit):
-                raise trouble("pool_timeout", request)
+            while len(self._busy) >= self._limits.connections:
+                left = _LOOK if end is None else min(_LOOK, end - time.monotonic())
+                if left <= 0:
+                    raise trouble("pool_timeout", request)
+                self._turn.wait(left)
         finally:
             self._waiting -= 1
 
-    def give_back(self, connection: _Connection | None, *, reusable: bool) -> None:
-        """End a turn. A connection that is not reusable is closed."""
-        lock = self._lock
-        lock.acquire()
-        try:
-            self._busy -= 1
+    def forget(self, turn: _Turn) -> None:
+        """End a turn that nobody gave back. Takes no lock: whoever frees an object may hold it."""
+        self._busy.discard(id(turn))
+        if turn.connection is not None:
+            turn.connection.close()
+
+    def give_back(self, turn: _Turn, *, reusable: bool) -> None:
+        """End a turn. A connection that is not reusable (`may_go_back`) is closed."""
+        connection = turn.connection
+        if not reusable and connection is not None:
+            connection.close()
+        with self._lock:
+            turn.connection = None
+            self._busy.discard(id(turn))
             if self._waiting:
                 self._turn.notify()
             if connection is not None and reusable and not self.closed:
@@ -149,8 +177,6 @@ class _Pool:
                     connection.idle_since = time.monotonic()
                     connections.append(connection)
                     return
-        finally:
-            lock.release()
         if connection is not None:
             connection.close()
 
@@ -181,12 +207,11 @@ class _Response(Reading, Struct, eq=False):
     status: int
     headers: Mapping[str, str]
     _pool: _Pool
+    _turn: _Turn
     _connection: _Connection
     _reader: ReplyReader
     _first: bytes
     """What came along with the head."""
-    _spoiled: bool
-    """Whether the request was not sent to its end."""
     _unpacker: Unpacker | None
     _over: bool = False
 
@@ -237,8 +262,8 @@ class _Response(Reading, Struct, eq=False):
     def close(self) -> None:
         if not self._over:
             self._over = True
-            reader = self._reader
-            self._pool.give_back(self._connection, reusable=reader.complete and reader.reusable and not self._spoiled)
+            reusable = self._reader.may_go_back(unread=len(self._first))
+            self._pool.give_back(self._turn, reusable=reusable)
 
 
 class SocketTransport(BaseTransport):
@@ -263,39 +288,43 @@ class SocketTransport(BaseTransport):
         route, data = self._routes.find(request)
         total = request.timeout.total
         deadline = None if total is None else time.monotonic() + total
-        connection = self._pool.take(route, request)
-        if connection is None:
-            try:
-                connection = self._connect(route, request, deadline)
-            except BaseException:
-                self._pool.give_back(None, reusable=False)
-                raise
-        reader, first, spoiled = ReplyReader(request.method), b"", False
+        turn = _Turn(self._pool)
+        try:
+            self._pool.take(turn, route, request)
+            if turn.connection is None:
+                turn.connection = self._connect(route, request, deadline)
+            return self._begin(turn, turn.connection, request, data, deadline)
+        except BaseException:  # Ctrl-C too
+            self._pool.give_back(turn, reusable=False)
+            raise
+
+    def _begin(
+        self, turn: _Turn, connection: _Connection, request: HttpRequest, data: bytes, deadline: float | None
+    ) -> _Response:
+        """Send the request and wait for the head of the reply."""
+        reader, first, unsent = ReplyReader(request.method), b"", False
         try:
             try:
                 connection.send(data, request.timeout.read, deadline)
             except (BrokenPipeError, ConnectionResetError):
                 # A server that refuses a request early (one that is too large, say) may have answered nevertheless.
-                spoiled = True
+                unsent = True
             while not reader.head_complete:
                 received = connection.receive()
                 if not received:
                     reader.end()
                 first = reader.feed(received)
             status, headers = reader.status, reader.headers
+            reader.reusable = reader.reusable and not unsent
             if status >= 300:
                 check_head(request, status, headers)
             packed = unpacker(headers["content-encoding"]) if "content-encoding" in headers else None
-            return _Response(request, status, headers, self._pool, connection, reader, first, spoiled, packed)
+            return _Response(request, status, headers, self._pool, turn, connection, reader, first, packed)
         except _ERRORS as error:
             if reader.untouched and isinstance(error, EOFError):
                 wrong = trouble("closed_early", request)
             else:
                 wrong = failure(error, request, connecting=False)
-        except BaseException:  # Ctrl-C too
-            self._pool.give_back(connection, reusable=False)
-            raise
-        self._pool.give_back(connection, reusable=False)
         raise wrong
 
     def _connect(self, route: Route, request: HttpRequest, deadline: float | None) -> _Connection:
