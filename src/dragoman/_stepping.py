@@ -1,0 +1,41 @@
+"""Run the async core in a plain program, without an event loop.
+
+The core of the library is `async def` over a few I/O methods. On an event loop those methods await. In a plain program
+they are `async def` too, but block and return, so a coroutine never suspends: one step runs it to its end. Ctrl-C is an
+ordinary exception at the blocking call, no thread is hidden, and it works in notebooks and after a fork.
+
+Owns: stepping coroutines and async generators, and the guard that says so when one does suspend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from typing import Any, TypeVar
+
+__all__ = ["step", "step_through"]
+
+T = TypeVar("T")
+
+
+def step(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    coroutine.close()
+    message = "a plain call awaited something that only an event loop can answer"
+    raise RuntimeError(message)
+
+
+def step_through(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    """The items of an async generator that never suspends. Closing this one closes that one."""
+    try:
+        while True:
+            try:
+                item = step(items.__anext__())
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        step(items.aclose())

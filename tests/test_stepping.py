@@ -1,0 +1,93 @@
+"""The async core in a plain program: one step runs it, and whatever suspends is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from dragoman._stepping import step, step_through
+
+
+async def double(number: int) -> int:
+    return number * 2
+
+
+async def nested(number: int) -> int:
+    return await double(await double(number))
+
+
+def test_a_coroutine_that_never_suspends_is_run_to_its_end() -> None:
+    assert step(nested(3)) == 12
+
+
+def test_its_error_is_the_callers() -> None:
+    async def fails() -> None:
+        await double(1)
+        raise LookupError("gone")
+
+    with pytest.raises(LookupError, match="gone"):
+        step(fails())
+
+
+def test_a_coroutine_that_suspends_is_refused_and_closed() -> None:
+    closed: list[bool] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            closed.append(True)
+
+    with pytest.raises(RuntimeError, match="event loop"):
+        step(waits())
+    assert closed == [True]
+
+
+def test_it_works_inside_a_running_event_loop() -> None:
+    async def notebook_cell() -> int:
+        return step(nested(1))
+
+    assert asyncio.run(notebook_cell()) == 4
+
+
+async def count(closed: list[str], until: int = 3) -> AsyncGenerator[int, None]:
+    try:
+        for number in range(until):
+            yield await double(number)
+    finally:
+        closed.append("closed")
+
+
+def test_items_come_one_by_one() -> None:
+    closed: list[str] = []
+    assert list(step_through(count(closed))) == [0, 2, 4]
+    assert closed == ["closed"]
+
+
+def test_leaving_early_closes_what_is_open() -> None:
+    closed: list[str] = []
+    items = step_through(count(closed))
+    assert next(items) == 0
+    items.close()
+    assert closed == ["closed"]
+
+
+def test_dropping_it_closes_what_is_open() -> None:
+    closed: list[str] = []
+    items = step_through(count(closed))
+    next(items)
+    del items
+    gc.collect()
+    assert closed == ["closed"]
+
+
+def test_an_interrupt_closes_what_is_open() -> None:
+    closed: list[str] = []
+    items = step_through(count(closed))
+    next(items)
+    with pytest.raises(KeyboardInterrupt):
+        items.throw(KeyboardInterrupt())
+    assert closed == ["closed"]
