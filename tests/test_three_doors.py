@@ -16,7 +16,7 @@ from dragoman.mcp import McpServer
 from dragoman.simulator import Reply, Simulator
 from dragoman.toolkit import toolkit
 from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from tests.engines.claude_cli.stages import claude_script, install_stand_in
 
 REASON = "nothing is deleted here"

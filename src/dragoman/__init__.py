@@ -118,16 +118,16 @@ if TYPE_CHECKING:
     from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
     from dragoman.tools.context import ToolContext
     from dragoman.tools.definition import AnyTool, Tool, ToolOptions, ToolSettings, tool, tools_of
-    from dragoman.tools.execution.batch import Batch
-    from dragoman.tools.execution.executor import Executed, OnResult, ToolExecutor
-    from dragoman.tools.execution.one_tool import (
+    from dragoman.tools.batch import Batch
+    from dragoman.tools.executor import Executed, OnResult, ToolExecutor
+    from dragoman.tools.executor import (
         aexecute_tool,
         atool_result_or_error,
         execute_tool,
         tool_result_or_error,
     )
-    from dragoman.tools.execution.procedure import Middleware, Outcome
-    from dragoman.tools.execution.run import ToolRun
+    from dragoman.tools.call import Middleware, Outcome
+    from dragoman.tools.run import ToolRun
     from dragoman.tools.permission import (
         Allow,
         Approval,
@@ -368,7 +368,7 @@ _HOMES = {
     "AsyncStore": "dragoman.stores.async_store",
     "AttemptRecord": "dragoman.transport.retry",
     "AwaitApproval": "dragoman.loop.step",
-    "Batch": "dragoman.tools.execution.batch",
+    "Batch": "dragoman.tools.batch",
     "Block": "dragoman.conversation",
     "BlockReceived": "dragoman.conversation",
     "Cancelled": "dragoman.loop.run",
@@ -397,7 +397,7 @@ _HOMES = {
     "EngineOptions": "dragoman.engines.factory",
     "ErrInvalidSnapshotID": "dragoman.stores.ids",
     "Event": "dragoman.conversation",
-    "Executed": "dragoman.tools.execution.executor",
+    "Executed": "dragoman.tools.executor",
     "Failed": "dragoman.conversation",
     "FileStore": "dragoman.stores.file",
     "Fold": "dragoman.conversation",
@@ -418,14 +418,14 @@ _HOMES = {
     "MediaKind": "dragoman.conversation",
     "Message": "dragoman.conversation",
     "MessageAdded": "dragoman.stores.entries",
-    "Middleware": "dragoman.tools.execution.procedure",
+    "Middleware": "dragoman.tools.call",
     "ModelOptions": "dragoman.providers.options",
     "Native": "dragoman.conversation",
-    "OnResult": "dragoman.tools.execution.executor",
+    "OnResult": "dragoman.tools.executor",
     "OneTool": "dragoman.conversation",
     "Opaque": "dragoman.conversation",
     "Orchestrator": "dragoman.loop.orchestrator",
-    "Outcome": "dragoman.tools.execution.procedure",
+    "Outcome": "dragoman.tools.call",
     "Page": "dragoman.stores.summary",
     "PendingApproval": "dragoman.tools.permission",
     "PermissionCheck": "dragoman.tools.permission",
@@ -482,13 +482,13 @@ _HOMES = {
     "ToolContext": "dragoman.tools.context",
     "ToolErrorHandling": "dragoman.tools.config",
     "ToolExample": "dragoman.conversation",
-    "ToolExecutor": "dragoman.tools.execution.executor",
+    "ToolExecutor": "dragoman.tools.executor",
     "ToolFeatures": "dragoman.engines.features",
     "ToolFinished": "dragoman.conversation",
     "ToolOptions": "dragoman.tools.definition",
     "ToolRegistry": "dragoman.tools.registry",
     "ToolResult": "dragoman.conversation",
-    "ToolRun": "dragoman.tools.execution.run",
+    "ToolRun": "dragoman.tools.run",
     "ToolSet": "dragoman.tools.registry",
     "ToolSettings": "dragoman.tools.definition",
     "ToolSpec": "dragoman.conversation",
@@ -497,7 +497,7 @@ _HOMES = {
     "Unreadable": "dragoman.stores.summary",
     "Usage": "dragoman.conversation",
     "UsageReported": "dragoman.conversation",
-    "aexecute_tool": "dragoman.tools.execution.one_tool",
+    "aexecute_tool": "dragoman.tools.executor",
     "aexecute_tool_calls": "dragoman.loop.helpers",
     "answer_type": "dragoman.chat.schema",
     "append_tool_results": "dragoman.loop.calls",
@@ -506,7 +506,7 @@ _HOMES = {
     "aresume": "dragoman.stores.journal",
     "arun_tool_calling_loop": "dragoman.loop.helpers",
     "async_engine": "dragoman.engines.factory",
-    "atool_result_or_error": "dragoman.tools.execution.one_tool",
+    "atool_result_or_error": "dragoman.tools.executor",
     "check": "dragoman.providers.preflight",
     "conversation_from_json": "dragoman.conversation",
     "conversation_to_json": "dragoman.conversation",
@@ -515,7 +515,7 @@ _HOMES = {
     "engine": "dragoman.engines.factory",
     "errors": "dragoman.errors",
     "estimated_tokens": "dragoman.loop.context",
-    "execute_tool": "dragoman.tools.execution.one_tool",
+    "execute_tool": "dragoman.tools.executor",
     "execute_tool_calls": "dragoman.loop.helpers",
     "extract_tool_calls": "dragoman.loop.calls",
     "find_key": "dragoman.chat.credentials",
@@ -538,7 +538,7 @@ _HOMES = {
     "snapshot_to_json": "dragoman.stores.json_form",
     "store_key": "dragoman.chat.credentials",
     "tool": "dragoman.tools.definition",
-    "tool_result_or_error": "dragoman.tools.execution.one_tool",
+    "tool_result_or_error": "dragoman.tools.executor",
     "tools_of": "dragoman.tools.definition",
     "unfold": "dragoman.conversation",
     "validate_base_url": "dragoman.transport.base_url",

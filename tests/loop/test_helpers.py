@@ -19,7 +19,7 @@ from dragoman.loop.helpers import (
 from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
 from dragoman.providers.options import ModelOptions
 from dragoman.tools.config import ToolConfig
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry
 from tests.loop.running import ASKED, add, calls
 

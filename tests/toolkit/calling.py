@@ -13,8 +13,8 @@ import pytest
 from dragoman.conversation import ToolCall, ToolResult
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
 
 Call = Callable[..., ToolResult]
 

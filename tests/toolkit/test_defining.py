@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.errors import ToolValidationError
 from dragoman.toolkit.defining import ready
-from dragoman.tools.execution.one_tool import execute_tool
+from dragoman.tools.executor import execute_tool
 from tests.toolkit.calling import bad, call, good
 
 

@@ -13,7 +13,7 @@ from dragoman.conversation import Media
 from dragoman.toolkit.read import MAX_IMAGE_BYTES, read_tool
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.run import ToolRun
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -15,7 +15,7 @@ from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit import BashSettings, FetchSettings, NullResponder, Workspace, toolkit
 from dragoman.toolkit.skills import MemorySkillStore
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]
 

@@ -12,7 +12,7 @@ from dragoman.conversation import ToolCall
 from dragoman.toolkit.responder import CallbackResponder, NullResponder
 from dragoman.toolkit.updates import react_emoji_tool, send_update_tool
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 

@@ -10,7 +10,7 @@ from dragoman.errors import ToolDefinitionError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.context import ToolContext as Surroundings
 from dragoman.tools.definition import Tool, tool, tools_of
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry
 
 

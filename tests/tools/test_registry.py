@@ -8,7 +8,7 @@ import pytest
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolConflictError, ToolNotFoundError
 from dragoman.tools.definition import AnyTool, Tool
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry, as_tool_set
 
 

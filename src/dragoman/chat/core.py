@@ -34,7 +34,7 @@ from .prompt import Prompt, message_of
 if TYPE_CHECKING:
     from dragoman.stores.journal import Recovered
     from dragoman.stores.snapshot import Snapshot
-    from dragoman.tools.execution.executor import ToolExecutor
+    from dragoman.tools.executor import ToolExecutor
 
     from .asking import Asked
     from .ledger import Circumstances, Ledger

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from dragoman.loop.settings import LoopSettings
 
 if TYPE_CHECKING:
-    from dragoman.tools.execution.executor import ToolExecutor
+    from dragoman.tools.executor import ToolExecutor
 
 __all__ = ["Hold", "Lease", "close_executor"]
 

@@ -20,8 +20,8 @@ from dragoman.tools.registry import AnyTools
 if TYPE_CHECKING:
     import logging
 
-    from dragoman.tools.execution.executor import OnResult, ToolExecutor
-    from dragoman.tools.execution.procedure import Middleware
+    from dragoman.tools.executor import OnResult, ToolExecutor
+    from dragoman.tools.call import Middleware
 
     from .schema import AnswerType
 
@@ -93,7 +93,7 @@ def without_engine(given: ChatOptions) -> ChatOptions:
 
 def executor_of(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
     """What runs these tools in the way that the options say."""
-    from dragoman.tools.execution.executor import ToolExecutor  # loaded with the first client that is made
+    from dragoman.tools.executor import ToolExecutor  # loaded with the first client that is made
 
     return ToolExecutor(
         tools,

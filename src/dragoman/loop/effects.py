@@ -16,7 +16,7 @@ from dragoman.providers.options import ModelOptions
 from .hooks import Hook
 
 if TYPE_CHECKING:
-    from dragoman.tools.execution.batch import Batch
+    from dragoman.tools.batch import Batch
 
 __all__ = ["CallModel", "CallTools", "Effect", "Tell"]
 

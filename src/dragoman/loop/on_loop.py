@@ -22,7 +22,7 @@ from .troubles import beside
 from .watching import Watched
 
 if TYPE_CHECKING:
-    from dragoman.tools.execution.executor import ToolExecutor
+    from dragoman.tools.executor import ToolExecutor
 
 __all__ = ["AsyncRunStream", "acarry_out", "adrive"]
 

@@ -15,7 +15,7 @@ from dragoman.engines.factory import async_engine, engine
 from dragoman.errors import ConfigurationError
 from dragoman.providers.profile import Profile
 from dragoman.tools.config import ToolConfig
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 

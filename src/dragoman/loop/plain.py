@@ -24,7 +24,7 @@ from .troubles import beside
 from .watching import Watched
 
 if TYPE_CHECKING:
-    from dragoman.tools.execution.executor import ToolExecutor
+    from dragoman.tools.executor import ToolExecutor
 
 __all__ = ["RunStream", "carry_out", "drive"]
 

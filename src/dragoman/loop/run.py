@@ -27,7 +27,7 @@ from dragoman.errors import (
     ToolAbortedError,
 )
 from dragoman.providers.profile import Profile
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.run import ToolRun
 from dragoman.tools.permission import Approval, PendingApproval
 
 from .calls import answering, append_tool_results, without_odd_calls
@@ -39,8 +39,8 @@ from .settings import LoopSettings
 from .step import NOTHING_SPENT, AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
 
 if TYPE_CHECKING:
-    from dragoman.tools.execution.batch import Batch
-    from dragoman.tools.execution.executor import ToolExecutor
+    from dragoman.tools.batch import Batch
+    from dragoman.tools.executor import ToolExecutor
 
 __all__ = ["Cancelled", "Ending", "LoopRun", "RunResult"]
 

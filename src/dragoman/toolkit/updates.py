@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.errors import ToolExecutionError
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.effects import discard
+from dragoman.tools.call import discard
 
 from .defining import ready
 from .responder import Responder

@@ -23,8 +23,8 @@ from dragoman.toolkit.bash.tool import BashSettings, bash_tool
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
 from tests.processes import children
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 

@@ -14,7 +14,7 @@ from dragoman.toolkit.permissions.audit import audit
 from dragoman.toolkit.permissions.judgement import Verdict
 from dragoman.toolkit.permissions.subject import Subject
 from dragoman.toolkit.responder import PermissionAnswer
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, call
 
 POLICY = PermissionPolicy(

@@ -22,11 +22,11 @@ from dragoman.toolkit.responder import (
 )
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
 from dragoman.tools.permission import Allow, Ask, Deny, approve
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
-from tests.tools.execution.colours import Runner, both_colours, one
+from tests.tools.colours import Runner, both_colours, one
 
 YES = PermissionAnswer(allowed=True)
 ALWAYS = PermissionAnswer(allowed=True, remember="session")

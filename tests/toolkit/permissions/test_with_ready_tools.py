@@ -9,9 +9,9 @@ import pytest
 from dragoman.toolkit import toolkit
 from dragoman.toolkit.permissions import PermissionChecker, policy_from
 from dragoman.toolkit.skills import MemorySkillStore, Skill
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 from tests.toolkit.permissions.helpers import call
-from tests.tools.execution.colours import Runner, both_colours
+from tests.tools.colours import Runner, both_colours
 
 POLICY = policy_from(
     {

@@ -10,7 +10,7 @@ from dragoman.toolkit.search.glob import glob_tool
 from dragoman.toolkit.search.walk import Walk
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.run import ToolRun
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 

@@ -16,7 +16,7 @@ from dragoman.toolkit.search.matcher import Matcher, TooSlowError
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.run import ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 
 ENDLESS = r"^(a|a|b?a)*$"

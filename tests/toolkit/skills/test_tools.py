@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dragoman.conversation import ToolCall
 from dragoman.toolkit.permissions import PermissionChecker
 from dragoman.toolkit.skills import DirectorySkillStore, MemorySkillStore, Skill, skill_tools, skills_prompt
-from dragoman.tools.execution.executor import ToolExecutor
-from tests.tools.execution.colours import Runner, both_colours, one
+from dragoman.tools.executor import ToolExecutor
+from tests.tools.colours import Runner, both_colours, one
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def _call_arguments(parser: Parser) -> None:
 def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from dragoman.conversation import ToolCall
     from dragoman.mcp import McpServers
-    from dragoman.tools.execution.executor import ToolExecutor
+    from dragoman.tools.executor import ToolExecutor
     from dragoman.tools.registry import not_found
 
     entries = _servers(arguments.server)

@@ -26,7 +26,7 @@ from dragoman.errors import ConfigurationError, McpConnectionError, McpError, To
 from dragoman.mcp.entries import servers_from_json
 from dragoman.mcp.settings import AnyServer, HttpServer, ServerOptions, StdioServer
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.threads import LoopThread
+from dragoman.tools.threads import LoopThread
 from dragoman.tools.registry import ToolSet
 
 from .child import Processes

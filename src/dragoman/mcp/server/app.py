@@ -37,9 +37,9 @@ from dragoman.tools.arguments.json_schema import compile_schema
 from dragoman.tools.arguments.json_values import is_object
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.executor import OnResult, ToolExecutor
-from dragoman.tools.execution.procedure import Middleware, Outcome
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.executor import OnResult, ToolExecutor
+from dragoman.tools.call import Middleware, Outcome
+from dragoman.tools.run import ToolRun
 from dragoman.tools.registry import AnyTools
 
 from .catalogue import Catalogue

@@ -23,7 +23,7 @@ from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.effects import discard
+from dragoman.tools.call import discard
 from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
 
 from .audit import AUDIT, audit

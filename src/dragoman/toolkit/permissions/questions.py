@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from msgspec import Struct
 
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
-from dragoman.tools.execution.effects import discard
+from dragoman.tools.call import discard
 
 from .rules import Rule
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.execution.procedure import decode
+from dragoman.tools.call import decode_arguments
 
 from .match import words_in
 
@@ -151,7 +151,7 @@ def _values(call: ToolCall, tool: AnyTool | None) -> tuple[dict[str, object], bo
     """The arguments as the tool will get them, and whether one of them is of a type that JSON does not have."""
     if tool is None:
         return call.parsed, False
-    decoded = decode(tool, call)
+    decoded = decode_arguments(tool, call)
     given: Iterator[tuple[str, object]]
     if isinstance(decoded, Struct):
         fields = zip(decoded.__struct_encode_fields__, decoded.__struct_fields__, strict=True)

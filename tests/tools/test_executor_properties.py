@@ -16,9 +16,9 @@ from dragoman.errors import ToolAbortedError
 from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.run import ToolRun
-from tests.tools.execution.colours import Runner, both_colours
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
+from tests.tools.colours import Runner, both_colours
 
 Behaviour: TypeAlias = Literal["ok", "fail", "slow", "exit", "odd", "cancel", "flaky"]
 NAP = 0.002

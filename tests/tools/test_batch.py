@@ -6,19 +6,16 @@ import asyncio
 import threading
 import time
 
-import msgspec
 import pytest
 
-from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
+from dragoman.conversation import ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import ToolAbortedError
 from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.plain_backend import PlainBackend
-from dragoman.tools.execution.run import ToolRun
-from dragoman.tools.permission import approve, deny
-from tests.tools.execution.colours import Runner, both_colours
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
+from tests.tools.colours import Runner, both_colours
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
 
@@ -205,91 +202,11 @@ def test_nothing_begins_after_a_cancellation() -> None:
         batch = executor.batch(calls("stop", "stop"), run)
         list(executor.events(batch))
         assert [result.error_type for result in batch.results] == [None, "cancelled"]
-        assert list(batch.steps(PlainBackend(executor._workers, executor._loop))) == []
-
-
-# --- one call without the machinery -----------------------------------------------------------------------------------
+        assert list(executor.events(batch)) == []
 
 
 def fine(text: str = "") -> str:
     return f"<{text}>"
-
-
-def nothing() -> None: ...
-
-
-def listed() -> list[int]:
-    return [1, 2]
-
-
-def boom() -> None:
-    raise ValueError("no luck")
-
-
-def leave() -> None:
-    raise SystemExit(3)
-
-
-def odd() -> object:
-    return object()
-
-
-async def later() -> str:
-    return "later"
-
-
-def promised() -> object:
-    return later()
-
-
-@tool(requires_approval=True)
-def careful() -> str:
-    return "done"
-
-
-SINGLE = [
-    *[ToolCall("1", f.__name__, "{}") for f in (fine, nothing, listed, boom, leave, odd, promised)],
-    ToolCall("1", "careful", "{}"),
-    ToolCall("1", "fine", ""),
-    ToolCall("1", "fine", '{"text": "é"}'),
-    ToolCall("1", "fine", '{"text": 1}'),
-    ToolCall("1", "fine", "{"),
-    ToolCall("1", "fine", "", partial=True),
-    ToolCall("1", "unknown"),
-]
-TOOLS = [fine, nothing, listed, boom, leave, odd, promised, careful]
-
-
-def told(executor: ToolExecutor, call: ToolCall, run: ToolRun, *, quick: bool) -> object:
-    batch = executor.batch([call], run)
-    happened = [type(event) for event in (executor.events(batch) if quick else executor._machinery(batch))]
-    results = [msgspec.structs.replace(result, duration=None) for result in batch.results]
-    return happened, results, batch.pending, run.counts
-
-
-@pytest.mark.parametrize("call", SINGLE, ids=str)
-@pytest.mark.parametrize("how", ["plain", "cancelled", "approved", "denied", "late"])
-def test_one_call_is_the_same_with_and_without_the_machinery(call: ToolCall, how: str) -> None:
-    def run() -> ToolRun:
-        made = ToolRun(deadline=0.0 if how == "late" else None)
-        if how == "cancelled":
-            made.cancel()
-        elif how in ("approved", "denied"):
-            made.answer(approve(call) if how == "approved" else deny(call))
-        return made
-
-    records: list[ToolResult] = []
-    with ToolExecutor(TOOLS, on_result=lambda _, result: records.append(result)) as executor:
-        assert told(executor, call, run(), quick=True) == told(executor, call, run(), quick=False)
-    first, *second = [msgspec.structs.replace(record, duration=None) for record in records] or [None]
-    assert second == ([first] if first else [])
-
-
-def test_most_single_calls_do_without_the_machinery(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ToolExecutor, "_machinery", None)
-    with ToolExecutor([fine]) as executor:
-        batch = executor.batch([ToolCall("1", "fine", "{}")])
-        assert [type(event) for event in executor.events(batch)] == [ToolStarted, ToolFinished]
 
 
 def test_a_single_call_that_is_left_or_interrupted_was_cancelled() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from dragoman.conversation import ToolCall, ToolResult
-from dragoman.tools.execution.executor import Executed, ToolExecutor
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.executor import Executed, ToolExecutor
+from dragoman.tools.run import ToolRun
 
 Runner = Callable[..., Executed]
 

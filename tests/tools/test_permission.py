@@ -8,10 +8,10 @@ import pytest
 from dragoman.conversation import Text, ToolCall, ToolResult
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool, tool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.run import ToolRun
+from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Allow, Approval, Ask, Decision, Deny, approve, deny, fingerprint
-from tests.tools.execution.colours import Runner, both_colours, one
+from dragoman.tools.run import ToolRun
+from tests.tools.colours import Runner, both_colours, one
 
 ran: list[str] = []
 

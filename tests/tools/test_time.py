@@ -13,10 +13,10 @@ from dragoman.conversation import (
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.run import ToolRun
-from tests.tools.execution.cases import call, echo
-from tests.tools.execution.colours import Runner, both_colours, one
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
+from tests.tools.cases import call, echo
+from tests.tools.colours import Runner, both_colours, one
 
 
 @both_colours

@@ -12,9 +12,9 @@ from dragoman.conversation import (
 )
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
-from dragoman.tools.execution.executor import ToolExecutor
-from tests.tools.execution.cases import aecho, call
-from tests.tools.execution.colours import Runner, both_colours, one
+from dragoman.tools.executor import ToolExecutor
+from tests.tools.cases import aecho, call
+from tests.tools.colours import Runner, both_colours, one
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import pytest
 
-from dragoman.tools.execution import threads
-from dragoman.tools.execution.threads import LoopThread, WorkerThreads
+from dragoman.tools import threads
+from dragoman.tools.threads import LoopThread, WorkerThreads
 
 
 def workers_alive() -> list[threading.Thread]:

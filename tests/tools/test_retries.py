@@ -7,9 +7,9 @@ import pytest
 from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
-from dragoman.tools.execution.executor import ToolExecutor
-from tests.tools.execution.cases import NO_WAIT, call, echo
-from tests.tools.execution.colours import Runner, both_colours, one
+from dragoman.tools.executor import ToolExecutor
+from tests.tools.cases import NO_WAIT, call, echo
+from tests.tools.colours import Runner, both_colours, one
 
 
 class Flaky:

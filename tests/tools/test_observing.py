@@ -10,9 +10,9 @@ from dragoman.conversation import (
     ToolResult,
     ToolStarted,
 )
-from dragoman.tools.execution.executor import ToolExecutor
-from tests.tools.execution.cases import boom, call, echo
-from tests.tools.execution.colours import Runner, both_colours
+from dragoman.tools.executor import ToolExecutor
+from tests.tools.cases import boom, call, echo
+from tests.tools.colours import Runner, both_colours
 
 
 def test_events_come_in_pairs_with_the_id_of_the_call() -> None:

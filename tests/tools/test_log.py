@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.tools.execution.executor import ToolExecutor
+from dragoman.tools.executor import ToolExecutor
 
 
 def test_a_call_is_one_line_whatever_the_model_calls(caplog: pytest.LogCaptureFixture) -> None:

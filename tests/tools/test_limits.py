@@ -8,10 +8,10 @@ import pytest
 from dragoman.errors import ConfigurationError, ToolAbortedError, ToolExecutionError
 from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import tool
-from dragoman.tools.execution.executor import ToolExecutor
-from dragoman.tools.execution.run import ToolRun
-from tests.tools.execution.cases import aecho, boom, call, echo
-from tests.tools.execution.colours import Runner, both_colours, one
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
+from tests.tools.cases import aecho, boom, call, echo
+from tests.tools.colours import Runner, both_colours, one
 
 
 @both_colours

@@ -14,10 +14,10 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ToolExecutionError
 from dragoman.tools.definition import tool
-from dragoman.tools.execution.executor import Executed, ToolExecutor
-from dragoman.tools.execution.run import ToolRun
-from tests.tools.execution.cases import aboom, aecho, boom, call, echo
-from tests.tools.execution.colours import Runner, both_colours, one
+from dragoman.tools.executor import Executed, ToolExecutor
+from dragoman.tools.run import ToolRun
+from tests.tools.cases import aboom, aecho, boom, call, echo
+from tests.tools.colours import Runner, both_colours, one
 
 
 @both_colours

@@ -1,0 +1,287 @@
+"""The executor: the one place where tools are run, timed, limited and logged.
+
+What callers see: one call or many, plain or async, as results or as events; and `execute_tool`, the shortest way to run
+one tool by its name. How a call is carried out stands in call.py, how many are in batch.py, where functions run in
+runner.py and async_runner.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from dragoman._chance import chance
+from dragoman._stepping import step_through
+from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
+from dragoman.errors import ToolDeniedError, ToolError
+
+from .batch import Batch
+from .call import Middleware, Outcome, Settings
+from .config import ToolConfig
+from .permission import PendingApproval, PermissionCheck
+from .registry import AnyTools, ToolSet, as_tool_set
+from .results import failure
+from .run import ToolRun
+from .runner import PlainRunner
+from .threads import LoopThread, WorkerThreads
+
+OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
+"""Called once for every call, when its result is known: the place for metrics."""
+
+ToolInput: TypeAlias = str | bytes | Mapping[str, object]
+"""A call's arguments: JSON text, or a mapping."""
+
+_SHOWN_CHARACTERS: Final = 2_000
+
+
+class Executed(Struct, frozen=True):
+    """What came of a batch of calls."""
+
+    results: tuple[ToolResult, ...]
+    """One result for every call, in call order, but for those in `pending`."""
+    pending: tuple[PendingApproval, ...] = ()
+    """Calls that wait for a person; run them again with their approvals."""
+
+
+class ToolExecutor:
+    """Runs tools. Safe to share between threads; close it (or use it in a `with` block) to end its threads.
+
+    Whatever a tool does, a call ends with exactly one result: not found, invalid, denied, out of budget, timed out,
+    cancelled and crashed are results too, and tell the model what happened.
+    """
+
+    def __init__(
+        self,
+        tools: AnyTools = (),
+        config: ToolConfig | None = None,
+        *,
+        permission: PermissionCheck | None = None,
+        middleware: Sequence[Middleware] = (),
+        on_result: OnResult | None = None,
+        logger: logging.Logger | None = None,
+        log_values: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = chance,
+    ) -> None:
+        self.tools: ToolSet = as_tool_set(tools)
+        self.config: ToolConfig = config or ToolConfig()
+        self._logger: logging.Logger = logger or logging.getLogger("dragoman.tools")
+        self._settings: Settings = Settings(
+            config=self.config,
+            permission=permission,
+            middleware=tuple(middleware),
+            logger=self._logger,
+            clock=clock,
+            random=random,
+        )
+        self._on_result: OnResult | None = on_result
+        self._log_values: bool = log_values
+        self._workers: WorkerThreads = WorkerThreads()
+        self._loop: LoopThread = LoopThread()
+
+    # --- one call ---
+
+    def execute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
+        """Carry out one call. A call that needs approval and has none is not run, and its result says so."""
+        return self.outcome(call, run).result
+
+    async def aexecute(self, call: ToolCall, run: ToolRun | None = None) -> ToolResult:
+        """`execute` on the caller's event loop."""
+        return (await self.aoutcome(call, run)).result
+
+    def outcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
+        """`execute`, with the error behind a failed result."""
+        batch = self.batch((call,), run)
+        self._exhaust(batch)
+        return _only_outcome(batch)
+
+    async def aoutcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
+        """`outcome` on the caller's event loop."""
+        batch = self.batch((call,), run)
+        await self._aexhaust(batch)
+        return _only_outcome(batch)
+
+    # --- many calls ---
+
+    def execute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
+        """Carry out the calls of one message, in parallel up to the cap. Raises only under the policy `abort`."""
+        batch = self.batch(calls, run)
+        self._exhaust(batch)
+        return _executed(batch)
+
+    async def aexecute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
+        """`execute_all` on the caller's event loop."""
+        batch = self.batch(calls, run)
+        await self._aexhaust(batch)
+        return _executed(batch)
+
+    # --- many calls, step by step ---
+
+    def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Batch:
+        """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short."""
+        run = run or ToolRun()
+        if run.deadline is None and self.config.run_timeout is not None:
+            run.deadline = self._settings.clock() + self.config.run_timeout
+        return Batch(self.tools, tuple(calls), run, self._settings, self._record)
+
+    def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
+        """Carry a batch out and tell what happens. Closing the generator cancels what is still under way."""
+        return step_through(self.stepped_events(batch))
+
+    def stepped_events(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+        """`events` for a core that a plain program steps."""
+        return batch.events(PlainRunner(batch.run, self._workers, self._loop))
+
+    def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
+        """`events` on the caller's event loop. Close it (`contextlib.aclosing`) if you may leave it early."""
+        from .async_runner import AsyncRunner  # it imports asyncio, which plain programs do without
+
+        return batch.events(AsyncRunner(batch.run, self._workers))
+
+    # --- the threads ---
+
+    @property
+    def abandoned(self) -> int:
+        """How many timed-out or cancelled functions still run in a thread that nobody waits for."""
+        return self._workers.abandoned
+
+    def close(self) -> None:
+        """End the threads. Abandoned functions end by themselves; nobody waits for them."""
+        self._loop.close()
+        self._workers.close()
+
+    def __enter__(self) -> ToolExecutor:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> ToolExecutor:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self.close()
+
+    # --- inside ---
+
+    def _exhaust(self, batch: Batch) -> None:
+        with closing(self.events(batch)) as events:
+            for _ in events:
+                pass
+
+    async def _aexhaust(self, batch: Batch) -> None:
+        async with aclosing(self.aevents(batch)) as events:
+            async for _ in events:
+                pass
+
+    def _record(self, call: ToolCall, result: ToolResult) -> None:
+        """The one place every call passes at its end: the metrics hook and the log line."""
+        if self._on_result is not None:
+            try:
+                self._on_result(call, result)
+            except Exception:
+                self._logger.exception("the on_result hook failed for tool %s", call.name)
+        log_call(self._logger, call, result, show_values=self._log_values)
+
+
+def _only_outcome(batch: Batch) -> Outcome:
+    (end,) = batch.outcomes
+    if isinstance(end, Outcome):
+        return end
+    message = f"tool {end.call.name!r} was not run: {end.reason}."
+    hint = "A person must approve it first."
+    error = ToolDeniedError(message, tool_name=end.call.name, call_id=end.call.id, hint=hint)
+    return Outcome(failure(end.call, error, 0.0), error)
+
+
+def _executed(batch: Batch) -> Executed:
+    aborted = batch.abortion
+    if aborted is not None:
+        raise aborted
+    return Executed(batch.results, batch.pending)
+
+
+# --- one tool by its name ---------------------------------------------------------------------------------------------
+
+
+def execute_tool(tools: AnyTools, name: str, arguments: ToolInput = "") -> str:
+    """Run a tool and return its result as text. Raises ToolNotFoundError, ToolValidationError, ToolExecutionError …"""
+    with ToolExecutor(tools) as executor:
+        return _text_or_raise(executor.outcome(_call(name, arguments)))
+
+
+async def aexecute_tool(tools: AnyTools, name: str, arguments: ToolInput = "") -> str:
+    """`execute_tool` on the caller's event loop."""
+    async with ToolExecutor(tools) as executor:
+        return _text_or_raise(await executor.aoutcome(_call(name, arguments)))
+
+
+def tool_result_or_error(tools: AnyTools, name: str, arguments: ToolInput = "") -> str:
+    """Run a tool and return what the model should read: the result, or the text of the error."""
+    try:
+        return execute_tool(tools, name, arguments)
+    except ToolError as error:
+        return str(error)
+
+
+async def atool_result_or_error(tools: AnyTools, name: str, arguments: ToolInput = "") -> str:
+    """`tool_result_or_error` on the caller's event loop."""
+    try:
+        return await aexecute_tool(tools, name, arguments)
+    except ToolError as error:
+        return str(error)
+
+
+def _call(name: str, arguments: ToolInput) -> ToolCall:
+    if isinstance(arguments, bytes):
+        arguments = arguments.decode("utf-8", "replace")
+    elif not isinstance(arguments, str):
+        arguments = msgspec.json.encode(dict(arguments)).decode()
+    return ToolCall(id="", name=name, arguments=arguments)
+
+
+def _text_or_raise(outcome: Outcome) -> str:
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.result.text
+
+
+# --- the log line of a call -------------------------------------------------------------------------------------------
+
+
+def log_call(logger: logging.Logger, call: ToolCall, result: ToolResult, *, show_values: bool) -> None:
+    """Write one line of key=value pairs; the same fields are on the record as `tool_call`, for structured handlers.
+
+    Arguments and results are the user's data: unless asked for, only their size is written. Where the program has set
+    up no logging at all nothing is written, not even Python's last resort on stderr.
+    """
+    level = logging.WARNING if result.is_error else logging.INFO
+    if not logger.isEnabledFor(level) or not logger.hasHandlers():
+        return
+    fields = {
+        "tool": _word(call.name),
+        "call_id": _word(call.id),
+        "outcome": result.error_type or ("error" if result.is_error else "ok"),
+        "duration_ms": round((result.duration or 0.0) * 1000, 3),
+        "retries": result.retries,
+        "arguments": _shown(call.arguments, show_values=show_values),
+        "result": _shown(result.text, show_values=show_values),
+    }
+    logger.log(level, " ".join([f"{key}={value}" for key, value in fields.items()]), extra={"tool_call": fields})
+
+
+def _word(text: str) -> str:
+    """A name as the model wrote it, unless it could be taken for more than one word or line."""
+    return text if text.isprintable() and " " not in text else repr(text)
+
+
+def _shown(text: str, *, show_values: bool) -> str:
+    if not show_values:
+        return f"<{len(text)} characters>"
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
