@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman._stepping import step
 from dragoman.conversation import (
     Completed,
     Conversation,
@@ -19,8 +20,8 @@ from dragoman.conversation import (
     ToolStarted,
 )
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.loop.io import PlainIO
 from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
-from dragoman.loop.plain import carry_out
 from dragoman.loop.run import Cancelled, Done
 from dragoman.tools.definition import tool
 from tests.loop.running import ASKED, add, calls
@@ -104,7 +105,7 @@ def test_cancelling_while_a_tool_runs_ends_the_run_at_once(streamed: bool) -> No
             for _ in loop.drive(run):
                 pass
         else:
-            carry_out(run, loop.engine, loop.executor)
+            step(run.complete(PlainIO(loop.engine, loop.executor)))
         canceller.join()
         release.set()
         assert isinstance(run.result.ending, Cancelled)
@@ -152,7 +153,7 @@ def test_ctrl_c_in_a_tool_leaves_a_valid_history() -> None:
     with Orchestrator(ScriptedEngine([calls(1, name="interrupted")]), [interrupted]) as loop:
         run = loop.start(ASKED)
         with pytest.raises(KeyboardInterrupt):
-            carry_out(run, loop.engine, loop.executor)
+            step(run.complete(PlainIO(loop.engine, loop.executor)))
         assert run.conversation.is_valid
         assert isinstance(run.result.ending, Cancelled)
 

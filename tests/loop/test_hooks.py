@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dragoman._stepping import step
 from dragoman.conversation import (
     Message,
     StopReason,
@@ -16,8 +17,8 @@ from dragoman.conversation import (
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError
 from dragoman.loop.hooks import LoopHooks
+from dragoman.loop.io import PlainIO
 from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
-from dragoman.loop.plain import carry_out
 from dragoman.loop.run import LoopRun
 from dragoman.tools.definition import tool
 from tests.loop.running import ASKED, Way, add, calls, every_way
@@ -89,10 +90,11 @@ def test_hooks_of_an_async_run_may_be_async() -> None:
 
 def test_an_async_hook_in_a_plain_run_is_an_error_that_says_so() -> None:
     class Slow(LoopHooks):
-        async def before_model(self, run: LoopRun) -> None: ...
+        async def before_model(self, run: LoopRun) -> None:
+            await asyncio.sleep(0)
 
     loop = Orchestrator(ScriptedEngine(["x"]), hooks=[Slow()])
-    with loop, pytest.raises(ConfigurationError, match="hook of this run is async"):
+    with loop, pytest.raises(ConfigurationError, match="waits for an event loop"):
         loop.run(ASKED)
 
 
@@ -181,7 +183,7 @@ def test_what_is_said_to_a_reply_that_broke_off_waits_for_the_next_run() -> None
     with Orchestrator(ScriptedEngine(["never"]), [add]) as loop:
         run = loop.start(ASKED.plus(broken))
         run.add(Message.user("And?"))
-        carry_out(run, loop.engine, loop.executor)
+        step(run.complete(PlainIO(loop.engine, loop.executor)))
     assert [message.text for message in run.unread] == ["And?"]
     assert run.conversation.is_valid
 

@@ -14,7 +14,7 @@ import msgspec
 from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
 from dragoman.engines.reply import Reply
 from dragoman.errors import InvalidAnswerError
-from dragoman.loop.calls import without_odd_calls
+from dragoman.loop.calls import drop_unanswerable_calls
 from dragoman.loop.effects import CallModel
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
@@ -73,7 +73,7 @@ class Asked:
         while True:
             reply = yield CallModel(asked, self._tools, options, False)
             self.replies.append(reply)
-            said = without_odd_calls(reply.message)
+            said = drop_unanswerable_calls(reply.message)
             self.conversation = asked.plus(said) if said.blocks else asked
             if said.tool_calls:
                 self.conversation = self.conversation.repaired().conversation

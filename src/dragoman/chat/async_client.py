@@ -19,7 +19,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.loop.effects import CallModel
 from dragoman.loop.on_loop import AsyncRunStream, acarry_out, adrive
 from dragoman.loop.run import LoopRun, RunResult
-from dragoman.loop.troubles import beside
+from dragoman.loop.stream import note_on
 from dragoman.providers.codec import Loss
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
@@ -163,7 +163,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
                 value = await _answered(asked.steps(wanted), hold.engine)
             except BaseException as error:
                 self._take_answer(asked)
-                with beside(error):
+                with note_on(error):
                     await self._checkpoint()
                 raise
             self._take_answer(asked)
@@ -277,7 +277,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     async def _broke_off(self, run: LoopRun, error: BaseException) -> None:
         self._end(run)
-        with beside(error):
+        with note_on(error):
             await self._checkpoint()
 
 

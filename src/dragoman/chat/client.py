@@ -17,7 +17,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.loop.effects import CallModel
 from dragoman.loop.plain import RunStream, carry_out, drive
 from dragoman.loop.run import LoopRun, RunResult
-from dragoman.loop.troubles import beside
+from dragoman.loop.stream import note_on
 from dragoman.providers.codec import Loss
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
@@ -167,7 +167,7 @@ class ChatClient(ChatCore[Engine]):
                 value = _answered(asked.steps(wanted), hold.engine)
             except BaseException as error:
                 self._take_answer(asked)
-                with beside(error):
+                with note_on(error):
                     self._checkpoint()
                 raise
             self._take_answer(asked)
@@ -279,7 +279,7 @@ class ChatClient(ChatCore[Engine]):
 
     def _broke_off(self, run: LoopRun, error: BaseException) -> None:
         self._end(run)
-        with beside(error):
+        with note_on(error):
             self._checkpoint()
 
 

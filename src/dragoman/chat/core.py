@@ -17,7 +17,7 @@ from dragoman.conversation import Conversation, Message, Usage
 from dragoman.engines.factory import EngineOptions
 from dragoman.engines.losses import lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
-from dragoman.loop.calls import append_tool_results, passed_over
+from dragoman.loop.calls import append_tool_results, refuse_unanswered_calls
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
 from dragoman.loop.settings import LoopSettings, settings_of
@@ -230,7 +230,7 @@ class ChatCore(Generic[E]):
         with self._state:
             start = self._conversation if conversation is None else conversation
             if said:
-                start = passed_over(start, answers)
+                start = refuse_unanswered_calls(start, answers)
             run = LoopRun(
                 start,
                 hold.executor,
@@ -288,7 +288,7 @@ class ChatCore(Generic[E]):
         with self._state:
             before, queued = self._conversation, self._queue
         return Asked(
-            passed_over(before, ()).plus(*queued, said),
+            refuse_unanswered_calls(before, ()).plus(*queued, said),
             hold.settings.options,
             hold.engine.profile,
             known_tools=hold.executor.tools.specs,

@@ -15,8 +15,6 @@ from dragoman.conversation import Block, Conversation, Message, ToolCall, ToolRe
 from dragoman.errors import InvalidConversationError
 from dragoman.tools.permission import Approval
 
-__all__ = ["answering", "append_tool_results", "extract_tool_calls", "passed_over", "without_odd_calls"]
-
 
 def extract_tool_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
     """The calls of the model's latest message that have no result yet, in order."""
@@ -51,7 +49,7 @@ def append_tool_results(conversation: Conversation, results: Iterable[ToolResult
     return msgspec.structs.replace(conversation, messages=(*kept, Message.tool(in_order)))
 
 
-def without_odd_calls(message: Message) -> Message:
+def drop_unanswerable_calls(message: Message) -> Message:
     """The message without calls that nobody could answer: cut off, without an id, or with the id of another."""
     for block in message.blocks:
         if type(block) is ToolCall:
@@ -69,12 +67,12 @@ def without_odd_calls(message: Message) -> Message:
     return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
 
 
-def answering(calls: Sequence[ToolCall], approvals: Iterable[Approval]) -> list[Approval]:
+def keep_current_approvals(calls: Sequence[ToolCall], approvals: Iterable[Approval]) -> list[Approval]:
     """The answers about calls that wait now. Another one is out of date and must not hold for a call to come."""
     return [approval for approval in approvals if any(map(approval.answers, calls))] if calls else []
 
 
-def passed_over(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
+def refuse_unanswered_calls(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
     """The conversation when somebody speaks instead of answering: calls without an answer are not run."""
     calls = conversation.pending_tool_calls
     if not calls:

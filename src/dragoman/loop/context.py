@@ -17,8 +17,6 @@ from msgspec import Struct
 from dragoman.conversation import Conversation, Json, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from dragoman.conversation.blocks import Block
 
-__all__ = ["ContextPolicy", "ContextUse", "DropToolResults", "Summarise", "estimated_tokens"]
-
 _CHARACTERS_PER_TOKEN: Final = 4
 _TOKENS_PER_MEDIA: Final = 1500
 _TOKENS_PER_MESSAGE: Final = 4

@@ -16,13 +16,6 @@ from dragoman.tools.registry import AnyTools
 
 from .orchestrator import AsyncOrchestrator, Orchestrator, configured
 
-__all__ = [
-    "aexecute_tool_calls",
-    "arun_tool_calling_loop",
-    "execute_tool_calls",
-    "run_tool_calling_loop",
-]
-
 
 def execute_tool_calls(
     calls: Iterable[ToolCall], tools: AnyTools | ToolExecutor, config: ToolConfig | None = None

@@ -15,7 +15,6 @@ from dragoman.engines.reply import Reply
 if TYPE_CHECKING:
     from .run import LoopRun
 
-__all__ = ["Hook", "LoopHooks"]
 
 Hook: TypeAlias = Awaitable[None] | None
 """What a hook gives back: nothing, or, in an async run, something to be awaited."""

@@ -13,8 +13,6 @@ from msgspec import Struct
 from dragoman.conversation import Usage
 from dragoman.errors import ConfigurationError
 
-__all__ = ["Limits", "Prices", "Spent"]
-
 _MILLION = 1_000_000
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Iterable
 from typing import Self, Unpack
 
+from dragoman._stepping import step, step_through
 from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import AsyncEngine, Engine
 from dragoman.engines.factory import async_engine, engine
@@ -19,12 +20,10 @@ from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
 
-from .on_loop import AsyncRunStream, acarry_out, adrive
-from .plain import RunStream, carry_out, drive
+from .io import AsyncIO, PlainIO
 from .run import LoopRun, RunResult
 from .settings import LoopOptions, LoopSettings, settings_of
-
-__all__ = ["AsyncOrchestrator", "Orchestrator", "configured"]
+from .stream import AsyncRunStream, RunStream
 
 
 def configured(executor: ToolExecutor, config: ToolConfig | None) -> ToolExecutor:
@@ -76,17 +75,17 @@ class Orchestrator(_Bound):
     def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
         run = self.start(conversation, approvals)
-        carry_out(run, self.engine, self.executor)
+        step(run.complete(PlainIO(self.engine, self.executor)))
         return run.result
 
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunStream:
         """`run`, with everything that happens as it happens; use it in a `with` block."""
         run = self.start(conversation, approvals)
-        return RunStream([run], self.drive(run))
+        return RunStream([run], run.events(PlainIO(self.engine, self.executor), streamed=True))
 
     def drive(self, run: LoopRun) -> Generator[Event, None, None]:
         """Carry out a run that `start` gave, and tell what happens as it happens."""
-        return drive(run, self.engine, self.executor)
+        return step_through(run.events(PlainIO(self.engine, self.executor), streamed=True))
 
     def close(self) -> None:
         """End the threads; and close the engine, if it was made here."""
@@ -118,7 +117,7 @@ class AsyncOrchestrator(_Bound):
     async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
         run = self.start(conversation, approvals)
-        await acarry_out(run, self.engine, self.executor)
+        await run.complete(AsyncIO(self.engine, self.executor))
         return run.result
 
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> AsyncRunStream:
@@ -128,7 +127,7 @@ class AsyncOrchestrator(_Bound):
 
     def drive(self, run: LoopRun) -> AsyncGenerator[Event, None]:
         """Carry out a run that `start` gave, and tell what happens as it happens."""
-        return adrive(run, self.engine, self.executor)
+        return run.events(AsyncIO(self.engine, self.executor), streamed=True)
 
     async def aclose(self) -> None:
         """End the threads; and close the engine, if it was made here."""

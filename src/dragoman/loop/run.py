@@ -1,22 +1,36 @@
-"""One run of the loop, written once: ask, run tools, ask again, as a generator of effects.
+"""One run of the loop: ask the model, run the tools it calls, ask again.
 
 Owns: the order of things in a run, what it has spent, steering, cancellation, and that the conversation is complete and
 valid whenever somebody looks at it, however the run ended.
-Must not know: threads, event loops, how a model is called. It asks for effects; a plain and an async driver carry them
-out (plain.py, on_loop.py). What is to be done next is decided in step.py.
+Must not know: threads, event loops, how a model is called: a `LoopIO` does that, in one colour. What is to be done next
+is decided in step.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from operator import methodcaller
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, Usage
+from dragoman.conversation import (
+    Conversation,
+    Event,
+    Message,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolFinished,
+    ToolResult,
+    ToolSpec,
+    ToolStarted,
+    Usage,
+)
 from dragoman.engines.reply import Reply
 from dragoman.errors import (
     ConfigurationError,
@@ -26,23 +40,20 @@ from dragoman.errors import (
     StepLimitError,
     ToolAbortedError,
 )
+from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.tools.run import ToolRun
+from dragoman.tools.batch import Batch
+from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Approval, PendingApproval
+from dragoman.tools.run import ToolRun
 
-from .calls import answering, append_tool_results, without_odd_calls
+from .calls import append_tool_results, drop_unanswerable_calls, keep_current_approvals
 from .context import ContextUse, estimated_tokens
-from .effects import CallModel, CallTools, Effect, Tell
 from .hooks import Hook, LoopHooks
+from .io import LoopIO
 from .limits import Spent
 from .settings import LoopSettings
 from .step import NOTHING_SPENT, AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
-
-if TYPE_CHECKING:
-    from dragoman.tools.batch import Batch
-    from dragoman.tools.executor import ToolExecutor
-
-__all__ = ["Cancelled", "Ending", "LoopRun", "RunResult"]
 
 
 class Cancelled(Struct, frozen=True):
@@ -110,7 +121,7 @@ class LoopRun:
         """What all batches of calls have in common, once there is one."""
         if approvals or waiting:
             calls = conversation.pending_tool_calls
-            tools = self._tools = ToolRun(deps=settings.deps, approvals=answering(calls, approvals))
+            tools = self._tools = ToolRun(deps=settings.deps, approvals=keep_current_approvals(calls, approvals))
             self.pending = tuple([each for each in waiting if each.call in calls and not tools.approval_of(each.call)])
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
@@ -180,44 +191,92 @@ class LoopRun:
 
     # --- the run ---
 
-    def effects(self) -> Generator[Effect, Any, None]:
-        """Carry the run out. An error that ends it has the conversation so far where it has a place for one."""
-        limits, shortened = self._settings.limits, not self._settings.context
+    async def events(self, io: LoopIO, *, streamed: bool) -> AsyncGenerator[Event, None]:
+        """Carry the run out, and tell of tools, and of replies where they are `streamed`.
+
+        An error that ends it has the conversation so far where it has a place for one.
+        """
         try:
-            while True:
-                if self._inbox:
-                    self._take_in()
-                spent = self.spent if self.replies or self._tool_calls else NOTHING_SPENT
-                step = next_step(self.conversation, limits, spent, self.pending)
-                if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
-                    step = Cancelled()
-                if isinstance(step, AskModel):
-                    if not shortened:  # this may have called the model, so what is next is to be decided again
-                        yield from self._shorten()
-                        shortened = True
-                        continue
-                    if not (yield from self._ask(step)):
-                        self._last = self.spent
-                        break
-                    shortened = not self._settings.context
-                elif isinstance(step, RunTools):
-                    yield from self._run_tools(step.calls)
-                elif isinstance(step, Done) and self._inbox and not self.conversation.pending_tool_calls:
-                    continue  # somebody spoke in the very last moment
+            while (step := await self._next_step(io)) is not None:
+                if isinstance(step, RunTools):
+                    await self._notify(io, methodcaller("before_tools", self, step.calls))
+                    batch = self._batch = self._executor.batch(step.calls, self._tool_run())
+                    self.has_done_something = True
+                    async with aclosing(io.run_tools(batch)) as happenings:
+                        async for event in happenings:
+                            await self._notify(io, _phase_of(event, self))
+                            yield event
+                    await self._take_results(io, step.calls, batch)
+                    continue
+                await self._notify(io, methodcaller("before_model", self))
+                specs = self.offered
+                options = self._options(step, specs)
+                if not streamed:
+                    reply = await io.reply(self.conversation, specs, options)
                 else:
-                    self.ending, self._last = step, spent
+                    stream = io.stream(self.conversation, specs, options)
+                    try:
+                        while (said := await stream.next()) is not None:
+                            yield said
+                            if self.cancelled:
+                                break
+                        reply = stream.reply
+                    finally:
+                        self.partial = stream.message
+                        await stream.close()
+                await self._take_reply(io, reply)
+                if self.ending is not None:
                     break
-        except GeneratorExit:  # the driver was told to stop, or interrupted
-            self.ending = Cancelled()
-            raise
-        except (ProviderError, ToolAbortedError) as error:
+            self._check_limit()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # it was left, cancelled or interrupted
+                self.ending = Cancelled()
             self.settle()
-            error.conversation = self.conversation
+            if isinstance(error, ProviderError | ToolAbortedError):
+                error.conversation = self.conversation
             raise
-        if isinstance(self.ending, LimitReached):
-            self._answer_for(str(self.ending))
-            if self._settings.on_limit == "raise":
-                raise _limit_error(self.ending, self.conversation)
+        else:
+            self.settle()
+
+    async def complete(self, io: LoopIO) -> None:
+        """Carry the run out where nobody watches: the model is asked for whole replies."""
+        async with aclosing(self.events(io, streamed=False)) as events:
+            async for _ in events:
+                pass
+
+    async def _next_step(self, io: LoopIO) -> AskModel | RunTools | None:
+        """What is to be done; None if that is all, and `ending` says why."""
+        shortened = not self._settings.context
+        while True:
+            if self._inbox:
+                self._take_in()
+            spent = self.spent if self.replies or self._tool_calls else NOTHING_SPENT
+            step = next_step(self.conversation, self._settings.limits, spent, self.pending)
+            if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
+                step = Cancelled()
+            if isinstance(step, AskModel) and not shortened:
+                await self._shorten(io)  # this may have called the model, so what is next is to be decided again
+                shortened = True
+            elif isinstance(step, AskModel | RunTools):
+                return step
+            elif isinstance(step, Done) and self._inbox and not self.conversation.pending_tool_calls:
+                continue  # somebody spoke in the very last moment
+            else:
+                self.ending, self._last = step, spent
+                return None
+
+    def _check_limit(self) -> None:
+        """Where a limit has ended the run: answer the calls that will not be run, and raise if that is wanted."""
+        if not isinstance(self.ending, LimitReached):
+            return
+        results = [
+            ToolResult(call.id, call.name, (Text(_LIMIT.format(self.ending)),), is_error=True, error_type="budget")
+            for call in self.conversation.pending_tool_calls
+        ]
+        self.conversation = append_tool_results(self.conversation, results)
+        if self._settings.on_limit == "raise":
+            kind = StepLimitError if self.ending.limit == "steps" else LimitReachedError
+            raise kind(str(self.ending), conversation=self.conversation, limit=self.ending.limit)
 
     def settle(self) -> None:
         """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
@@ -226,7 +285,7 @@ class LoopRun:
             return  # nearly always: the model has said what it had to say
         # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
         if self.partial is not None:
-            said = without_odd_calls(self.partial)
+            said = drop_unanswerable_calls(self.partial)
             grown = self.conversation.plus(said) if said.blocks else self.conversation
             self.has_done_something = self.has_done_something or bool(said.blocks)
             self.conversation, self.partial = grown, None
@@ -251,30 +310,19 @@ class LoopRun:
 
     # --- the model ---
 
-    def _ask(self, step: AskModel) -> Generator[Effect, Any, bool]:
-        """Ask the model and take its answer in; False if it said nothing at all, which ends the run."""
-        for hook in self.hooks:
-            yield from _told(hook.before_model(self))
-        specs = self.offered
-        options = self._settings.options
-        choice = self._choice(step, specs)
-        if choice != options.tool_choice:
-            options = msgspec.structs.replace(options, tool_choice=choice)
-        reply: Reply = yield CallModel(self.conversation, specs, options, True)
+    async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
+        """Take the model's answer in. One that says nothing at all ends the run."""
         self._count(reply)
-        message = without_odd_calls(reply.message)
+        message = drop_unanswerable_calls(reply.message)
         grown = self.conversation.plus(message) if message.blocks else self.conversation
         self.conversation, self.partial = grown, None
         self._steps += 1
         if message.blocks or not message.interrupted:
             self.has_done_something = True
-        for hook in self.hooks:
-            yield from _told(hook.after_model(self, reply))
-        if message.blocks or self._inbox:
-            return True
-        # An empty message has no place in a history, and to ask the same again would bring the same.
-        self.ending = Cancelled() if self.cancelled else Done(message)
-        return False
+        await self._notify(io, methodcaller("after_model", self, reply))
+        if not message.blocks and not self._inbox:
+            # An empty message has no place in a history, and to ask the same again would bring the same.
+            self.ending, self._last = Cancelled() if self.cancelled else Done(message), self.spent
 
     @property
     def offered(self) -> tuple[ToolSpec, ...]:
@@ -286,6 +334,10 @@ class LoopRun:
         if config.allowed_tools is None:
             return specs
         return tuple([spec for spec in specs if spec.name in config.allowed_tools])
+
+    def _options(self, step: AskModel, specs: Sequence[ToolSpec]) -> ModelOptions:
+        options, choice = self._settings.options, self._choice(step, specs)
+        return options if choice == options.tool_choice else msgspec.structs.replace(options, tool_choice=choice)
 
     def _choice(self, step: AskModel, specs: Sequence[ToolSpec]) -> ToolChoice:
         """The caller's choice; one that forces a call holds for the first step, or the loop would never end."""
@@ -306,53 +358,47 @@ class LoopRun:
         if prices is not None:
             self._cost += prices.cost(usage)
 
-    def _shorten(self) -> Generator[Effect, Any, None]:
+    async def _shorten(self, io: LoopIO) -> None:
         """Let the context policies have their say."""
         for policy in self._settings.context:
             before = self.conversation
             after = policy(before, ContextUse(estimated_tokens(before), self._profile.context_window))
             if isinstance(after, Generator):
-                after = yield from self._with_model(after)
+                after = await self._answer_policy(io, after)
             if not isinstance(after, Conversation):
                 message = f"A context policy gave back a {type(after).__name__}."
                 raise ConfigurationError(message, hint="Return a conversation: the same one, or a shorter one.")
             if after is not before:
                 after.ensure_valid()
                 self.conversation = after
-                for hook in self.hooks:
-                    yield from _told(hook.compacted(self, before))
+                await self._notify(io, methodcaller("compacted", self, before))
 
-    def _with_model(self, shortening: Generator[Conversation, Message, Conversation]) -> Generator[Effect, Any, Any]:
+    async def _answer_policy(self, io: LoopIO, policy: Generator[Conversation, Message, Conversation]) -> object:
+        """Ask the model what the policy wants to know, until it gives the conversation to go on with."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        go_on = partial(next, shortening)
+        go_on = partial(next, policy)
         while True:
             try:
                 asked = go_on()
             except StopIteration as stop:
                 return stop.value
             try:
-                reply: Reply = yield CallModel(asked, _TOOL_FREE, options, False)
+                reply = await io.reply(asked, _TOOL_FREE, options)
             except DragomanError as error:  # the policy may know a way without the model
-                go_on = partial(shortening.throw, error)
+                go_on = partial(policy.throw, error)
                 continue
             self._count(reply)
-            go_on = partial(shortening.send, reply.message)
+            go_on = partial(policy.send, reply.message)
 
     # --- the tools ---
 
-    def _run_tools(self, calls: tuple[ToolCall, ...]) -> Generator[Effect, Any, None]:
-        for hook in self.hooks:
-            yield from _told(hook.before_tools(self, calls))
-        self._batch = batch = self._executor.batch(calls, self._tool_run())
-        self.has_done_something = True
-        yield CallTools(batch)
+    async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> None:
         results = batch.results
         self._tool_calls += len(results)
         self.pending = (*[each for each in self.pending if each.call not in calls], *batch.pending)
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None
-        for hook in self.hooks:
-            yield from _told(hook.after_tools(self, results))
+        await self._notify(io, methodcaller("after_tools", self, results))
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
@@ -369,20 +415,15 @@ class LoopRun:
             tools.cancel()
         return tools
 
-    def _answer_for(self, why: str) -> None:
-        """Answer the calls that will not be run, so that the history can be sent."""
-        results = [
-            ToolResult(call.id, call.name, (Text(_LIMIT.format(why)),), is_error=True, error_type="budget")
-            for call in self.conversation.pending_tool_calls
-        ]
-        self.conversation = append_tool_results(self.conversation, results)
+    async def _notify(self, io: LoopIO, call: Callable[[LoopHooks], Hook]) -> None:
+        """Let each hook have its say, one after the other."""
+        for hook in self.hooks:
+            said = call(hook)
+            if said is not None:
+                await io.await_hook(said)
 
 
-def _told(hook: Hook) -> Generator[Effect, Any, None]:
-    if hook is not None:
-        yield Tell(hook)
-
-
-def _limit_error(reached: LimitReached, conversation: Conversation) -> DragomanError:
-    kind = StepLimitError if reached.limit == "steps" else LimitReachedError
-    return kind(str(reached), conversation=conversation, limit=reached.limit)
+def _phase_of(event: ToolStarted | ToolFinished, run: LoopRun) -> Callable[[LoopHooks], Hook]:
+    if isinstance(event, ToolStarted):
+        return methodcaller("tool_started", run, event.call)
+    return methodcaller("tool_finished", run, event.result)

@@ -19,8 +19,6 @@ from .context import ContextPolicy
 from .hooks import LoopHooks
 from .limits import Limits
 
-__all__ = ["LoopOptions", "LoopSettings", "OnLimit", "settings_of"]
-
 OnLimit: TypeAlias = Literal["raise", "return"]
 
 

@@ -18,8 +18,6 @@ from dragoman.tools.permission import PendingApproval
 
 from .limits import Limits, Spent
 
-__all__ = ["NOTHING_SPENT", "AskModel", "AwaitApproval", "Done", "LimitReached", "RunTools", "Step", "next_step"]
-
 
 class AskModel(Struct, frozen=True):
     """The model is to speak."""
