@@ -1,12 +1,7 @@
-"""One question, one typed answer.
-
-Owns: how a typed answer is asked for, checked, and asked for again with what was wrong.
-Must not know: colours. It is a generator that yields what is to be asked of the model, for both clients.
-"""
+"""One question, one typed answer: how it is asked for, checked, and asked for again with what was wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Final, TypeVar
 
 import msgspec
@@ -15,13 +10,11 @@ from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
 from dragoman.engines.reply import Reply
 from dragoman.errors import InvalidAnswerError
 from dragoman.loop.calls import drop_unanswerable_calls
-from dragoman.loop.effects import CallModel
+from dragoman.loop.io import LoopIO
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 
 from .schema import AnswerType
-
-__all__ = ["Asked"]
 
 T = TypeVar("T")
 
@@ -38,7 +31,7 @@ _WHY_NOT: Final = {
 """Endings after which asking the same again would bring the same, and what to do instead."""
 
 
-class Asked:
+class Question:
     """A question under way: the conversation with what was said so far, which the client takes over."""
 
     def __init__(
@@ -64,14 +57,14 @@ class Asked:
         choice = "none" if self._tools else "auto"
         self._options: ModelOptions = msgspec.structs.replace(options, tool_choice=choice, parallel_tool_calls=None)
 
-    def steps(self, wanted: AnswerType[T]) -> Generator[CallModel, Reply, T]:
+    async def answer(self, wanted: AnswerType[T], io: LoopIO) -> T:
         """Ask until the answer fits: the answer, or InvalidAnswerError with the last text."""
         # The schema belongs to this question alone.
         options = msgspec.structs.replace(self._options, response_format=wanted.response_format)
         left = self._retries
         asked = self.conversation
         while True:
-            reply = yield CallModel(asked, self._tools, options, False)
+            reply = await io.reply(asked, self._tools, options)
             self.replies.append(reply)
             said = drop_unanswerable_calls(reply.message)
             self.conversation = asked.plus(said) if said.blocks else asked

@@ -1,25 +1,17 @@
-"""The chat client for programs on an event loop.
-
-Owns: AsyncChatClient and its stream: where a turn meets an engine and a store.
-Must not know: how turns begin and end (core.py) and how the loop goes. The twin of client.py.
-"""
+"""The chat client for programs on an event loop: signatures over the one core, which is awaited."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import AsyncEngine
 from dragoman.engines.factory import EngineOptions, async_engine
-from dragoman.engines.reply import Reply
-from dragoman.errors import ConfigurationError
-from dragoman.loop.effects import CallModel
-from dragoman.loop.on_loop import AsyncRunStream, acarry_out, adrive
+from dragoman.loop.io import AsyncIO
 from dragoman.loop.run import LoopRun, RunResult
-from dragoman.loop.stream import note_on
+from dragoman.loop.stream import AsyncRunStream
 from dragoman.providers.codec import Loss
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
@@ -34,10 +26,7 @@ if TYPE_CHECKING:
     from dragoman.stores.protocol import AsyncConversationStore
     from dragoman.stores.snapshot import Snapshot
 
-    from .journaling import AsyncJournaling
     from .schema import AnswerType
-
-__all__ = ["AsyncChatClient", "AsyncChatStream", "OnEvent"]
 
 T = TypeVar("T")
 
@@ -64,12 +53,15 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         if store is not None:
             of_colour(store, "store", closes="aclose")
         super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
-        self._store: AsyncJournaling | None = None
+        self._store: AsyncConversationStore | None = store
         if store is not None:
-            from .journaling import AsyncJournaling  # a conversation that nobody keeps does without
+            self._keep_in(store)
 
-            self._store = AsyncJournaling(store, self._ledger)
-            self._journal_with(self._store)
+    def _io(self, hold: Hold[AsyncEngine]) -> AsyncIO:
+        return AsyncIO(hold.engine, hold.executor)
+
+    async def _close_engine(self, engine: AsyncEngine) -> None:
+        await engine.aclose()
 
     # --- talking ---
 
@@ -84,21 +76,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
         """
-        hold: Hold[AsyncEngine] = Hold()
-        try:
-            run = self._begin(hold, prompt, approvals, conversation)
-            try:
-                await acarry_out(run, hold.engine, hold.executor)
-            except BaseException as error:
-                await self._broke_off(run, error)
-                raise
-            self._end(run)
-            await self._checkpoint()
-        finally:
-            if self._holder is hold:
-                self._holder = None
-            await _close(hold.release())
-        return run.result
+        return await self._chat(prompt, approvals, conversation)
 
     async def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -134,8 +112,8 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
         With a callback, plain or async, that is told of each event and may stop the turn; await the result.
         """
-        run: list[LoopRun] = []
-        stream = AsyncChatStream(run, self._streamed_turn(prompt, approvals, conversation, run))
+        begun: list[LoopRun] = []
+        stream = AsyncChatStream(begun, self._turn(prompt, approvals, conversation, begun, streamed=True))
         return stream if callback is None else _called_back(stream, callback)
 
     @overload
@@ -154,35 +132,13 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
-        wanted = self._wanted(answer)
-        hold: Hold[AsyncEngine] = Hold()
-        try:
-            self._claim(hold)
-            asked = self._question(hold, question, retries)
-            try:
-                value = await _answered(asked.steps(wanted), hold.engine)
-            except BaseException as error:
-                self._take_answer(asked)
-                with note_on(error):
-                    await self._checkpoint()
-                raise
-            self._take_answer(asked)
-            await self._checkpoint()
-            return value
-        finally:
-            if self._holder is hold:
-                self._holder = None
-            await _close(hold.release())
+        return await self._ask(question, answer, retries)
 
     # --- keeping ---
 
     async def save(self) -> Snapshot:
         """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
-        with self._claimed():
-            if self._store is None:
-                return self._ledger.keep(self._conversation)
-            await self._store.write(self._ledger.checkpoint, self._conversation)
-            return self._ledger.newest
+        return await self._save()
 
     async def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
         """Go on with a saved conversation; what this client's model will not get of it is returned.
@@ -191,23 +147,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
         begins a conversation of its own.
         """
-        from dragoman.stores.snapshot import Snapshot
-
-        with self._claimed():
-            if isinstance(saved, Snapshot):
-                newest = self._store is None or await self._store.has_as_newest(saved)
-                return self._restore(saved, fork=not newest)
-            return self._restore_recovered(await self._the_store().recovered(saved))
-
-    def _the_store(self) -> AsyncJournaling:
-        if self._store is None:
-            message = "This client has no store to look into."
-            raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
-        return self._store
-
-    async def _checkpoint(self) -> None:
-        if self._store is not None:
-            await self._store.write(self._ledger.end, self._conversation)
+        return await self._restore(saved)
 
     # --- changing ---
 
@@ -217,20 +157,12 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
             found = _engine(model, transport, options, beside_engine=("strict",))
-            try:
-                losses, unused = self._switch_to(found, options, owned=isinstance(model, str))
-            except BaseException:
-                if isinstance(model, str):
-                    await found.aclose()
-                raise
-            await _close(unused)
-            return losses
+            return await self._switch(found, options, owned=isinstance(model, str))
 
     async def fork(self) -> AsyncChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
-            store = None if self._store is None else self._store.store
-            twin = AsyncChatClient(self.engine, self.tools.tools, store=store, **without_engine(self._options))
+            twin = AsyncChatClient(self.engine, self.tools.tools, store=self._store, **without_engine(self._options))
             self._forked_into(twin)
             return twin
 
@@ -239,46 +171,13 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
         A turn under way, in another task, is told to stop; what it still needs is closed when it has.
         """
-        await _close(self._shut())
+        await self._close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
-
-    # --- inside ---
-
-    async def _streamed_turn(
-        self,
-        prompt: Prompt | None,
-        approvals: Iterable[Approval],
-        conversation: Conversation | None,
-        out: list[LoopRun],
-    ) -> AsyncGenerator[Event, None]:
-        """`chat`, with the events; they begin with the first look at them, and so does the run in `out`."""
-        hold: Hold[AsyncEngine] = Hold()
-        try:
-            run = self._begin(hold, prompt, approvals, conversation)
-            out.append(run)
-            try:
-                async with aclosing(adrive(run, hold.engine, hold.executor)) as events:
-                    async for event in events:
-                        yield event
-            except BaseException as error:
-                await self._broke_off(run, error)
-                raise
-            self._end(run)
-            await self._checkpoint()
-        finally:
-            if self._holder is hold:
-                self._holder = None
-            await _close(hold.release())
-
-    async def _broke_off(self, run: LoopRun, error: BaseException) -> None:
-        self._end(run)
-        with note_on(error):
-            await self._checkpoint()
 
 
 def _engine(
@@ -293,20 +192,6 @@ def _engine(
         return async_engine(model, transport=transport, **given)
     of_colour(model, "engine", closes="aclose")
     return model
-
-
-async def _answered(steps: Generator[CallModel, Reply, T], engine: AsyncEngine) -> T:
-    try:
-        call = next(steps)
-        while True:
-            call = steps.send(await engine.reply(call.conversation, tools=call.tools, options=call.options))
-    except StopIteration as stop:
-        return stop.value
-
-
-async def _close(unused: AsyncEngine | None) -> None:
-    if unused is not None:
-        await unused.aclose()
 
 
 async def _called_back(stream: AsyncChatStream, callback: OnEvent) -> RunResult:

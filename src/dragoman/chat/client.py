@@ -1,23 +1,17 @@
-"""The chat client for plain programs.
-
-Owns: ChatClient and its stream: where a turn meets an engine and a store.
-Must not know: how turns begin and end (core.py), how the loop goes, and anything of event loops.
-"""
+"""The chat client for plain programs: signatures over the one core, which is stepped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
+from dragoman._stepping import step
 from dragoman.conversation import Conversation, Event
 from dragoman.engines.engine import Engine
 from dragoman.engines.factory import EngineOptions, engine
-from dragoman.engines.reply import Reply
-from dragoman.errors import ConfigurationError
-from dragoman.loop.effects import CallModel
-from dragoman.loop.plain import RunStream, carry_out, drive
+from dragoman.loop.io import PlainIO
 from dragoman.loop.run import LoopRun, RunResult
-from dragoman.loop.stream import note_on
+from dragoman.loop.stream import RunStream
 from dragoman.providers.codec import Loss
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
@@ -32,10 +26,7 @@ if TYPE_CHECKING:
     from dragoman.stores.protocol import ConversationStore
     from dragoman.stores.snapshot import Snapshot
 
-    from .journaling import Journaling
     from .schema import AnswerType
-
-__all__ = ["ChatClient", "ChatStream", "OnEvent"]
 
 T = TypeVar("T")
 
@@ -62,12 +53,17 @@ class ChatClient(ChatCore[Engine]):
         if store is not None:
             of_colour(store, "store", closes="close")
         super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
-        self._store: Journaling | None = None
+        self._store: ConversationStore | None = store
         if store is not None:
-            from .journaling import Journaling  # a conversation that nobody keeps does without
+            from .journaling import BlockingStore  # a conversation that nobody keeps does without
 
-            self._store = Journaling(store, self._ledger)
-            self._journal_with(self._store)
+            self._keep_in(BlockingStore(store))
+
+    def _io(self, hold: Hold[Engine]) -> PlainIO:
+        return PlainIO(hold.engine, hold.executor)
+
+    async def _close_engine(self, engine: Engine) -> None:
+        engine.close()
 
     # --- talking ---
 
@@ -82,21 +78,7 @@ class ChatClient(ChatCore[Engine]):
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
         """
-        hold: Hold[Engine] = Hold()
-        try:
-            run = self._begin(hold, prompt, approvals, conversation)
-            try:
-                carry_out(run, hold.engine, hold.executor)
-            except BaseException as error:
-                self._broke_off(run, error)
-                raise
-            self._end(run)
-            self._checkpoint()
-        finally:
-            if self._holder is hold:
-                self._holder = None
-            _close(hold.release())
-        return run.result
+        return step(self._chat(prompt, approvals, conversation))
 
     def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -132,8 +114,8 @@ class ChatClient(ChatCore[Engine]):
 
         With a callback, that is told of each event and may stop the turn, and the result is returned.
         """
-        run: list[LoopRun] = []
-        stream = ChatStream(run, self._streamed_turn(prompt, approvals, conversation, run))
+        begun: list[LoopRun] = []
+        stream = ChatStream(begun, self._turn(prompt, approvals, conversation, begun, streamed=True))
         if callback is None:
             return stream
         with stream:
@@ -158,35 +140,13 @@ class ChatClient(ChatCore[Engine]):
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
-        wanted = self._wanted(answer)
-        hold: Hold[Engine] = Hold()
-        try:
-            self._claim(hold)
-            asked = self._question(hold, question, retries)
-            try:
-                value = _answered(asked.steps(wanted), hold.engine)
-            except BaseException as error:
-                self._take_answer(asked)
-                with note_on(error):
-                    self._checkpoint()
-                raise
-            self._take_answer(asked)
-            self._checkpoint()
-            return value
-        finally:
-            if self._holder is hold:
-                self._holder = None
-            _close(hold.release())
+        return step(self._ask(question, answer, retries))
 
     # --- keeping ---
 
     def save(self) -> Snapshot:
         """The conversation as it stands, as a snapshot; in the store too, if the client has one."""
-        with self._claimed():
-            if self._store is None:
-                return self._ledger.keep(self._conversation)
-            self._store.write(self._ledger.checkpoint, self._conversation)
-            return self._ledger.newest
+        return step(self._save())
 
     def restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
         """Go on with a saved conversation; what this client's model will not get of it is returned.
@@ -195,23 +155,7 @@ class ChatClient(ChatCore[Engine]):
         `pending` and `uncertain`. A Snapshot is that very point: going on from one that is not the newest in the store
         begins a conversation of its own.
         """
-        from dragoman.stores.snapshot import Snapshot
-
-        with self._claimed():
-            if isinstance(saved, Snapshot):
-                newest = self._store is None or self._store.has_as_newest(saved)
-                return self._restore(saved, fork=not newest)
-            return self._restore_recovered(self._the_store().recovered(saved))
-
-    def _the_store(self) -> Journaling:
-        if self._store is None:
-            message = "This client has no store to look into."
-            raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
-        return self._store
-
-    def _checkpoint(self) -> None:
-        if self._store is not None:
-            self._store.write(self._ledger.end, self._conversation)
+        return step(self._restore(saved))
 
     # --- changing ---
 
@@ -221,20 +165,12 @@ class ChatClient(ChatCore[Engine]):
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
             found = _engine(model, transport, options, beside_engine=("strict",))
-            try:
-                losses, unused = self._switch_to(found, options, owned=isinstance(model, str))
-            except BaseException:
-                if isinstance(model, str):
-                    found.close()
-                raise
-            _close(unused)
-            return losses
+            return step(self._switch(found, options, owned=isinstance(model, str)))
 
     def fork(self) -> ChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
-            store = None if self._store is None else self._store.store
-            twin = ChatClient(self.engine, self.tools.tools, store=store, **without_engine(self._options))
+            twin = ChatClient(self.engine, self.tools.tools, store=self._store, **without_engine(self._options))
             self._forked_into(twin)
             return twin
 
@@ -243,44 +179,13 @@ class ChatClient(ChatCore[Engine]):
 
         A turn under way, in another thread, is told to stop; what it still needs is closed when it has.
         """
-        _close(self._shut())
+        step(self._close())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
-
-    # --- inside ---
-
-    def _streamed_turn(
-        self,
-        prompt: Prompt | None,
-        approvals: Iterable[Approval],
-        conversation: Conversation | None,
-        out: list[LoopRun],
-    ) -> Generator[Event, None, None]:
-        """`chat`, with the events; they begin with the first look at them, and so does the run in `out`."""
-        hold: Hold[Engine] = Hold()
-        try:
-            run = self._begin(hold, prompt, approvals, conversation)
-            out.append(run)
-            try:
-                yield from drive(run, hold.engine, hold.executor)
-            except BaseException as error:
-                self._broke_off(run, error)
-                raise
-            self._end(run)
-            self._checkpoint()
-        finally:
-            if self._holder is hold:
-                self._holder = None
-            _close(hold.release())
-
-    def _broke_off(self, run: LoopRun, error: BaseException) -> None:
-        self._end(run)
-        with note_on(error):
-            self._checkpoint()
 
 
 def _engine(
@@ -292,20 +197,6 @@ def _engine(
         return engine(model, transport=transport, **given)
     of_colour(model, "engine", closes="close")
     return model
-
-
-def _answered(steps: Generator[CallModel, Reply, T], engine: Engine) -> T:
-    try:
-        call = next(steps)
-        while True:
-            call = steps.send(engine.reply(call.conversation, tools=call.tools, options=call.options))
-    except StopIteration as stop:
-        return stop.value
-
-
-def _close(unused: Engine | None) -> None:
-    if unused is not None:
-        unused.close()
 
 
 class ChatStream(RunStream):

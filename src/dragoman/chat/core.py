@@ -1,26 +1,27 @@
-"""What the two chat clients share: everything but waiting.
+"""The chat client without its colour: a conversation with a model and tools.
 
 Owns: the conversation a client holds, how a turn begins and ends, and who may use the client meanwhile.
-Must not know: engines' colours. What talks to a model or a store is in client.py and async_client.py.
+Must not know: event loops. ChatClient steps what is here, AsyncChatClient awaits it.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from msgspec import structs
 
-from dragoman.conversation import Conversation, Message, Usage
+from dragoman.conversation import Conversation, Event, Message, Usage
 from dragoman.engines.factory import EngineOptions
 from dragoman.engines.losses import lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
 from dragoman.loop.calls import append_tool_results, refuse_unanswered_calls
-from dragoman.loop.hooks import LoopHooks
-from dragoman.loop.run import LoopRun
+from dragoman.loop.io import LoopIO
+from dragoman.loop.run import LoopRun, RunResult
 from dragoman.loop.settings import LoopSettings, settings_of
+from dragoman.loop.stream import note_on
 from dragoman.providers.codec import Loss
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
@@ -36,11 +37,10 @@ if TYPE_CHECKING:
     from dragoman.stores.snapshot import Snapshot
     from dragoman.tools.executor import ToolExecutor
 
-    from .asking import Asked
+    from .asking import Question
+    from .journaling import Journaling, JournalStore
     from .ledger import Circumstances, Ledger
     from .schema import AnswerType
-
-__all__ = ["ChatCore", "ChatOptions"]
 
 
 class _Described(Protocol):
@@ -77,7 +77,7 @@ class ChatCore(Generic[E]):
             self._conversation = self._conversation.with_system(options.get("system"))
         self._kept: Ledger | None = None
         """What `_ledger` gives, once somebody asked for it."""
-        self._journaling: tuple[LoopHooks, ...] = ()
+        self._journaling: Journaling | None = None
         self._settings: LoopSettings = self._new_settings()
         self._pending: tuple[PendingApproval, ...] = ()
         self._uncertain: tuple[PendingApproval, ...] = ()
@@ -89,6 +89,14 @@ class ChatCore(Generic[E]):
         # Re-entrant: a signal handler, or a stream that the garbage collector closes, may come in at any moment.
         self._state: threading.RLock = threading.RLock()
         self._closed: bool = False
+
+    # --- what depends on the colour ---
+
+    def _io(self, hold: Hold[E]) -> LoopIO:
+        raise NotImplementedError
+
+    async def _close_engine(self, engine: E) -> None:
+        raise NotImplementedError
 
     # --- what there is ---
 
@@ -213,6 +221,53 @@ class ChatCore(Generic[E]):
             if self._holder is holder:
                 self._holder = None
 
+    async def _chat(
+        self, prompt: Prompt | None, approvals: Iterable[Approval], conversation: Conversation | None
+    ) -> RunResult:
+        begun: list[LoopRun] = []
+        async with aclosing(self._turn(prompt, approvals, conversation, begun, streamed=False)) as events:
+            async for _ in events:
+                pass
+        return begun[0].result
+
+    async def _turn(
+        self,
+        prompt: Prompt | None,
+        approvals: Iterable[Approval],
+        conversation: Conversation | None,
+        begun: list[LoopRun],
+        *,
+        streamed: bool,
+    ) -> AsyncGenerator[Event, None]:
+        """One turn. It begins with the first look at its events, and so does the run in `begun`."""
+        hold: Hold[E] = Hold()
+        try:
+            run = self._begin(hold, prompt, approvals, conversation)
+            begun.append(run)
+            try:
+                async with aclosing(run.events(self._io(hold), streamed=streamed)) as events:
+                    async for event in events:
+                        yield event
+            except BaseException as error:
+                self._end(run)
+                with note_on(error):
+                    await self._checkpoint()
+                raise
+            self._end(run)
+            await self._checkpoint()
+        finally:
+            if self._holder is hold:
+                self._holder = None
+            await self._close_unused(hold.release())
+
+    async def _checkpoint(self) -> None:
+        if self._journaling is not None:
+            await self._journaling.write(self._ledger.end, self._conversation)
+
+    async def _close_unused(self, engine: E | None) -> None:
+        if engine is not None:
+            await self._close_engine(engine)
+
     def _begin(
         self,
         hold: Hold[E],
@@ -275,19 +330,40 @@ class ChatCore(Generic[E]):
 
     # --- a question ---
 
+    async def _ask(self, question: Prompt, answer: object, retries: int) -> object:
+        wanted = self._wanted(answer)
+        hold: Hold[E] = Hold()
+        try:
+            self._claim(hold)
+            asked = self._question(hold, question, retries)
+            try:
+                value = await asked.answer(wanted, self._io(hold))
+            except BaseException as error:
+                self._take_answer(asked)
+                with note_on(error):
+                    await self._checkpoint()
+                raise
+            self._take_answer(asked)
+            await self._checkpoint()
+            return value
+        finally:
+            if self._holder is hold:
+                self._holder = None
+            await self._close_unused(hold.release())
+
     def _wanted(self, answer: object) -> AnswerType[Any]:
         """What `ask` is to give: the type that was named, or what the client was made for, or text."""
         from .schema import answer_type  # with all that knows types; a client that only chats does without
 
         return answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
 
-    def _question(self, hold: Hold[E], question: Prompt, retries: int) -> Asked:
-        from .asking import Asked
+    def _question(self, hold: Hold[E], question: Prompt, retries: int) -> Question:
+        from .asking import Question
 
         said = message_of(question)
         with self._state:
             before, queued = self._conversation, self._queue
-        return Asked(
+        return Question(
             refuse_unanswered_calls(before, ()).plus(*queued, said),
             hold.settings.options,
             hold.engine.profile,
@@ -296,7 +372,7 @@ class ChatCore(Generic[E]):
             taken_in=(len(before.messages), len(queued)),
         )
 
-    def _take_answer(self, asked: Asked) -> None:
+    def _take_answer(self, asked: Question) -> None:
         """Take over a question and its answer; a question that nobody answered leaves no trace."""
         if asked.replies and not self._stateless:
             messages, queued = asked.taken_in
@@ -310,14 +386,40 @@ class ChatCore(Generic[E]):
 
     def _new_settings(self) -> LoopSettings:
         settings = settings_of(self._options, self.engine.options, self._tools.thing.config)
-        return structs.replace(settings, hooks=(*self._journaling, *settings.hooks))
+        if self._journaling is None:
+            return settings
+        return structs.replace(settings, hooks=(self._journaling, *settings.hooks))
 
-    def _journal_with(self, journaling: LoopHooks) -> None:
+    def _keep_in(self, store: JournalStore) -> None:
+        """Write every step of a turn to this store before its effect is seen."""
+        from .journaling import Journaling  # a conversation that nobody keeps does without
+
         if self._stateless:
             message = "A stateless client has no conversation to keep in a store."
             raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
-        self._journaling = (journaling,)
+        self._journaling = Journaling(store, self._ledger)
         self._settings = self._new_settings()
+
+    async def _save(self) -> Snapshot:
+        with self._claimed():
+            if self._journaling is None:
+                return self._ledger.keep(self._conversation)
+            await self._journaling.write(self._ledger.checkpoint, self._conversation)
+            return self._ledger.newest
+
+    async def _restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
+        store = self._journaling
+        with self._claimed():
+            if isinstance(saved, str):
+                if store is None:
+                    message = "This client has no store to look into."
+                    raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
+                return self._take_up_recovered(await store.recover(saved))
+            fork = store is not None and not await store.has_as_newest(saved)
+            losses = self.engine.losses(saved.conversation)
+            self._ledger.take_up(saved, fork=fork)
+            self._take_up(saved.conversation)
+            return losses
 
     @property
     def _ledger(self) -> Ledger:
@@ -335,8 +437,19 @@ class ChatCore(Generic[E]):
         provider, _, model = self.model.partition(":")
         return Circumstances(provider, model, self._tools.thing.tools.specs)
 
+    async def _switch(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[Loss, ...]:
+        """Speak to this model from now on: what it will not get of the history."""
+        try:
+            losses, unused = self._switch_to(engine, options, owned=owned)
+        except BaseException:
+            if owned:
+                await self._close_engine(engine)
+            raise
+        await self._close_unused(unused)
+        return losses
+
     def _switch_to(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[tuple[Loss, ...], E | None]:
-        """Speak to this model from now on: what it will not get of the history, and an engine to be closed."""
+        """The losses, and the engine that nobody needs any more."""
         losses = engine.losses(self._conversation)
         if losses and options.get("strict", False):
             raise lossy(engine.name, losses)
@@ -351,13 +464,7 @@ class ChatCore(Generic[E]):
             self._settings = self._new_settings()
         return losses, old.release()
 
-    def _restore(self, snapshot: Snapshot, *, fork: bool) -> tuple[Loss, ...]:
-        losses = self.engine.losses(snapshot.conversation)
-        self._ledger.take_up(snapshot, fork=fork)
-        self._take_up(snapshot.conversation)
-        return losses
-
-    def _restore_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
+    def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
         found, known = recovered.conversation, self._tools.thing.tools.by_name
         if found.last is not None and found.last.interrupted:
             found = found.repaired().conversation  # the program ended before it could be put right
@@ -395,18 +502,18 @@ class ChatCore(Generic[E]):
 
     # --- the end ---
 
-    def _shut(self) -> E | None:
-        """Let nobody in any more and stop the turn under way: the engine, if it is to be closed now.
+    async def _close(self) -> None:
+        """Let nobody in any more and stop the turn under way.
 
         A turn under way still needs the engine and the executor; they are closed when it has ended.
         """
         with self._state:
             if self._closed:
-                return None
+                return
             self._closed = True  # from here on nobody puts anything else in the place of these two
         self.cancel()
         close_executor(self._tools)
-        return self._lease.release()
+        await self._close_unused(self._lease.release())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"

@@ -20,8 +20,8 @@ from dragoman.tools.registry import AnyTools
 if TYPE_CHECKING:
     import logging
 
-    from dragoman.tools.executor import OnResult, ToolExecutor
     from dragoman.tools.call import Middleware
+    from dragoman.tools.executor import OnResult, ToolExecutor
 
     from .schema import AnswerType
 

@@ -8,7 +8,7 @@ Must not know: any particular store, and what to do about a call whose outcome n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from .entries import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:  # the protocol names the Journal, and here only the two functions at the end name the protocol
-    from .protocol import AsyncConversationStore, ConversationStore
+    from .protocol import ConversationStore
 
 __all__ = ["Journal", "Recovered", "aresume", "recovered", "resume"]
 
@@ -97,7 +97,12 @@ def resume(store: ConversationStore, id: str) -> Recovered:
     raise _too_busy(id)
 
 
-async def aresume(store: AsyncConversationStore, id: str) -> Recovered:
+class _Readable(Protocol):
+    async def latest(self, id: str) -> Snapshot: ...
+    async def journal(self, id: str) -> Journal: ...
+
+
+async def aresume(store: _Readable, id: str) -> Recovered:
     """`resume` for an async store."""
     for _ in range(_TRIES):
         snapshot = await store.latest(id)
