@@ -26,7 +26,9 @@ def _moments(code: CodeType) -> frozenset[int]:
     found: set[int] = set()
     before: dis.Instruction | None = None
     for instruction in dis.get_instructions(code):
-        if before is not None and before.opname.startswith(_LOOKS) and before.opname not in _DOES_NOT_LOOK:
+        # A call that makes a coroutine is looked at when the coroutine begins, not before.
+        looks = before is not None and before.opname.startswith(_LOOKS) and before.opname not in _DOES_NOT_LOOK
+        if looks and instruction.opname != "GET_AWAITABLE":
             found.add(instruction.offset)
         before = instruction
     return frozenset(found)

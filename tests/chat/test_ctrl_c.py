@@ -18,6 +18,9 @@ from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 
+# An interrupt between making a coroutine and stepping it leaves one that nobody awaits; Python says so, and no more.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 BOTH = Message.assistant("Both.", ToolCall("c1", "note", '{"what": "a"}'), ToolCall("c2", "delete", '{"what": "b"}'))
 
 
