@@ -23,6 +23,7 @@ from dragoman import (
     AsyncChatClient,
     ChatClient,
     DragomanError,
+    Engine,
     Event,
     PoolLimits,
     RetryPolicy,
@@ -32,13 +33,13 @@ from dragoman import (
     engine,
     tool,
 )
-from tests.transport.colours import KINDS, QUICK, Client, Kind
+from tests.transport.colours import KINDS, QUICK, Kind
 from tests.transport.replies import DIALECTS
 from tests.transport.server import Server
 from tests.transport.service import Service
 from tests.transport.turns import ByUser, Received, Turn, problems, script
 
-__all__ = ["Account", "run"]
+__all__ = ["Account", "User", "engines_on", "run"]
 
 USERS = 50
 TURNS = 20
@@ -65,8 +66,8 @@ def run(kind: Kind, seed: int, turns: int) -> Account:
     scripts = script(seed, USERS, turns)
     service = Service(chain.from_iterable(scripts))
     with Server({"*": service}) as server, kind.client(limits=LIMITS) as client:
-        engines = _engines(client, server)
-        everybody = [_User(engines, turns) for turns in scripts]
+        engines = engines_on(client.transport, server.url, plain=client.plain)
+        everybody = [User(engines, turns) for turns in scripts]
         if client.plain:
             _together(everybody)
         else:
@@ -76,15 +77,15 @@ def run(kind: Kind, seed: int, turns: int) -> Account:
     return Account([f"{problem} (seed {seed}, {kind!r})" for problem in found], seen)
 
 
-def _engines(client: Client, server: Server) -> Mapping[tuple[str, bool], Any]:
+def engines_on(transport: Any, url: str, *, plain: bool) -> Mapping[tuple[str, bool], Any]:
     """Engines by dialect and hastiness, all on the same transport."""
-    make: Any = engine if client.plain else async_engine
+    make: Any = engine if plain else async_engine
     return {
         (name, hasty): make(
             dialect.model,
             key="k",
-            base_url=server.url + dialect.base,
-            transport=client.transport,
+            base_url=url + dialect.base,
+            transport=transport,
             retry=RETRY,
             timeouts=HASTY if hasty else QUICK,
         )
@@ -93,14 +94,14 @@ def _engines(client: Client, server: Server) -> Mapping[tuple[str, bool], Any]:
     }
 
 
-class _User:
+class User:
     """One user, who takes turn after turn and looks at what comes back."""
 
     def __init__(self, engines: Mapping[tuple[str, bool], Any], turns: list[Turn]) -> None:
         self._engines = engines
         self._turns = turns
-        self._own = ByUser(turns)
-        self._tools = [self._tool(on_loop=turns[0].user % 2 == 1)]
+        self.own = ByUser(turns)
+        self.tools = [self._tool(on_loop=turns[0].user % 2 == 1)]
         self.problems: list[str] = []
         self.seen: Counter[str] = Counter()
 
@@ -111,7 +112,7 @@ class _User:
             async def note(word: str) -> str:
                 """Note a word."""
                 await asyncio.sleep(0)
-                self._own.noted.append(word)
+                self.own.noted.append(word)
                 return f"noted {word}"
 
         else:
@@ -119,13 +120,14 @@ class _User:
             @tool
             def note(word: str) -> str:
                 """Note a word."""
-                self._own.noted.append(word)
+                self.own.noted.append(word)
                 return f"noted {word}"
 
         return note
 
-    def _judge(self, turn: Turn, got: Received) -> None:
-        self.problems += problems(turn, got, self._own)
+    def judge(self, turn: Turn, got: Received) -> None:
+        """Look at what came of a turn."""
+        self.problems += problems(turn, got, self.own)
         self.seen.update([turn.dialect, turn.service, turn.act, "streamed" if turn.streamed else "whole"])
         self.seen["turns"] += 1
         self.seen["answered"] += got.answer is not None
@@ -137,21 +139,26 @@ class _User:
             got.streamed += event.text
         return turn.act == "leaves" and got.events == turn.events
 
-    # --- plain: a thread a user; cancelling is for event loops, so these users are hasty instead ---
+    # --- plain: a thread a user ---
 
     def act(self) -> None:
+        """Take all turns. Cancelling is for event loops: who would cancel is hasty here."""
         for turn in self._turns:
             got = Received()
-            hasty = turn.act in ("hasty", "cancels", "expires")
-            with ChatClient(self._engines[turn.dialect, hasty], self._tools) as client:
+            with ChatClient(self.engine(turn), self.tools) as client:
                 try:
-                    self._talk(client, turn, got)
+                    self.talk(client, turn, got)
                 except DragomanError as error:
                     got.error = error
                 got.history = client.history
-            self._judge(turn, got)
+            self.judge(turn, got)
 
-    def _talk(self, client: ChatClient, turn: Turn, got: Received) -> None:
+    def engine(self, turn: Turn) -> Engine:
+        """The engine for a plain turn."""
+        return self._engines[turn.dialect, turn.act in ("hasty", "cancels", "expires")]
+
+    def talk(self, client: ChatClient, turn: Turn, got: Received) -> None:
+        """Take one turn. What has come is in `got`, also where the turn ends with an exception."""
         if not turn.streamed:
             got.answer = client.chat(turn.prompt).text
             return
@@ -166,16 +173,17 @@ class _User:
     # --- on an event loop: a task a user ---
 
     async def act_on_loop(self) -> None:
+        """Take all turns."""
         for turn in self._turns:
             got = Received()
             hasty = turn.act == "hasty"
-            async with AsyncChatClient(self._engines[turn.dialect, hasty], self._tools) as client:
+            async with AsyncChatClient(self._engines[turn.dialect, hasty], self.tools) as client:
                 try:
                     await self._until_given_up(client, turn, got)
                 except (DragomanError, TimeoutError) as error:
                     got.error = error
                 got.history = client.history
-            self._judge(turn, got)
+            self.judge(turn, got)
 
     async def _until_given_up(self, client: AsyncChatClient, turn: Turn, got: Received) -> None:
         loop = asyncio.get_running_loop()
@@ -210,7 +218,7 @@ class _User:
         got.answer = stream.result.text
 
 
-def _together(users: list[_User]) -> None:
+def _together(users: list[User]) -> None:
     threads = [threading.Thread(target=user.act, daemon=True) for user in users]
     for thread in threads:
         thread.start()
@@ -221,7 +229,7 @@ def _together(users: list[_User]) -> None:
             user.problems.append("a user's turns came to no end")
 
 
-async def _together_on_loop(users: list[_User]) -> None:
+async def _together_on_loop(users: list[User]) -> None:
     async with asyncio.timeout(HANG):
         await asyncio.gather(*(user.act_on_loop() for user in users))
 
