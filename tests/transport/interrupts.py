@@ -34,7 +34,7 @@ from tests.transport.users import User, engines_on
 __all__ = ["interrupt_many"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OTHERS = 2
+OTHERS = 4
 """Threads beside the one that is interrupted."""
 TURNS = 40
 """More than anybody takes between two interrupts."""
@@ -50,7 +50,7 @@ LIMIT = 30.0
 
 
 def calm_script(seed: int) -> list[list[Turn]]:
-    """Turns that the service answers and that nobody leaves, for the two threads and the one that is interrupted.
+    """Turns that the service answers and that nobody leaves, for the threads beside and the interrupted one.
 
     The turns of the latter are in two parts, with a plain and with an async tool.
     """
@@ -67,7 +67,7 @@ def work(url: str, seed: int, count: int) -> None:
     """Be interrupted so many times. Every line says what was wrong; `go` asks for an interrupt, `done` is the last."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in a program in the background
     faulthandler.register(signal.SIGUSR1)
-    sys.setswitchinterval(1e-5)  # threads meet more often
+    sys.setswitchinterval(1e-6)  # threads meet more often
     before = _owned()
     *others, with_plain_tool, with_async_tool = calm_script(seed)
     with SocketTransport() as transport:

@@ -72,7 +72,7 @@ class Service:
 
 async def _send(exchange: Exchange, data: bytes, draw: random.Random, behind: bytes = b"") -> None:
     """Send it in pieces that end anywhere; what is `behind` comes with the last one, in one write."""
-    ends = sorted(draw.sample(range(len(data) + 1), min(draw.randrange(4), len(data))))
+    ends = sorted(draw.sample(range(len(data)), min(draw.randrange(4), len(data))))
     start = 0
     for end in ends:
         await exchange.send(data[start:end])

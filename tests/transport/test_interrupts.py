@@ -12,5 +12,5 @@ SEED = 0
 
 @pytest.mark.slow
 def test_a_program_goes_on_after_interrupts() -> None:
-    wrong = interrupt_many(rounds(4000), seed=SEED)
+    wrong = interrupt_many(rounds(6000), seed=SEED)
     assert not wrong, "\n".join([f"seed {SEED}", *wrong])
