@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings, calling
+from tests.processes import started
 
 WRITING = calling("Write", {"file_path": "made.txt", "content": "x"})
 
@@ -95,20 +95,19 @@ def test_a_profile_of_the_configuration(around: Surroundings) -> None:
 def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, around: Surroundings) -> None:
     with Simulator([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "I see."]) as simulator:
         around.use(simulator)
-        child = subprocess.Popen(
+        log = around.work / "log"
+        end = time.monotonic() + 60
+        with started(
             [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=around.env,
             cwd=around.work,
-        )
-        log = around.work / "log"
-        end = time.monotonic() + 60
-        while not log.exists() and time.monotonic() < end:
-            time.sleep(0.05)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait(60)
+        ) as child:
+            while not log.exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            child.send_signal(signal.SIGKILL)
         done = around.here("-c", "-T", "Bash", "--approve", approve)
     assert done.out == "I see.\n"
     assert done.code == (4 if approve == "ask" else 0)
