@@ -115,6 +115,25 @@ def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, aroun
     assert "nobody knows whether it did its work" in simulator.requests[-1].body["messages"][-1]["content"]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are a thing of POSIX systems")
+def test_what_a_script_has_put_into_the_background_goes_on_after_ctrl_c(around: Surroundings) -> None:
+    ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as a shell without job control starts it with `&`
+    waiting = "touch begun; for i in $(seq 1200); do test -e go && break; sleep 0.05; done"
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with Simulator([calling("Bash", {"command": waiting}), "I see."]) as simulator:
+        around.use(simulator)
+        command = [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"]
+        with started([*ignoring, *command], env=around.env, cwd=around.work, **pipes) as child:
+            end = time.monotonic() + 60
+            while not (around.work / "begun").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            child.send_signal(signal.SIGINT)
+            (around.work / "go").touch()
+            out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (0, "I see.\n"), err
+
+
 def test_options_of_models(around: Surroundings) -> None:
     from dragoman.cli.options import model_options
     from dragoman.providers.options import Reasoning
