@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,6 +125,7 @@ def child_of(pid: int) -> int:
     return found
 
 
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
 def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(around: Surroundings) -> None:
     question = "Write a long story about a dog named Max."
     with engine(f"local:{SMALL}") as talker:
