@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import ConfigurationError, StoreError
 from dragoman.stores.sqlite import SqliteStore, schema
+from tests.processes import started
 from tests.stores.contract import after, chain, first
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -228,10 +230,9 @@ with SqliteStore(sys.argv[1]) as store:
 def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "store.db"
     command = [sys.executable, "-c", RACE, str(path)]
-    children = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)
-    ]
-    try:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with ExitStack() as running:
+        children = [running.enter_context(started(command, cwd=ROOT, **pipes)) for _ in range(6)]
         for child in children:
             assert child.stdout.readline() == "ready\n"
         for child in children:
@@ -239,9 +240,6 @@ def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
             child.stdin.flush()
         for child in children:
             child.communicate(timeout=120)
-    finally:
-        for child in children:
-            child.kill()
     assert [child.returncode for child in children] == [0] * 6
     with SqliteStore(path) as store:
         assert len(store.list().items) == 6
