@@ -35,13 +35,24 @@ Acknowledged = dict[str, int]
 """Of each conversation, how many messages the store has confirmed."""
 
 
+_pressed: list[bool] = []
+"""Whether Ctrl-C counts now; a signal may be a little late."""
+
+
+def press(_number: int, _frame: object) -> None:
+    if _pressed:
+        raise KeyboardInterrupt
+
+
 def interrupted(work: Callable[[], None], seconds: float) -> bool:
     """Do this, and press Ctrl-C after so many seconds; whether it came before the end."""
     try:
         try:
+            _pressed.append(True)
             signal.setitimer(signal.ITIMER_REAL, seconds)
             work()
         finally:
+            _pressed.clear()
             signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         return True
@@ -139,7 +150,7 @@ class Saving:
 
 def main(backend: str, place: Path, wanted: int, seed: int) -> None:
     faulthandler.dump_traceback_later(DEADLINE, exit=True)
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.signal(signal.SIGALRM, press)
     chance = random.Random(seed)
     confirmed: Acknowledged = {}
     warm_up(place)
