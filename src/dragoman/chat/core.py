@@ -88,6 +88,8 @@ class ChatCore(Generic[E]):
         self._run: LoopRun | None = None
         self._holder: object | None = None
         """Whoever is in the middle of something."""
+        self._hold: Hold[E] | None = None
+        """What the newest turn works with, or worked with."""
         # Re-entrant: a signal handler, or a stream that the garbage collector closes, may come in at any moment.
         self._state: threading.RLock = threading.RLock()
         self._closed: bool = False
@@ -197,7 +199,10 @@ class ChatCore(Generic[E]):
                 self._catch_up()
                 self._holder = holder
             if isinstance(holder, Hold):
-                cast("Hold[E]", holder).take(self._lease, self._tools, self._settings)
+                hold = cast("Hold[E]", holder)
+                if not self._stateless:
+                    self._hold = hold
+                hold.take(self._lease, self._tools, self._settings)
 
     def _ensure_open(self) -> None:
         if self._closed:
@@ -271,9 +276,14 @@ class ChatCore(Generic[E]):
             self._pending, self._uncertain = pending, uncertain
 
     def _catch_up(self) -> None:
-        """Take over what came of a turn whose end was interrupted."""
-        if self._run is not None and self._holder is None:
+        """Take over what came of a turn whose end was interrupted, and give back what it worked with."""
+        if self._holder is not None:
+            return
+        if self._run is not None:
             self._end(self._run)
+        if self._hold is not None:
+            self._hold.release()  # the client itself still needs the engine, so there is none to close
+            self._hold = None
 
     # --- a question ---
 
@@ -405,6 +415,7 @@ class ChatCore(Generic[E]):
         with self._state:
             if self._closed:
                 return None
+            self._catch_up()
             self._closed = True  # from here on nobody puts anything else in the place of these two
         self.cancel()
         close_executor(self._tools, self._user)

@@ -54,14 +54,12 @@ class Hold(Generic[T]):
 
     def __init__(self) -> None:
         self._leases: tuple[Lease[T], Lease[ToolExecutor]] | None = None
-        self._user: object = object()
-        """Who uses them. Not the hold itself: one that nobody knows any more is given back."""
 
     def take(self, engine: Lease[T], executor: Lease[ToolExecutor], settings: LoopSettings) -> None:
         """Begin."""
         self._leases = (engine, executor)  # before they are counted, since Ctrl-C may come at any call
-        engine.again(self._user)
-        executor.again(self._user)
+        engine.again(self)
+        executor.again(self)
         self.engine, self.executor, self.settings = engine.thing, executor.thing, settings
 
     def release(self) -> T | None:
@@ -69,14 +67,10 @@ class Hold(Generic[T]):
         if self._leases is None:
             return None
         engine, executor = self._leases
-        close_executor(executor, self._user)
-        unused = engine.release(self._user)
+        close_executor(executor, self)
+        unused = engine.release(self)
         self._leases = None
         return unused
-
-    def __del__(self) -> None:
-        if self._leases is not None:  # Ctrl-C came in the way of `release`
-            self.release()
 
 
 def close_executor(lease: Lease[ToolExecutor], user: object) -> None:

@@ -167,16 +167,21 @@ class LoopThread:
         import queue
 
         ready, unfinished = queue.SimpleQueue["asyncio.AbstractEventLoop | Exception"](), set["Future[Any]"]()
-        thread = threading.Thread(target=self._run, args=(ready, unfinished), name="dragoman-loop", daemon=True)
+        known: list[asyncio.AbstractEventLoop] = []
+        thread = threading.Thread(target=self._run, args=(ready, known, unfinished), name="dragoman-loop", daemon=True)
         thread.start()
         loop = ready.get()
         if isinstance(loop, Exception):
             raise loop
         self._loop, self._thread, self._unfinished = loop, thread, unfinished
+        known.append(loop)
         return loop
 
     def _run(
-        self, ready: queue.SimpleQueue[asyncio.AbstractEventLoop | Exception], unfinished: set[Future[Any]]
+        self,
+        ready: queue.SimpleQueue[asyncio.AbstractEventLoop | Exception],
+        known: list[asyncio.AbstractEventLoop],
+        unfinished: set[Future[Any]],
     ) -> None:
         import asyncio
 
@@ -186,9 +191,9 @@ class LoopThread:
             ready.put(error)
             return
         ready.put(loop)
-        with self._lock:  # which whoever starts this thread holds
-            wanted = self._loop is loop
-        if not wanted:  # the start was interrupted, and nobody knows of this loop
+        with self._lock:  # whoever starts this thread holds it until the loop is known, or the start was interrupted
+            pass
+        if not known:
             loop.close()
             return
         asyncio.set_event_loop(loop)
