@@ -91,12 +91,13 @@ class Locks:
         try:
             _held.add(file)
             self._take(file.number, deadline)
-            return self._under(folder, names[1:], deadline, work)
+            result = self._under(folder, names[1:], deadline, work)
         finally:
             # By name, not just by closing: a copy that some child holds would keep it.
             fcntl.flock(file.number, fcntl.LOCK_UN)
             _held.discard(file)
             file.close()
+        return result
 
     def _take(self, fd: int, deadline: float) -> None:
         wait = _FIRST_WAIT

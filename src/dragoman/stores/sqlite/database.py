@@ -137,7 +137,7 @@ class Database:
                 connection = self._connected(line)
                 line.connection = None
                 try:
-                    return work(connection)
+                    result = work(connection)
                 finally:
                     if connection.in_transaction:
                         connection.close()
@@ -147,6 +147,7 @@ class Database:
                 if isinstance(error, OSError) or code_of(error) in UNREACHABLE:
                     line.drop()
                 raise typed(error, self.path) from error
+            return result
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
