@@ -117,7 +117,8 @@ class Talking:
 
     def begin(self) -> None:
         """Begin a new conversation now and then; this is not interrupted."""
-        if self._client is None or self._turns % TURNS == 0:
+        # Without a store, each client has one turn: all of it that happens once is hit, too.
+        if self._client is None or self._store is None or self._turns % TURNS == 0:
             self.close()
             self._client = ChatClient(ScriptedEngine([_reply] * 100), [look, ask], store=self._store)
         self._turns += 1

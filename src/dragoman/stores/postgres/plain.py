@@ -88,34 +88,17 @@ class Runner:
             self._sleep(seconds)
 
     def _try(self, work: Work[_T], attempt: Attempt) -> _T:
-        if self._closed:
-            raise closed()
-        users, user = self._users, object()
-        try:
-            self._wait_for_place(user)
-            connection = self._take()
-            try:
-                return self._work(work, attempt, connection)
-            except Exception:
-                attempt.lost = driver.is_lost(connection)
-                with suppress(*driver.ERRORS):
-                    if not attempt.lost:
-                        connection.rollback()
-                raise
-            finally:
-                self._give_back(connection)
-        finally:
-            users.discard(user)
+        def carry_out(connection: Connection) -> _T:
+            attempt.stage = "working"
+            if work.kind == "look":
+                return self._steps(work.steps(), connection)
+            connection.carry_out(self._begin, self._options.schema)
+            result = self._steps(work.steps(), connection)
+            attempt.stage = "committing"
+            connection.commit_it()
+            return result
 
-    def _work(self, work: Work[_T], attempt: Attempt, connection: Connection) -> _T:
-        attempt.stage = "working"
-        if work.kind == "look":
-            return self._steps(work.steps(), connection)
-        connection.carry_out(self._begin, self._options.schema)
-        result = self._steps(work.steps(), connection)
-        attempt.stage = "committing"
-        connection.commit_it()
-        return result
+        return self._with_connection(attempt, carry_out)
 
     def _steps(self, steps: Steps[_T], connection: Connection) -> _T:
         try:
@@ -128,6 +111,26 @@ class Runner:
             steps.close()
 
     # --- connections -------------------------------------------------------------------------------------------------
+
+    def _with_connection(self, attempt: Attempt, work: Callable[[Connection], _T]) -> _T:
+        if self._closed:
+            raise closed()
+        users, user = self._users, object()
+        try:
+            self._wait_for_place(user)
+            connection = self._take()
+            try:
+                return work(connection)
+            except Exception:
+                attempt.lost = driver.is_lost(connection)
+                with suppress(*driver.ERRORS):
+                    if not attempt.lost:
+                        connection.rollback()
+                raise
+            finally:
+                self._give_back(connection)
+        finally:
+            users.discard(user)
 
     def _wait_for_place(self, user: object) -> None:
         deadline = time.monotonic() + self._options.timeout
