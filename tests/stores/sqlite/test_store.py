@@ -41,11 +41,12 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 def test_it_is_safe_by_its_settings(path: Path) -> None:
     with SqliteStore(path) as store:
         chain(store, 1)
-        with store._database.writing() as connection:
-            found = {
+        found = store._database.write(
+            lambda connection: {
                 name: connection.execute(f"PRAGMA {name}").fetchone()[0]
                 for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "trusted_schema")
             }
+        )
     assert found == {
         "journal_mode": "wal",
         "synchronous": 2,
@@ -56,8 +57,7 @@ def test_it_is_safe_by_its_settings(path: Path) -> None:
 
 
 def rows(store: SqliteStore, table: str) -> int:
-    with store._database.reading() as connection:
-        return connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+    return store._database.read(lambda connection: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
 
 
 def test_a_message_is_written_once(path: Path) -> None:
@@ -88,8 +88,7 @@ def test_bytes_written_for_a_turn_do_not_grow(path: Path) -> None:
     with SqliteStore(path) as store:
         snapshot = first("hello")
         store.save(snapshot)
-        with store._database.writing() as connection:
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        store._database.write(lambda connection: connection.execute("PRAGMA wal_autocheckpoint = 0"))
         log = path.with_name("store.db-wal")
         sizes: list[int] = []
         for turn in range(400):
