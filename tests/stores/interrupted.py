@@ -166,7 +166,8 @@ class Saving:
 
 def main(backend: str, place: Path, wanted: int, seed: int) -> None:
     faulthandler.dump_traceback_later(DEADLINE, exit=True)
-    signal.signal(signal.SIGALRM, press)
+    signal.signal(signal.SIGINT, press)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     chance = random.Random(seed)
     confirmed: Acknowledged = {}
     warm_up(place)
