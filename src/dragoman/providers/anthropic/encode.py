@@ -234,7 +234,7 @@ class _Thinking(NamedTuple):
 
     @property
     def kind(self) -> object:
-        """How it was asked for: "enabled" by a budget, "adaptive" by an effort; each has rules for what stands beside."""
+        """How it was asked for: "enabled" by a budget, "adaptive" by an effort."""
         return None if self.config is None else self.config["type"]
 
 
