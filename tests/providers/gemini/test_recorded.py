@@ -12,12 +12,9 @@ import pytest
 from dragoman.conversation import Message, Opaque, StopReason, Thinking, ToolResult
 from dragoman.errors import ContentFilteredError, InvalidRequestError, ModelNotFoundError, ProviderError
 from dragoman.providers.gemini import CODEC
-from dragoman.providers.gemini.history import Manner, contents_of
-from dragoman.providers.gemini.wire import MADE_UP_ID
-from dragoman.providers.names import ToolNames
 from tests.providers.differences import GEMINI_HISTORY
 from tests.providers.feeding import cut_at, message_of, one_by_one
-from tests.providers.gemini.case import NOTHING_SENT, attempt
+from tests.providers.gemini.case import NOTHING_SENT, a_call, attempt
 from tests.providers.gemini.replies import Oracle, call_of, normal, oracle
 from tests.providers.recorded import Exchange, conversations, parametrized
 
@@ -73,7 +70,7 @@ def _assert_calls(message: Message, expected: Oracle) -> None:
     ids = [call.id for call in message.tool_calls]
     assert len(set(ids)) == len(ids)
     for own, (given, _, _) in zip(ids, expected.calls, strict=True):
-        assert own == given if given else own.startswith(MADE_UP_ID)
+        assert own == given if given else own.startswith("call_gem_")
 
 
 def _signatures(message: Message) -> list[bytes]:
@@ -121,11 +118,12 @@ def _pairs() -> list[tuple[Exchange, Exchange]]:
 def test_history_goes_back_as_it_came(before: Exchange, after: Exchange) -> None:
     call = call_of(before)
     message = message_of(CODEC.decoder(call, NOTHING_SENT), [before.body.encode()])
-    names = ToolNames([], call.profile.tool_limits)
-    written = contents_of(message, Manner.of(call.profile, names, vertex="aiplatform" in before.url))
+    vertex = frozenset(["vertex"] if "aiplatform" in before.url else [])
+    profile = call.profile.with_changes(quirks=call.profile.quirks | vertex)
+    encoded = CODEC.encode(a_call(Message.user("Hi"), message, model=call.model, profile=profile))
     theirs = normal(after.request["contents"])[len(before.request["contents"])]
-    ours = normal(json.loads(written.data))
-    assert written.losses == ()
+    ours = normal(json.loads(encoded.request.body)["contents"][1])
+    assert encoded.losses == ()
     assert (ours != theirs) == (after.id in GEMINI_HISTORY)
 
 
