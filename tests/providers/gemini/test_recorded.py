@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from itertools import pairwise
 
 import msgspec
@@ -13,7 +12,7 @@ from dragoman.conversation import Message, Opaque, StopReason, Thinking, ToolRes
 from dragoman.errors import ContentFilteredError, InvalidRequestError, ModelNotFoundError, ProviderError
 from dragoman.providers.gemini import CODEC
 from tests.providers.differences import GEMINI_HISTORY
-from tests.providers.feeding import cut_at, message_of, one_by_one
+from tests.providers.feeding import message_of
 from tests.providers.gemini.case import NOTHING_SENT, a_call, attempt
 from tests.providers.gemini.replies import Oracle, call_of, normal, oracle
 from tests.providers.recorded import Exchange, conversations, parametrized
@@ -28,13 +27,6 @@ STOPS = {
     "MODEL_ARMOR": {StopReason.CONTENT_FILTER},
     "UNEXPECTED_TOOL_CALL": {StopReason.TOOL_CALLS},
 }
-
-
-def _cut(body: bytes) -> list[list[bytes]]:
-    """The body in pieces: single bytes where that takes no time, and at random places."""
-    places = random.Random(len(body))
-    ways = [cut_at(body, [places.randrange(len(body)) for _ in range(count)]) for count in (1, 7, 60)]
-    return [*ways, one_by_one(body)] if len(body) < 12_000 else ways
 
 
 @parametrized("gemini")
@@ -61,8 +53,6 @@ def test_what_the_sdk_reads(exchange: Exchange) -> None:
     assert (message.stop_reason is StopReason.TOOL_CALLS) == bool(expected.calls)
     assert (message.provider, message.model, message.id) == ("gemini", expected.model, expected.id)
     _assert_usage(message, expected)
-    for pieces in _cut(body):
-        assert message_of(CODEC.decoder(call, NOTHING_SENT), pieces) == message
 
 
 def _assert_calls(message: Message, expected: Oracle) -> None:
