@@ -16,8 +16,7 @@ from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit.edit import edit_tool
 from dragoman.toolkit.read import read_tool
-from dragoman.toolkit.search.glob import glob_tool
-from dragoman.toolkit.search.grep import grep_tool
+from dragoman.toolkit.search import glob_tool, grep_tool
 from dragoman.toolkit.workspace import Workspace
 from dragoman.toolkit.write import write_tool
 from tests.toolkit.calling import bad, call, good, meanwhile

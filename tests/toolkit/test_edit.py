@@ -42,7 +42,7 @@ def test_it_is_never_repeated_by_itself(tmp_path: Path, edit: AnyTool) -> None:
 def test_missing_arguments(edit: AnyTool) -> None:
     assert bad(call(edit, file_path="a", new_string="x"), "validation") == "missing old_string argument"
     assert bad(call(edit, file_path="a", old_string="", new_string="x"), "validation") == "missing old_string argument"
-    assert bad(call(edit, file_path="a", old_string="x"), "validation") == "missing new_string argument"
+    assert "new_string" in bad(call(edit, file_path="a", old_string="x"), "validation")
 
 
 def test_what_is_not_there(tmp_path: Path, edit: AnyTool) -> None:

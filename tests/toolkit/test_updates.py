@@ -9,8 +9,7 @@ import json
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit.responder import CallbackResponder, NullResponder
-from dragoman.toolkit.updates import react_emoji_tool, send_update_tool
+from dragoman.toolkit.responder import CallbackResponder, NullResponder, react_emoji_tool, send_update_tool
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.execution.executor import ToolExecutor
 from tests.toolkit.calling import Call, bad, both_colours, call, good

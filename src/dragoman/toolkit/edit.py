@@ -1,8 +1,5 @@
 """`Edit`: one exact piece of text in a file replaced by another.
 
-Owns: finding the piece, refusing what is ambiguous, and showing what changed.
-Must not know: how a file is replaced (write.py).
-
 A file keeps its encoding, its byte order mark and its line ends: where its lines end with CRLF and the model writes LF,
 which is what it mostly does, LF is taken for CRLF.
 """
@@ -18,12 +15,10 @@ from dragoman.errors import ToolExecutionError, ToolValidationError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 
-from .defining import ready
+from .decorator import ready
 from .text import Encoding, detect, is_binary
-from .workspace import Place, Workspace, failure, told
+from .workspace import Place, Workspace, failure, readable_errors
 from .write import MAX_WRITE_BYTES, replace_file
-
-__all__ = ["edit_tool"]
 
 _CONTEXT_LINES: Final = 3
 _SHOWN_CHANGES: Final = 3
@@ -36,9 +31,14 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
     """The tool `Edit`."""
 
     # Not to be repeated: the new text may hold the old one.
-    @ready(name="Edit", filled=["file_path", "old_string"], retries=0)
+    @ready(name="Edit", needs=["file_path", "old_string"], retries=0)
     def edit(
-        context: ToolContext[object], file_path: str, old_string: str, new_string: str, replace_all: bool = False
+        context: ToolContext[object],
+        *,
+        file_path: str = "",
+        old_string: str = "",
+        new_string: str,
+        replace_all: bool = False,
     ) -> str:
         """Replace an exact piece of text in a file of the workspace. Returns what changed, as a short diff.
 
@@ -51,7 +51,7 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
         """
         if old_string == new_string:
             raise ToolValidationError("old_string and new_string are the same; there is nothing to change.", hint="")
-        with workspace.place(file_path) as place, told(file_path):
+        with workspace.place(file_path) as place, readable_errors(file_path):
             before, data = _content(place, max_bytes)
             encoding = detect(data[:64], data)
             text = _decoded(place, data, encoding)

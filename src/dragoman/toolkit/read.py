@@ -1,8 +1,4 @@
-"""`Read`: a file of the workspace, or a part of it.
-
-Owns: finding lines in files of any size, the cap, and the mark that says how to go on.
-Must not know: how a path becomes an open file (workspace.py).
-"""
+"""`Read`: a file of the workspace, or a part of it."""
 
 from __future__ import annotations
 
@@ -16,11 +12,9 @@ from dragoman.errors import ToolExecutionError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 
-from .defining import ready
+from .decorator import ready
 from .text import SAMPLE, Encoding, clipped, detect, image_type, is_binary, marked
-from .workspace import Workspace, failure, told
-
-__all__ = ["MAX_IMAGE_BYTES", "MAX_READ_BYTES", "read_tool"]
+from .workspace import Workspace, failure, readable_errors
 
 MAX_READ_BYTES: Final = 64 * 1024
 MAX_IMAGE_BYTES: Final = 3_500_000
@@ -35,10 +29,11 @@ _COUNTED: Final = 32 * 1024 * 1024
 def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTool:
     """The tool `Read`."""
 
-    @ready(name="Read", filled=["file_path"], read_only=True, idempotent=True)
+    @ready(name="Read", needs=["file_path"], read_only=True, idempotent=True)
     def read(
         context: ToolContext[object],
-        file_path: str,
+        *,
+        file_path: str = "",
         offset: Annotated[int, Meta(ge=1)] = 1,
         limit: Annotated[int, Meta(ge=1)] | None = None,
         byte_offset: Annotated[int, Meta(ge=0)] = 0,
@@ -54,7 +49,7 @@ def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTo
             byte_offset: Start this many bytes into the file, for lines that are too long for one call. Lines are
                 counted from there.
         """
-        with workspace.reading(file_path) as (file, path), told(file_path):
+        with workspace.reading(file_path) as (file, path), readable_errors(file_path):
             return _read(context, file, path, _Part(offset, limit, byte_offset, max_bytes))
 
     return read

@@ -1,8 +1,4 @@
-"""Bytes as text: which encoding a file has, whether it is text at all, and cutting between characters.
-
-Owns: byte order marks, the fallback for what is not UTF-8, binary and image detection.
-Must not know: where the bytes come from.
-"""
+"""Bytes as text: which encoding a file has, whether it is text at all, and cutting between characters."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ import re
 from typing import Final
 
 from msgspec import Struct
-
-__all__ = ["SAMPLE", "UTF8", "Encoding", "clipped", "detect", "image_type", "is_binary"]
 
 SAMPLE: Final = 8192
 """How many bytes from the beginning tell what a file is."""

@@ -1,8 +1,4 @@
-"""`Write`: a file of the workspace, all of it or nothing.
-
-Owns: replacing a file in one step, with the mode it had.
-Must not know: how a path is followed (workspace.py), what the text means.
-"""
+"""`Write`: a file of the workspace, all of it or nothing."""
 
 from __future__ import annotations
 
@@ -16,10 +12,8 @@ from dragoman.errors import ToolValidationError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 
-from .defining import ready
-from .workspace import Place, Workspace, failure, told
-
-__all__ = ["MAX_WRITE_BYTES", "replace_file", "write_tool"]
+from .decorator import ready
+from .workspace import Place, Workspace, failure, readable_errors
 
 MAX_WRITE_BYTES: Final = 16 * 1024 * 1024
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,8 +22,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyTool:
     """The tool `Write`."""
 
-    @ready(name="Write", filled=["file_path"], idempotent=True)
-    def write(context: ToolContext[object], file_path: str, content: str) -> str:
+    @ready(name="Write", needs=["file_path"], idempotent=True)
+    def write(context: ToolContext[object], *, file_path: str = "", content: str) -> str:
         """Write a file of the workspace; what was in it before is replaced. Missing directories are made.
 
         Args:
@@ -44,7 +38,7 @@ def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> Any
         if len(data) > max_bytes:
             raise failure(file_path, f"the content is too large ({len(data)} bytes, at most {max_bytes})")
         context.raise_if_cancelled()
-        with workspace.place(file_path, make_parents=True) as place, told(file_path):
+        with workspace.place(file_path, make_parents=True) as place, readable_errors(file_path):
             if file_path.endswith("/"):
                 raise failure(file_path, "it names a directory, not a file")
             before = place.status()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.toolkit.search.glob import glob_tool
-from dragoman.toolkit.search.walk import Walk
+from dragoman.toolkit.search import glob_tool
+from dragoman.toolkit.walk import Walk
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.run import ToolRun

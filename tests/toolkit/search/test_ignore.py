@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.toolkit.search.ignore import IgnoreFile, is_ignored
+from dragoman.toolkit.walk import IgnoreFile, is_ignored
 
 RULES = """\
 # a comment

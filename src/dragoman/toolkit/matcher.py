@@ -1,7 +1,7 @@
 """A regular expression at work in a child process, with a time limit that holds.
 
-Owns: starting the child, speaking to it, and ending it.
-Must not know: files and what is done with the lines that are found.
+Some expressions take longer than the age of the universe for a short line, and while Python tries one nothing else in
+the same process goes on. So match_worker.py tries them, in a process that can be ended.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from msgspec import Struct
 
 from dragoman.errors import ToolExecutionError, ToolValidationError
 
-__all__ = ["Found", "Matcher", "TooSlowError"]
-
-_WORKER: Final = str(Path(__file__).with_name("worker.py"))
+_WORKER: Final = str(Path(__file__).with_name("match_worker.py"))
 _POLL_SECONDS: Final = 0.1
 _NEEDED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Some interpreters do not find their own library without."""

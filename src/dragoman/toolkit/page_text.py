@@ -1,10 +1,8 @@
 """The readable text of an HTML page.
 
-Owns: a small reader of HTML: headings, paragraphs, lists, links, tables, preformatted text; no scripts, no styles.
-Must not know: where the page comes from.
-
-It goes through the page once and never back, so that no page can make it work for long: what is not closed runs to the
-end of the page and is dropped.
+Headings, paragraphs, lists, links, tables, preformatted text; no scripts, no styles. The reader goes through the page
+once and never back, so that no page can make it work for long: what is not closed runs to the end of the page and is
+dropped.
 """
 
 from __future__ import annotations
@@ -16,22 +14,10 @@ from html import unescape
 from typing import Final
 from urllib.parse import urljoin
 
-__all__ = ["page_text"]
-
 _TAG: Final = re.compile(r"</?([A-Za-z][^\s/>]*)((?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)>")
 _HREF: Final = re.compile(r"(?:^|\s)href\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE).search
-_DROPPED: Final = (
-    "head",
-    "iframe",
-    "noscript",
-    "object",
-    "script",
-    "select",
-    "style",
-    "svg",
-    "template",
-    "textarea",
-    "title",
+_DROPPED: Final = frozenset(
+    {"head", "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title"}
 )
 _ENDS: Final = {name: re.compile(rf"</{name}[\s>/]", re.IGNORECASE) for name in _DROPPED}
 _TITLE: Final = re.compile(r"<title[^>]{0,200}>", re.IGNORECASE)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.toolkit.search import worker
-from dragoman.toolkit.search.grep import GrepLimits, grep_tool
-from dragoman.toolkit.search.matcher import Matcher, TooSlowError
+from dragoman.toolkit import match_worker
+from dragoman.toolkit.matcher import Matcher, TooSlowError
+from dragoman.toolkit.search import GrepLimits, grep_tool
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
@@ -103,7 +103,7 @@ def no_worker_is_left() -> bool:
             command = (process / "cmdline").read_bytes()
         except (OSError, ValueError, IndexError):
             continue
-        if parent == mine and b"worker.py" in command:
+        if parent == mine and b"match_worker.py" in command:
             return False
     return True
 
@@ -194,4 +194,4 @@ def test_the_deadline_of_a_matcher_holds() -> None:
 
 
 def test_the_worker_on_its_own() -> None:
-    assert worker.matching_lines(re.compile("a$"), "a\r\nb\nba\na", 2) == ([0, 2], 3)
+    assert match_worker.matching_lines(re.compile("a$"), "a\r\nb\nba\na", 2) == ([0, 2], 3)

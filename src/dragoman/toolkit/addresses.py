@@ -1,9 +1,5 @@
 """Which addresses a page may have, and which machines may be asked for it.
 
-Owns: reading a URL in the one way that every reader agrees on, and the table of networks that are not the public
-internet.
-Must not know: how a name is looked up, or a connection made.
-
 A model can be talked into asking for anything. So a machine is judged by the very address that the connection then goes
 to, never by its name; and what is not plainly public is refused: this machine, its network, the address where clouds
 hand out credentials, and every IPv6 form that has such an IPv4 address inside.
@@ -12,19 +8,28 @@ hand out credentials, and every IPv6 form that has such an IPv4 address inside.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
 
 from msgspec import Struct
 
-from dragoman.errors import ConfigurationError, ToolDeniedError, ToolValidationError
-
-__all__ = ["Address", "Network", "Target", "check_address", "networks", "target_of"]
+from dragoman.errors import (
+    ConfigurationError,
+    ToolDeniedError,
+    ToolExecutionError,
+    ToolTimeoutError,
+    ToolValidationError,
+)
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
+Resolve: TypeAlias = Callable[[str, int], list[str]]
+"""Gives the addresses of a host name (and port), the best first. OSError if there are none."""
 
 MAX_URL: Final = 4096
 _SCHEMES: Final = {"http": 80, "https": 443}
@@ -165,8 +170,8 @@ def networks(allowed: Iterable[str]) -> tuple[Network, ...]:
         try:
             found.append(ip_network(text))
         except ValueError:
-            message = f"{text!r} is not a network."
-            raise ConfigurationError(message, hint="Write 127.0.0.1, 10.0.0.0/8 or fd00::/8.") from None
+            hint = "Write 127.0.0.1, 10.0.0.0/8 or fd00::/8."
+            raise ConfigurationError(f"{text!r} is not a network.", hint=hint) from None
     return tuple(found)
 
 
@@ -212,3 +217,38 @@ def _unusable(why: str) -> ToolValidationError:
 
 def _denied(why: str) -> ToolDeniedError:
     return ToolDeniedError(f"the URL may not be fetched: {why}.", hint="Give a URL such as https://host/path.")
+
+
+# --- from a host name to its addresses -------------------------------------------------------------------------------
+
+
+def system_addresses(host: str, port: int) -> list[str]:
+    """What the system's own resolver says."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def look_up(resolve: Resolve, host: str, port: int, *, deadline: float, check: Callable[[], None]) -> list[str]:
+    """The addresses of a name. The system's lookup cannot be ended, so it is left behind when the time is over."""
+    found: list[list[str]] = []
+    wrong: list[BaseException] = []
+
+    def resolve_in_thread() -> None:
+        try:
+            found.append(resolve(host, port))
+        except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
+            wrong.append(error)
+
+    thread = threading.Thread(target=resolve_in_thread, name="dragoman-lookup", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        check()
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise ToolTimeoutError(f"the host name {host!r} could not be looked up in time.", hint="")
+        thread.join(min(left, 0.1))
+    if wrong and not isinstance(wrong[0], OSError | UnicodeError):
+        raise wrong[0]
+    if not found or not found[0]:
+        raise ToolExecutionError(f"the host name {host!r} could not be found.", hint="Check its spelling.")
+    return found[0]

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.calculator.arithmetic import CalculationError
-from dragoman.toolkit.calculator.parser import calculate
-from dragoman.toolkit.calculator.tool import calculator_tool
+from dragoman.toolkit.calculator import CalculationError, calculate, calculator_tool
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 

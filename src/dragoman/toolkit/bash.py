@@ -1,34 +1,44 @@
 """`Bash`: a shell command in the workspace.
 
-Owns: the tool: its arguments, its limits, and how the outcome of a command is told.
-Must not know: how processes are started and ended (process.py).
-
 The command runs with the rights of this program and is not held inside the workspace; what may run at all is for the
-permission rules to say.
+permission rules to say. It gets the variables on a list, and those that the program names. Nothing else is inherited:
+no list of what must not pass can be complete, since a key may be in a variable of any name.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from dragoman.errors import ConfigurationError, ToolExecutionError, ToolTimeoutError
-from dragoman.toolkit.defining import ready
-from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 
-from .environment import environment
-from .process import Finished, new_token, run_command
-
-__all__ = ["BashSettings", "bash_tool"]
+from .decorator import ready
+from .process_group import Finished, new_token, run_command
+from .workspace import Workspace
 
 _MAX_COMMAND: Final = 100_000
 """Bytes. The system takes arguments of up to 128 KiB."""
+
+_INHERITED: Final = frozenset(
+    {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"}
+    | {f"LC_{kind}" for kind in ("ALL", "COLLATE", "CTYPE", "MESSAGES", "MONETARY", "NUMERIC", "TIME")}
+)
+_FIXED: Final = {
+    # Nobody looks at a terminal: no colours, no pages to turn, no questions.
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+TOKEN_VARIABLE: Final = "DRAGOMAN_SHELL"  # noqa: S105 -- no secret, a mark
+"""Marks the processes of a command, so that all of them can be found."""
 
 
 class BashSettings(Struct, frozen=True, kw_only=True):
@@ -55,9 +65,9 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
         raise ConfigurationError("There is no shell on this machine.", hint="Name one: BashSettings(shell=...).")
 
     # Never repeated by itself: nobody knows what a command has done before it failed.
-    @ready(name="Bash", filled=["command"], retries=0)
+    @ready(name="Bash", needs=["command"], retries=0)
     def bash(
-        context: ToolContext[object], command: str, timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
+        context: ToolContext[object], *, command: str = "", timeout_seconds: Annotated[float, Meta(gt=0)] | None = None
     ) -> str:
         """Run a shell command in the workspace's directory and return its output and exit code.
 
@@ -72,7 +82,7 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
             message = f"the command is longer than {_MAX_COMMAND} bytes."
             raise ToolExecutionError(message, hint="Write it to a file and run that.")
         seconds = min(timeout_seconds or settings.seconds, settings.max_seconds)
-        if context.remaining is not None:  # leave time to end the command and to tell what it has said so far
+        if context.remaining is not None:  # leave time to end the command and to report what it has said so far
             seconds = min(seconds, context.remaining - min(1.0, 0.2 * context.remaining))
         token = new_token()
         try:
@@ -89,13 +99,33 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
             raise ToolExecutionError(f"the command could not be started: {error}.") from error
         if done.ending == "cancelled":
             context.raise_if_cancelled()
-        return _told(done, seconds)
+        return _report(done, seconds)
 
     return bash
 
 
-def _told(done: Finished, seconds: float) -> str:
-    """The report, as a result or as an error."""
+def environment(
+    token: str,
+    *,
+    names: Iterable[str] = (),
+    values: Mapping[str, str] | None = None,
+    source: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables of a command: inherited ones, those named, and those given, which win."""
+    source = os.environ if source is None else source
+    passed = {name: source[name] for name in (*sorted(_INHERITED), *names) if name in source}
+    outer = source.get(TOKEN_VARIABLE)  # a command may itself run a program that runs commands
+    return {
+        "PATH": os.defpath,
+        **_FIXED,
+        **passed,
+        **(values or {}),
+        TOKEN_VARIABLE: f"{outer}:{token}" if outer else token,
+    }
+
+
+def _report(done: Finished, seconds: float) -> str:
+    """What the model reads, as a result or as an error."""
     parts = [done.stdout] if done.stdout else []
     if done.stderr:
         parts.append(f"[stderr]\n{done.stderr}")
@@ -103,14 +133,14 @@ def _told(done: Finished, seconds: float) -> str:
         parts.append("[Processes left in the background were ended.]")
     if done.ending != "exited":
         parts.append(f"[Stopped: the command did not end within {seconds:.3g} seconds.]")
-        raise ToolTimeoutError(_joined(parts), hint="", details=done)
+        raise ToolTimeoutError(_join(parts), hint="", details=done)
     parts.append(_exit_line(done.exit_code))
     if done.exit_code:
-        raise ToolExecutionError(_joined(parts), hint="", details=done)
-    return _joined(parts)
+        raise ToolExecutionError(_join(parts), hint="", details=done)
+    return _join(parts)
 
 
-def _joined(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     return "\n".join([part.removesuffix("\n") for part in parts])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.bash.output import Output
+from dragoman.toolkit.process_group import Output
 
 
 def of(*pieces: bytes, limit: int) -> Output:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError, ToolValidationError
-from dragoman.toolkit.fetch.targets import check_address, networks, target_of
+from dragoman.toolkit.addresses import check_address, networks, target_of
 
 PRIVATE = [
     "0.0.0.0",

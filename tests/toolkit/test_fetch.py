@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.conversation import Media
-from dragoman.toolkit.fetch.tool import FetchSettings, fetch_tool
+from dragoman.toolkit.fetch import FetchSettings, fetch_tool
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.run import ToolRun

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.search.patterns import PathPattern, PatternError
+from dragoman.toolkit.walk import PathPattern, PatternError
 
 
 @pytest.mark.parametrize(

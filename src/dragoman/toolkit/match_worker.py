@@ -1,10 +1,7 @@
-"""The child process that tries regular expressions. It can be ended at any time, which a thread cannot.
+"""The child process that tries regular expressions: compiles one, and finds the lines that it fits, text by text.
 
-Owns: compiling one expression and finding the lines that it fits, text by text, as asked on standard input.
-Must not know: files, or anything of this package: it runs as a file of its own, with the standard library alone.
-
-Some expressions take longer than the age of the universe for a short line, and while Python tries one nothing else in
-the same process goes on. Requests and replies are lines of JSON; a text follows its request as bytes.
+It runs as a file of its own, with the standard library alone. Requests and replies are lines of JSON; a text follows
+its request as bytes.
 """
 
 from __future__ import annotations

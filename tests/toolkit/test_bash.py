@@ -16,10 +16,9 @@ import pytest
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit.bash import process
-from dragoman.toolkit.bash.environment import TOKEN_VARIABLE, environment
-from dragoman.toolkit.bash.strays import strays
-from dragoman.toolkit.bash.tool import BashSettings, bash_tool
+from dragoman.toolkit import process_group
+from dragoman.toolkit.bash import TOKEN_VARIABLE, BashSettings, bash_tool, environment
+from dragoman.toolkit.process_group import processes_of
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
@@ -40,20 +39,20 @@ def bash(tmp_path: Path) -> AnyTool:
 def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens of the commands that were run, so that a test can look for what is left of them."""
     made: list[str] = []
-    new = process.new_token
+    new = process_group.new_token
 
     def noted() -> str:
         made.append(new())
         return made[-1]
 
-    monkeypatch.setattr("dragoman.toolkit.bash.tool.new_token", noted)
+    monkeypatch.setattr("dragoman.toolkit.bash.new_token", noted)
     return made
 
 
 def nothing_is_left(tokens: list[str]) -> bool:
     """Whether no process of these commands runs any more; on an event loop that may take a moment longer."""
     for _ in range(100):
-        if not any(strays(None, token) for token in tokens):
+        if not any(processes_of(None, token) for token in tokens):
             return True
         time.sleep(0.05)
     return False
@@ -319,10 +318,10 @@ def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
     program = f"""
 import sys
 from dragoman import ToolCall, ToolExecutor
-from dragoman.toolkit.bash import tool
-from dragoman.toolkit.bash.tool import bash_tool
+from dragoman.toolkit import bash
+from dragoman.toolkit.bash import bash_tool
 from dragoman.toolkit.workspace import Workspace
-tool.new_token = lambda: "ctrl-c-{os.getpid()}"
+bash.new_token = lambda: "ctrl-c-{os.getpid()}"
 with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:
     print("ready", flush=True)
     executor.execute(ToolCall("1", "Bash", '{{"command": "touch begun; sleep 300"}}'))
@@ -346,7 +345,7 @@ def test_a_program_that_ignores_its_children_gets_its_answer(tmp_path: Path) -> 
     program = f"""
 import signal
 from dragoman import ToolCall, ToolExecutor
-from dragoman.toolkit.bash.tool import bash_tool
+from dragoman.toolkit.bash import bash_tool
 from dragoman.toolkit.workspace import Workspace
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.fetch.page_text import page_text
+from dragoman.toolkit.page_text import page_text
 
 
 @pytest.mark.parametrize(
