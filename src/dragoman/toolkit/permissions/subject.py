@@ -1,8 +1,5 @@
 """What a call is about: its arguments, sorted by what they mean.
 
-Owns: the arguments as the tool will get them, and which of them are commands, paths and addresses.
-Must not know: rules.
-
 Rules must judge what runs, so the arguments are read with the tool's own decoder, defaults and all, not with a second
 one that might read them differently.
 """
@@ -25,9 +22,7 @@ from dragoman.errors import ToolError
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.procedure import decode
 
-from .match import words_in
-
-__all__ = ["COMMAND_NAMES", "Kind", "Subject", "subject_of"]
+from .rules import words_in
 
 Kind: TypeAlias = Literal["command", "path", "url", "text", "environment"]
 
