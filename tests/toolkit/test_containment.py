@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, ToolError
-from dragoman.toolkit.edit import edit_tool
 from dragoman.toolkit.read import read_tool
 from dragoman.toolkit.search import glob_tool, grep_tool
 from dragoman.toolkit.workspace import Workspace
-from dragoman.toolkit.write import write_tool
+from dragoman.toolkit.write import edit_tool, write_tool
 from tests.toolkit.calling import bad, call, good, meanwhile
 
 SECRET = "the secret of the neighbour"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit import edit as module
-from dragoman.toolkit.edit import edit_tool
+from dragoman.toolkit import write as module
 from dragoman.toolkit.workspace import Place, Workspace
+from dragoman.toolkit.write import edit_tool
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good

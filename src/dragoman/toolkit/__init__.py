@@ -2,7 +2,7 @@
 
     ready.py        `toolkit`: the tools in one registry         decorator.py   how each of them is defined
     workspace.py    the directory that tools work in, and the only way to its files
-    read.py, write.py, edit.py, text.py                  `Read`, `Write`, `Edit`
+    read.py, write.py, text.py                           `Read`, `Write`, `Edit`
     search.py, walk.py, matcher.py, match_worker.py      `Glob`, `Grep`
     bash.py, process_group.py                            `Bash`
     fetch.py, addresses.py, page_text.py                 `Fetch`

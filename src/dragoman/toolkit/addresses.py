@@ -38,47 +38,18 @@ _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*").fullmatch
 _DOTTED: Final = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})").fullmatch
 
 # The registries of special addresses (RFC 6890 and what was added since), written out: what Python calls private has
-# changed between its versions.
+# changed between its versions. 168.63.129.16 is a cloud's own service.
 _NOT_PUBLIC_4: Final = tuple(
-    (IPv4Network(network), what)
-    for network, what in (
-        ("0.0.0.0/8", "this network"),
-        ("10.0.0.0/8", "a private network"),
-        ("100.64.0.0/10", "a provider's inner network"),
-        ("127.0.0.0/8", "this machine"),
-        ("168.63.129.16/32", "a cloud's own service"),
-        ("169.254.0.0/16", "a link-local address, where clouds hand out credentials"),
-        ("172.16.0.0/12", "a private network"),
-        ("192.0.0.0/24", "a special address"),
-        ("192.0.2.0/24", "an address for documentation"),
-        ("192.88.99.0/24", "a special address"),
-        ("192.168.0.0/16", "a private network"),
-        ("198.18.0.0/15", "a network for measurements"),
-        ("198.51.100.0/24", "an address for documentation"),
-        ("203.0.113.0/24", "an address for documentation"),
-        ("224.0.0.0/4", "a multicast address"),
-        ("240.0.0.0/4", "a reserved address"),
+    IPv4Network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16"),
+        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
     )
 )
 _PUBLIC_6: Final = IPv6Network("2000::/3")
-_NOT_PUBLIC_6: Final = tuple(
-    (IPv6Network(network), what)
-    for network, what in (
-        ("2001::/23", "a special address"),  # Teredo is in here
-        ("2001:db8::/32", "an address for documentation"),
-        ("2002::/16", "a tunnel address (6to4)"),
-        ("3fff::/20", "an address for documentation"),
-    )
-)
-_OUTSIDE_6: Final = tuple(
-    (IPv6Network(network), what)
-    for network, what in (
-        ("::/128", "no address"),
-        ("::1/128", "this machine"),
-        ("fc00::/7", "a private network"),
-        ("fe80::/10", "a link-local address"),
-        ("ff00::/8", "a multicast address"),
-    )
+_NOT_PUBLIC_6: Final = tuple(  # special addresses with Teredo, documentation, 6to4, documentation
+    IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 )
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
@@ -179,36 +150,29 @@ def check_address(address: str, allowed: Iterable[Network], host: str) -> Addres
     """The address, if it may be asked: it is on the public internet, or in a network that is allowed."""
     try:
         found = ip_address(address)
-    except ValueError:  # a zone, which no public address has
-        raise ToolDeniedError(f"{host!r} leads to an address that is not on the public internet.") from None
-    if isinstance(found, IPv6Address) and found.scope_id is not None:
-        raise ToolDeniedError(f"{host!r} leads to a link-local address.")
-    plain = _unwrapped(found)
-    if any(each in network for network in allowed for each in (found, plain)):
+    except ValueError:
+        found = None
+    if found is None or (isinstance(found, IPv6Address) and found.scope_id is not None):  # no public one has a zone
+        raise ToolDeniedError(f"{host!r} leads to an address that is not on the public internet.")
+    plain = _unwrap(found)
+    if any(each in network for network in allowed for each in (found, plain)) or _is_public(plain):
         return found
-    what = _not_public(plain)
-    if what is not None:
-        message = f"{host!r} leads to {what} ({found}), which may not be fetched from."
-        raise ToolDeniedError(message, hint="Only addresses of the public internet can be used.")
-    return found
+    message = f"{host!r} leads to {found}, which is not on the public internet and may not be fetched from."
+    raise ToolDeniedError(message, hint="Only addresses of the public internet can be used.")
 
 
-def _unwrapped(address: Address) -> Address:
+def _unwrap(address: Address) -> Address:
     """The IPv4 address that the connection would reach through a translator, where there is one."""
     if isinstance(address, IPv6Address) and (address in _MAPPED or address in _NAT64):
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address
 
 
-def _not_public(address: Address) -> str | None:
-    """What an address is, if it is not on the public internet."""
+def _is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
-        return next((what for network, what in _NOT_PUBLIC_4 if address in network), None)
-    if address not in _PUBLIC_6:
-        return next((what for network, what in _OUTSIDE_6 if address in network), "a special address")
-    if (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
-        return "a tunnel address (ISATAP)"
-    return next((what for network, what in _NOT_PUBLIC_6 if address in network), None)
+        return not any(address in network for network in _NOT_PUBLIC_4)
+    tunnel = (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
+    return address in _PUBLIC_6 and not tunnel and not any(address in network for network in _NOT_PUBLIC_6)
 
 
 def _unusable(why: str) -> ToolValidationError:

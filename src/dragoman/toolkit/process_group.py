@@ -21,7 +21,7 @@ from typing import IO, Final, Literal, NamedTuple, TypeAlias, cast
 
 from msgspec import Struct
 
-from .text import UTF8, clipped
+from .text import UTF8, clip
 
 Ending: TypeAlias = Literal["exited", "timeout", "cancelled"]
 
@@ -209,7 +209,7 @@ class Output:
         """What is kept, with a mark where something is missing."""
         if self.total - len(self._head) <= min(len(self._tail), self._half):
             return _readable(bytes(self._head + self._tail))
-        head = clipped(bytes(self._head), UTF8)
+        head = clip(bytes(self._head), UTF8)
         tail = bytes(self._tail[-self._half :])
         while tail and tail[0] & 0xC0 == 0x80 and len(tail) > self._half - 4:  # the rest of a character
             tail = tail[1:]

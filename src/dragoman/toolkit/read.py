@@ -13,7 +13,7 @@ from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 
 from .decorator import ready
-from .text import SAMPLE, Encoding, clipped, detect, image_type, is_binary, marked
+from .text import SAMPLE, Encoding, clip, detect, encoding_of_mark, image_type, is_binary
 from .workspace import Workspace, failure, readable_errors
 
 MAX_READ_BYTES: Final = 64 * 1024
@@ -69,7 +69,7 @@ def _read(context: ToolContext[object], file: int, path: str, part: _Part) -> st
         return _image(file, path, kind, size)
     if is_binary(start):
         raise failure(path, f"it is not text but binary data ({size} bytes)")
-    encoding = marked(start)
+    encoding = encoding_of_mark(start)
     mark = len(encoding.mark) if encoding else 0
     if part.byte_offset > max(size, mark):
         raise failure(path, f"byte_offset={part.byte_offset} is behind its end ({size} bytes)")
@@ -139,7 +139,7 @@ def _text(context: ToolContext[object], file: int, position: int, part: _Part, s
     data = _up_to(file, position, part.max_bytes + 4)
     encoding = detect(start, data)
     whole = len(data) <= part.max_bytes
-    shown = data if whole else clipped(data[: part.max_bytes], encoding)
+    shown = data if whole else clip(data[: part.max_bytes], encoding)
     ends = _newlines(shown, encoding)
     lines_whole = False
     if part.limit is not None and len(ends) >= part.limit:

@@ -11,7 +11,6 @@ from dragoman.tools.registry import ToolRegistry
 
 from .bash import BashSettings, bash_tool
 from .calculator import calculator_tool
-from .edit import edit_tool
 from .fetch import FetchSettings, fetch_tool
 from .now import now_tool
 from .read import read_tool
@@ -19,7 +18,7 @@ from .responder import Responder, react_emoji_tool, send_update_tool
 from .search import GrepLimits, glob_tool, grep_tool
 from .skills import SkillStore, load_skill_supporting_tool, skill_tool
 from .workspace import Workspace
-from .write import write_tool
+from .write import edit_tool, write_tool
 
 
 def toolkit(

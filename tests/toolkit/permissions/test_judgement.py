@@ -11,8 +11,8 @@ from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions import PermissionPolicy, Rule
 from dragoman.toolkit.permissions.judge import Judge, compile_rule, suggest_rule
-from dragoman.toolkit.permissions.rules import Match
 from dragoman.toolkit.permissions.places import Surroundings
+from dragoman.toolkit.permissions.rules import Match
 from dragoman.toolkit.permissions.shell import read_shell
 from dragoman.toolkit.permissions.subject import subject_of
 from tests.toolkit.permissions.helpers import BY_NAME, allow, ask, call, decision, deny

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Final, TypeAlias, cast
 
 import yaml
@@ -96,7 +97,7 @@ class _Reader:
         """Each key by itself; the value of one that is not YAML is the text behind it, as it stands."""
         starts = [number for number, line in enumerate(self._lines) if _KEY.match(line)]
         values: dict[str, Value] = {}
-        for start, end in zip(starts, [*starts[1:], len(self._lines)], strict=True):
+        for start, end in pairwise([*starts, len(self._lines)]):
             chunk = self._lines[start:end]
             if len(chunk) == len(self._lines):
                 name, first = cast("re.Match[str]", _KEY.match(chunk[0])).groups()

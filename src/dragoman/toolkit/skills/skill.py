@@ -223,37 +223,22 @@ def _check_name(value: Value, folder: str) -> list[str]:
     return [problem for problem, is_so in found.items() if is_so]
 
 
-def _check_description(value: Value, _folder: str) -> list[str]:
-    if not isinstance(value, str) or not value.strip():
-        return ["description must be a text, and not an empty one"]
-    too_long = len(value) > _LONGEST_DESCRIPTION
-    return [f"description has {len(value)} characters; {_LONGEST_DESCRIPTION} are allowed"] if too_long else []
+def _check_text(key: str, longest: int, *, filled: bool = False) -> Callable[[Value, str], list[str]]:
+    def check(value: Value, _folder: str) -> list[str]:
+        if not isinstance(value, str) or (filled and not value.strip()):
+            return [f"{key} must be a text{', and not an empty one' if filled else ''}"]
+        return [f"{key} has {len(value)} characters; {longest} are allowed"] if len(value) > longest else []
 
-
-def _check_compatibility(value: Value, _folder: str) -> list[str]:
-    if not isinstance(value, str):
-        return ["compatibility must be a text"]
-    too_long = len(value) > _LONGEST_COMPATIBILITY
-    return [f"compatibility has {len(value)} characters; {_LONGEST_COMPATIBILITY} are allowed"] if too_long else []
-
-
-def _check_license(value: Value, _folder: str) -> list[str]:
-    return [] if isinstance(value, str) else ["license must be a text"]
-
-
-def _check_metadata(value: Value, _folder: str) -> list[str]:
-    return [] if isinstance(value, dict) or value == "" else ["metadata must be a map of texts"]
-
-
-def _check_tools(value: Value, _folder: str) -> list[str]:
-    return ["allowed-tools must be a text or a list of texts"] if isinstance(value, dict) else []
+    return check
 
 
 _CHECKS: Final[dict[str, Callable[[Value, str], list[str]]]] = {
     "name": _check_name,
-    "description": _check_description,
-    "license": _check_license,
-    "compatibility": _check_compatibility,
-    "metadata": _check_metadata,
-    "allowed-tools": _check_tools,
+    "description": _check_text("description", _LONGEST_DESCRIPTION, filled=True),
+    "license": _check_text("license", _MOST_BYTES),
+    "compatibility": _check_text("compatibility", _LONGEST_COMPATIBILITY),
+    "metadata": lambda value, _: [] if isinstance(value, dict) or value == "" else ["metadata must be a map of texts"],
+    "allowed-tools": lambda value, _: (
+        ["allowed-tools must be a text or a list of texts"] if isinstance(value, dict) else []
+    ),
 }
