@@ -1,12 +1,17 @@
-"""Path patterns: what fits, and that none takes long."""
+"""Path patterns and .gitignore files: what fits, and that none takes long."""
 
 from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.walk import PathPattern, PatternError
+from dragoman.toolkit.walk import IgnoreFile, PathPattern, PatternError, is_ignored
+from tests.toolkit.calling import words
 
 
 @pytest.mark.parametrize(
@@ -75,3 +80,66 @@ def test_a_pattern_made_from_a_path_fits_it(names: list[str], data: st.DataObjec
     assert compiled.fits(path)
     for depth in range(1, len(names)):
         assert compiled.may_hold("/".join(names[:depth]))
+
+
+# --- .gitignore files ------------------------------------------------------------------------------------------------
+
+RULES = """\
+# a comment
+
+*.log
+!keep.log
+/only_here
+build/
+docs/*.txt
+**/deep/x
+a/**/z
+spaced\x20\x20
+\\#odd
+\\!odd
+{a,b}
+tmp*
+!tmp2
+"""
+
+PATHS = words(
+    "x.log sub/x.log keep.log sub/keep.log only_here sub/only_here build/x sub/build/x docs/a.txt "
+    "docs/sub/a.txt other/docs/a.txt deep/x p/q/deep/x a/z a/b/c/z b/a/z spaced #odd !odd {a,b} a_file tmp1 "
+    "tmp2 plain"
+)
+
+
+def ignored(path: str) -> bool:
+    files = [IgnoreFile("", RULES)]
+    parts = path.split("/")
+    above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+    return any(is_ignored(files, each, is_directory=True) for each in above) or is_ignored(
+        files, path, is_directory=False
+    )
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_git_ignores_the_same(tmp_path: Path) -> None:
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    assert git("init", "-q").returncode == 0
+    (tmp_path / ".gitignore").write_text(RULES)
+    for path in PATHS:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    said = git("-c", "core.quotePath=false", "check-ignore", "--no-index", "--", *PATHS).stdout.splitlines()
+    assert [path for path in PATHS if ignored(path)] == said
+
+
+def test_a_deeper_file_decides() -> None:
+    files = [IgnoreFile("", "*.x\n"), IgnoreFile("sub", "!b.x\n")]
+    assert is_ignored(files, "sub/a.x", is_directory=False)
+    assert not is_ignored(files, "sub/b.x", is_directory=False)
+
+
+def test_no_ignore_file_takes_long() -> None:
+    file = IgnoreFile("", "*a" * 100 + "b\n" + "**/a/" * 100 + "b\n")
+    assert file.ignores("a" * 250, is_directory=False) is None
