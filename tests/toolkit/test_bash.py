@@ -76,11 +76,6 @@ def test_it_is_never_repeated_by_itself(tmp_path: Path, bash: AnyTool) -> None:
     assert (tmp_path / "log").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("arguments", [{}, {"command": ""}])
-def test_a_missing_command(bash: AnyTool, arguments: dict[str, object]) -> None:
-    assert bad(call(bash, **arguments), "validation") == "missing command argument"
-
-
 def test_it_runs_in_the_workspace_and_starts_afresh(tmp_path: Path, bash: AnyTool) -> None:
     assert good(call(bash, command="pwd; cd /; X=1")) == f"{tmp_path.resolve()}\n[exit code 0]"
     assert good(call(bash, command='pwd; echo "<$X>"')) == f"{tmp_path.resolve()}\n<>\n[exit code 0]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import threading
 import zlib
 from collections.abc import Iterator
@@ -71,11 +70,6 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def fetch() -> AnyTool:
     return fetch_tool(settings=HERE, resolve=resolve)
-
-
-def test_it_changes_nothing(fetch: AnyTool) -> None:
-    assert (fetch.name, fetch.options.read_only, fetch.options.idempotent) == ("Fetch", True, True)
-    assert bad(call(fetch), "validation") == "missing url argument"
 
 
 # --- content ---------------------------------------------------------------------------------------------------------
@@ -420,7 +414,3 @@ def test_certificates_are_checked_against_the_name(called: Call, tmp_path: Path)
     with Server({"/": page("safe")}, tls=authority.server("public.test", expired=True)) as server:
         text = bad(called(fetch, url=f"https://public.test:{server.port}/"), "execution")
         assert "certificate is not trusted" in text
-
-
-def test_the_schema_that_models_see(fetch: AnyTool) -> None:
-    assert json.loads(bytes(fetch.spec.parameters))["required"] == ["url"]

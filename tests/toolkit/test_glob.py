@@ -41,11 +41,6 @@ def test_paths_in_order(called: Call, glob: AnyTool) -> None:
     assert good(called(glob, pattern="*.none")) == "[No file fits.]"
 
 
-def test_it_changes_nothing(glob: AnyTool) -> None:
-    assert (glob.name, glob.options.read_only, glob.options.idempotent) == ("Glob", True, True)
-    assert bad(call(glob), "validation") == "missing pattern argument"
-
-
 def test_what_is_ignored_can_be_asked_for(glob: AnyTool) -> None:
     assert good(call(glob, pattern="out/*")) == "[No file fits.]"
     assert good(call(glob, pattern="out/*", include_ignored=True)) == "out/x.py"

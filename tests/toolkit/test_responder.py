@@ -170,13 +170,6 @@ def test_the_person_sees_it_and_the_model_reads_that(called: Call, is_async: boo
 
 
 @both_colours
-def test_missing_arguments(called: Call) -> None:
-    for arguments in ({}, {"emoji": ""}, {"emoji": None}):
-        assert bad(called(react_emoji_tool(NullResponder()), **arguments), "validation") == "missing emoji argument"
-    assert bad(called(send_update_tool(NullResponder())), "validation") == "missing message argument"
-
-
-@both_colours
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain responder", "async responder"])
 def test_what_the_responder_complains_about_is_what_the_model_reads(called: Call, is_async: bool) -> None:
     def fails(_text: str) -> None:

@@ -53,11 +53,6 @@ def test_lines_with_their_places(called: Call, grep: AnyTool) -> None:
     ]
 
 
-def test_it_changes_nothing(grep: AnyTool) -> None:
-    assert (grep.name, grep.options.read_only, grep.options.idempotent) == ("Grep", True, True)
-    assert bad(call(grep), "validation") == "missing pattern argument"
-
-
 def test_ways_to_search(grep: AnyTool) -> None:
     assert good(call(grep, pattern="os", mode="files")) == "a.py\nsrc/b.py"
     assert good(call(grep, pattern="os", mode="count")) == "a.py:2\nsrc/b.py:1"

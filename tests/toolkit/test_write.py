@@ -31,15 +31,6 @@ def test_a_file_is_made_with_its_directories(called: Call, tmp_path: Path, write
     assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["c.txt"]
 
 
-def test_it_may_be_repeated_and_is_not_read_only(write: AnyTool) -> None:
-    assert (write.name, write.options.read_only, write.options.idempotent) == ("Write", False, True)
-
-
-def test_missing_arguments(write: AnyTool) -> None:
-    assert bad(call(write, content="x"), "validation") == "missing file_path argument"
-    assert "content" in bad(call(write, file_path="a"), "validation")
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
 def test_the_mode_stays(tmp_path: Path, write: AnyTool, mode: int) -> None:
     (tmp_path / "a").write_text("x")
@@ -139,12 +130,6 @@ def test_an_edit_is_never_repeated_by_itself(tmp_path: Path, edit: AnyTool) -> N
     (tmp_path / "a").write_text("x")
     config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
     assert call(edit, config=config, file_path="a", old_string="y", new_string="z").retries == 0
-
-
-def test_missing_arguments_of_an_edit(edit: AnyTool) -> None:
-    assert bad(call(edit, file_path="a", new_string="x"), "validation") == "missing old_string argument"
-    assert bad(call(edit, file_path="a", old_string="", new_string="x"), "validation") == "missing old_string argument"
-    assert "new_string" in bad(call(edit, file_path="a", old_string="x"), "validation")
 
 
 def test_what_is_not_there(tmp_path: Path, edit: AnyTool) -> None:
