@@ -87,6 +87,7 @@ def calculate(expression: str) -> str:
 
 _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_])(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?")
 _STRANGE: Final = re.compile(r"[^0-9A-Za-z.+\-*/%(),!\s]")
+_DEEP: Final = re.compile(r"(?:[-+(]\s*){200}")
 _SIGNS: Final = str.maketrans({"^": "**", "×": "*", "÷": "/", "−": "-"})  # noqa: RUF001 -- people write them
 
 
@@ -95,6 +96,8 @@ def _parse(expression: str) -> tuple[ast.expr, list[Number]]:
     text = expression.translate(_SIGNS)
     if strange := _STRANGE.search(_NUMBER.sub("", text)):
         raise CalculationError(f"{strange[0]!r} is not arithmetic")
+    if _DEEP.search(text):
+        raise CalculationError("it is nested too deeply")
     numbers: list[Number] = []
 
     def keep(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ from msgspec import Struct
 Value: TypeAlias = "str | list[str] | dict[str, str]"
 
 _KEY: Final = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+|$)(.*)")
+_MOST_PROBLEMS: Final = 20
 _MOST_CHARACTERS: Final = 64 * 1024
 _QUOTES: Final = "'\""
 # PyYAML's types do not say what these take and give.
@@ -123,7 +124,8 @@ class _Reader:
         line = node.start_mark.line
         if not deep:
             self._report(line, "maps and lists inside maps and lists are not read")
-            return " ".join(" ".join(self._lines[line : node.end_mark.line + 1]).split())
+            written = "\n".join(self._lines)[node.start_mark.index : node.end_mark.index]
+            return " ".join(written.split())
         if cast("yaml.CollectionNode", node).flow_style:
             self.style.append(f"line {line + 2}: a map or list in brackets")
         if isinstance(node, yaml.MappingNode):
@@ -131,7 +133,8 @@ class _Reader:
         return [cast("str", self._value(item, deep=False)) for item in node.value]
 
     def _report(self, line: int, what: str) -> None:
-        self.problems.append(f"line {line + 2}: {what}")
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(f"line {line + 2}: {what}")
 
 
 def _reason(error: Exception) -> str:
