@@ -1,12 +1,9 @@
 """The directory that tools work in, and the only way to its files.
 
-Owns: finding a path below the root, step by step through open directories, so that nothing outside is ever opened: not
-by `..`, not by a symbolic link, and not by a link that somebody puts there while the path is being followed.
-Must not know: what is read or written.
-
-A path is followed by hand. Each directory is opened from the one before, without following links; a link is read and
-its target takes its place in the path; `..` goes back to the directory that was opened before. What has been checked is
-what is open, so there is no moment between check and use.
+Nothing outside is ever opened: not by `..`, not by a symbolic link, and not by a link that somebody puts there while
+the path is being followed. A path is followed by hand. Each directory is opened from the one before, without following
+links; a link is read and its target takes its place in the path; `..` goes back to the directory that was opened
+before. What has been checked is what is open, so there is no moment between check and use.
 """
 
 from __future__ import annotations
@@ -24,8 +21,6 @@ from typing import Final, Self
 
 from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolExecutionError
-
-__all__ = ["Place", "Workspace", "failure"]
 
 _MAX_LINKS: Final = 40
 _MAX_PARTS: Final = 512
@@ -115,8 +110,8 @@ class Workspace:
         given: str = os.path.abspath(os.fspath(root))  # noqa: PTH100 -- Path.absolute keeps `..`, and resolve() loses this spelling
         real = os.path.realpath(given)
         if not Path(real).is_dir():
-            message = f"The workspace {given!r} is not a directory."
-            raise ConfigurationError(message, hint="Give the path of a directory that exists.")
+            hint = "Give the path of a directory that exists."
+            raise ConfigurationError(f"The workspace {given!r} is not a directory.", hint=hint)
         self.root: str = real
         """The directory's real path."""
         self._spellings: tuple[tuple[str, ...], ...] = tuple({_parts(real): None, _parts(given): None})
@@ -129,7 +124,7 @@ class Workspace:
 
         With `make_parents`, directories on the way that do not exist are made.
         """
-        with told(path):
+        with readable_errors(path):
             walk = _Walk(self.root, self._spellings, path, make_parents=make_parents)
             try:
                 return walk.to_the_end(self._relative(path))
@@ -140,7 +135,7 @@ class Workspace:
     def reading(self, path: str) -> Generator[tuple[int, str], None, None]:
         """A regular file, open for reading, and its path relative to the root."""
         with self.place(path) as place:
-            with told(path):
+            with readable_errors(path):
                 file = place.open_file()
             with file:
                 yield file.number, place.path
@@ -149,7 +144,7 @@ class Workspace:
     def directory(self, path: str) -> Generator[tuple[int, str], None, None]:
         """A directory, open, and its path relative to the root (empty for the root itself)."""
         with self.place(path) as place:
-            with told(path):
+            with readable_errors(path):
                 directory = place.open_directory()
             with directory:
                 yield directory.number, "" if place.path == "." else place.path
@@ -248,7 +243,7 @@ class _Walk:
 
 
 @contextmanager
-def told(path: str) -> Generator[None, None, None]:
+def readable_errors(path: str) -> Generator[None, None, None]:
     """Turn what the system says of a path into an error that the model can read."""
     try:
         yield
