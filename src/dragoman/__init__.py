@@ -115,19 +115,20 @@ if TYPE_CHECKING:
     from dragoman.stores.snapshot import Snapshot
     from dragoman.stores.sqlite import SqliteStore
     from dragoman.stores.summary import Page, SnapshotSummary, Unreadable
+    from dragoman.tools.batch import Batch
+    from dragoman.tools.call import Middleware, Outcome
     from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
     from dragoman.tools.context import ToolContext
     from dragoman.tools.definition import AnyTool, Tool, ToolOptions, ToolSettings, tool, tools_of
-    from dragoman.tools.batch import Batch
-    from dragoman.tools.executor import Executed, OnResult, ToolExecutor
     from dragoman.tools.executor import (
+        Executed,
+        OnResult,
+        ToolExecutor,
         aexecute_tool,
         atool_result_or_error,
         execute_tool,
         tool_result_or_error,
     )
-    from dragoman.tools.call import Middleware, Outcome
-    from dragoman.tools.run import ToolRun
     from dragoman.tools.permission import (
         Allow,
         Approval,
@@ -140,6 +141,7 @@ if TYPE_CHECKING:
         deny,
     )
     from dragoman.tools.registry import AnyTools, ToolRegistry, ToolSet, ToolView
+    from dragoman.tools.run import ToolRun
     from dragoman.transport.base_url import validate_base_url
     from dragoman.transport.protocol import PoolLimits, Timeouts
     from dragoman.transport.rate_limits import RateLimits

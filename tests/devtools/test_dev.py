@@ -49,7 +49,7 @@ def test_all_arguments_of_run_belong_to_the_program() -> None:
     [
         ([], [check.name for check in checks.CHECKS], ()),
         (["--only", "wheel", "--only", "ruff"], ["ruff", "wheel"], ()),
-        (["--only", "coverage"], ["pytest", "coverage"], ()),
+        (["--only", "coverage"], ["coverage"], ()),
         (["-k", "fold"], ["pytest"], ("-k", "fold")),
         (["--only", "pytest", "--", "-x", "tests/tools"], ["pytest"], ("-x", "tests/tools")),
         (["tests/tools"], ["pytest"], ("tests/tools",)),
@@ -62,7 +62,7 @@ def test_selection(arguments: list[str], names: list[str], pytest_arguments: tup
     assert selection.pytest_arguments == pytest_arguments
 
 
-def test_a_partial_test_run_cannot_be_judged_for_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_for_pytest_go_with_no_other_check(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DevelopmentError, match="--only pytest alone"):
         checks.selected(["coverage"], "fold", [])
     assert dev.main(["test", "--only", "coverage", "-k", "fold"]) == 2

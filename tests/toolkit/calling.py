@@ -42,6 +42,11 @@ def acall(
 both_colours = pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
 
 
+def words(text: str) -> list[str]:
+    """The words of a table, which is easier to read in lines than in a column."""
+    return text.split()
+
+
 def good(result: ToolResult) -> str:
     assert not result.is_error, result.text
     return result.text

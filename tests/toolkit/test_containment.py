@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, ToolError
-from dragoman.toolkit.edit import edit_tool
 from dragoman.toolkit.read import read_tool
-from dragoman.toolkit.search.glob import glob_tool
-from dragoman.toolkit.search.grep import grep_tool
+from dragoman.toolkit.search import glob_tool, grep_tool
 from dragoman.toolkit.workspace import Workspace
-from dragoman.toolkit.write import write_tool
-from tests.toolkit.calling import bad, call, good, meanwhile
+from dragoman.toolkit.write import edit_tool, write_tool
+from tests.toolkit.calling import bad, call, good, meanwhile, words
 
 SECRET = "the secret of the neighbour"
 
@@ -71,46 +69,17 @@ def root(tmp_path: Path, outside: Path) -> Path:
     return root
 
 
-HOSTILE = [
-    "../outside/secret.txt",
-    "../../../../../../../../etc/passwd",
-    "sub/../../outside/secret.txt",
-    "sub/deep/../../../outside/secret.txt",
-    "./../outside/secret.txt",
-    "sub//..//..//outside//secret.txt",
-    "sub/./.././../outside/secret.txt",
-    "/etc/passwd",
-    "//etc/passwd",
-    "///etc///passwd",
-    "/proc/self/environ",
-    "/proc/self/root/etc/passwd",
-    "/dev/stdin",
-    "to_file",
-    "to_directory/secret.txt",
-    "to_directory/deep/secret.txt",
-    "to_directory/../outside/secret.txt",
-    "up/outside/secret.txt",
-    "up_and_out/secret.txt",
-    "chain/secret.txt",
-    "sub/back/secret.txt",
-    "sub/deep/far",
-    "to_root_of_all/etc/passwd",
-    "to_etc/passwd",
-    "to_proc/environ",
-    "dangling_out",
-    "sibling/secret.txt",
-    "inside_directory/../../outside/secret.txt",
-    "{root}-other/secret.txt",
-    "{root}/../outside/secret.txt",
-    "{root}/to_directory/secret.txt",
-    "{root}/sub/../../outside/secret.txt",
-    "{parent}/outside/secret.txt",
-    "{parent}",
-    "..",
-    "up",
-    "to_directory",
-    "/",
-]
+HOSTILE = words(
+    "../outside/secret.txt ../../../../../../../../etc/passwd sub/../../outside/secret.txt "
+    "sub/deep/../../../outside/secret.txt ./../outside/secret.txt sub//..//..//outside//secret.txt "
+    "sub/./.././../outside/secret.txt /etc/passwd //etc/passwd ///etc///passwd /proc/self/environ "
+    "/proc/self/root/etc/passwd /dev/stdin to_file to_directory/secret.txt to_directory/deep/secret.txt "
+    "to_directory/../outside/secret.txt up/outside/secret.txt up_and_out/secret.txt chain/secret.txt "
+    "sub/back/secret.txt sub/deep/far to_root_of_all/etc/passwd to_etc/passwd to_proc/environ dangling_out "
+    "sibling/secret.txt inside_directory/../../outside/secret.txt {root}-other/secret.txt "
+    "{root}/../outside/secret.txt {root}/to_directory/secret.txt {root}/sub/../../outside/secret.txt "
+    "{parent}/outside/secret.txt {parent} .. up to_directory /"
+)
 
 
 def called(tool: str, root: Path, path: str) -> ToolResult:
@@ -165,17 +134,10 @@ def test_only_files_are_replaced(root: Path, path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "sub/inner.txt",
-        "inside",
-        "inside_absolute",
-        "inside_directory/inner.txt",
-        "inside_directory/deep/../inner.txt",
-        "./sub//inner.txt",
-        "sub/../sub/inner.txt",
-        "{root}/sub/inner.txt",
-        "{root}/inside",
-    ],
+    words(
+        "sub/inner.txt inside inside_absolute inside_directory/inner.txt inside_directory/deep/../inner.txt "
+        "./sub//inner.txt sub/../sub/inner.txt {root}/sub/inner.txt {root}/inside"
+    ),
 )
 def test_what_is_inside_is_found_also_over_links(root: Path, path: str) -> None:
     assert good(called("Read", root, path.format(root=root))) == "inner"
@@ -279,19 +241,8 @@ def test_nothing_stays_open(root: Path) -> None:
 
 PARTS = st.sampled_from(
     [
-        "..",
-        ".",
+        *words(".. . sub deep up to_directory chain sub/back inside secret.txt plain.txt outside"),
         "",
-        "sub",
-        "deep",
-        "up",
-        "to_directory",
-        "chain",
-        "sub/back",
-        "inside",
-        "secret.txt",
-        "plain.txt",
-        "outside",
     ]
 )
 

@@ -30,18 +30,8 @@ def test_a_file_is_returned_as_it_is(called: Call, tmp_path: Path, read: AnyTool
     assert good(called(read, file_path="a.txt")) == "Grüße,\r\nWelt ☃\n\n"
 
 
-def test_it_changes_nothing_and_may_be_repeated(read: AnyTool) -> None:
-    assert (read.name, read.options.read_only, read.options.idempotent) == ("Read", True, True)
-
-
-@pytest.mark.parametrize("arguments", [{}, {"file_path": ""}, {"file_path": None}])
-def test_a_missing_argument_has_the_documented_words(read: AnyTool, arguments: dict[str, object]) -> None:
-    assert bad(call(read, **arguments), "validation") == "missing file_path argument"
-
-
 def test_other_problems_are_told_as_well(read: AnyTool) -> None:
     text = bad(call(read, filepath="x", offset=0), "validation")
-    assert text.startswith("missing file_path argument; ")
     assert "did you mean file_path?" in text
     assert "offset: expected integer >= 1" in text
 

@@ -16,6 +16,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.toolkit import BashSettings, FetchSettings, NullResponder, Workspace, toolkit
 from dragoman.toolkit.skills import MemorySkillStore
 from dragoman.tools.executor import ToolExecutor
+from tests.toolkit.calling import bad, call
 
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]
 
@@ -58,6 +59,37 @@ def test_every_tool_tells_the_model_what_it_needs_to_know(tmp_path: Path) -> Non
         assert all(each.get("description") for each in properties.values()), tool.name
 
 
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    needed = {
+        "Read": "file_path",
+        "Write": "file_path",
+        "Glob": "pattern",
+        "Grep": "pattern",
+        "Bash": "command",
+        "Fetch": "url",
+        "calculator": "expression",
+        "react_emoji": "emoji",
+        "send_update": "message",
+        "Skill": "name",
+        "Edit": "file_path",
+    }
+    others = {"Write": {"content": "x"}, "Edit": {"old_string": "x", "new_string": "y"}}
+    tools = toolkit(tmp_path, responder=NullResponder(), skills=MemorySkillStore([]))
+    for tool in tools.filtered(needed):
+        name, other = needed[tool.name], others.get(tool.name, {})
+        assert name in tool.spec.schema["required"]
+        for given in ({}, {name: ""}, {name: None}):
+            assert bad(call(tool, **other, **given), "validation") == f"missing {name} argument"
+
+
+def test_only_what_is_named_is_built(tmp_path: Path) -> None:
+    assert [tool.name for tool in toolkit(tmp_path, only=["now", "Read"])] == ["now", "Read"]
+    # A network that is none is an error of Fetch, which nobody asked for.
+    assert len(toolkit(tmp_path, only=["Grep"], fetch=FetchSettings(allow_networks=("home",)))) == 1
+    with pytest.raises(ConfigurationError, match="no ready tool 'Sing'"):
+        toolkit(tmp_path, only=["Sing"])
+
+
 def test_the_same_calls_in_both_colours(tmp_path: Path) -> None:
     calls = [
         ToolCall("1", "Write", '{"file_path": "a.txt", "content": "one\\ntwo\\n"}'),
@@ -72,10 +104,10 @@ def test_the_same_calls_in_both_colours(tmp_path: Path) -> None:
 
     async def main() -> list[str]:
         async with ToolExecutor(toolkit(tmp_path)) as executor:
-            return [(await executor.aexecute(call)).text for call in calls]
+            return [(await executor.aexecute(each)).text for each in calls]
 
     with ToolExecutor(toolkit(tmp_path)) as executor:
-        plain = [executor.execute(call).text for call in calls]
+        plain = [executor.execute(each).text for each in calls]
     (tmp_path / "a.txt").unlink()
     assert asyncio.run(main()) == plain
     assert plain[2:6] == ["one\n2\n", "a.txt", "a.txt:1:one", "one\n2\n[exit code 0]"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.text import clipped, detect, image_type, is_binary
+from dragoman.toolkit.text import clip, detect, image_type, is_binary
 
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le"]
 
@@ -17,16 +17,16 @@ def test_a_part_is_cut_between_characters(encoding: str, text: str, cut: int) ->
     data = text.encode(encoding)
     found = detect(data, data)
     body = data[len(found.mark) :]
-    part = clipped(body[:cut], found)
+    part = clip(body[:cut], found)
     assert len(body[:cut]) - len(part) < 4
-    assert text.startswith(found.decode(part))
+    assert text.startswith(part.decode(found.name))
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_have_an_encoding(data: bytes) -> None:
     found = detect(data, data)
     data[len(found.mark) :].decode(found.name, "replace")
-    clipped(data, found)
+    clip(data, found)
     image_type(data)
     is_binary(data)
 

@@ -1,4 +1,4 @@
-"""`Write`: all of a file or nothing, with the mode it had."""
+"""`Write` and `Edit`: all of a file or nothing, with the mode, encoding and line ends it had."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.workspace import Workspace
-from dragoman.toolkit.write import write_tool
+from dragoman.toolkit import write as module
+from dragoman.toolkit.workspace import Place, Workspace
+from dragoman.toolkit.write import edit_tool, write_tool
+from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
@@ -27,15 +29,6 @@ def test_a_file_is_made_with_its_directories(called: Call, tmp_path: Path, write
     assert (tmp_path / "a/b/c.txt").read_bytes() == "Grüße\r\n".encode()
     assert good(called(write, file_path="a/b/c.txt", content="")) == "replaced a/b/c.txt (0 bytes)"
     assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["c.txt"]
-
-
-def test_it_may_be_repeated_and_is_not_read_only(write: AnyTool) -> None:
-    assert (write.name, write.options.read_only, write.options.idempotent) == ("Write", False, True)
-
-
-def test_missing_arguments(write: AnyTool) -> None:
-    assert bad(call(write, file_path="a"), "validation") == "missing content argument"
-    assert bad(call(write), "validation") == "missing file_path argument; missing content argument"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
@@ -112,3 +105,142 @@ def test_what_was_written_is_what_is_there(tmp_path_factory: pytest.TempPathFact
     result = call(write_tool(Workspace(directory)), file_path="f", content=content)
     assert good(result)
     assert (directory / "f").read_bytes() == content.encode()
+
+
+# --- Edit ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def edit(tmp_path: Path) -> AnyTool:
+    return edit_tool(Workspace(tmp_path), max_bytes=10_000)
+
+
+@both_colours
+def test_one_piece_is_replaced_and_shown(called: Call, tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a.py").write_text("one\ntwo\nthree\nfour\nfive\nsix\nseven\n")
+    text = good(called(edit, file_path="a.py", old_string="fo", new_string="FO\nx"))
+    assert text == (
+        "replaced 1 occurrence in a.py\n@@ line 4 @@\n one\n two\n three\n-four\n+FO\n+xur\n five\n six\n seven"
+    )
+    assert (tmp_path / "a.py").read_text() == "one\ntwo\nthree\nFO\nxur\nfive\nsix\nseven\n"
+
+
+def test_an_edit_is_never_repeated_by_itself(tmp_path: Path, edit: AnyTool) -> None:
+    assert (edit.options.read_only, edit.options.idempotent, edit.options.retries) == (False, False, 0)
+    (tmp_path / "a").write_text("x")
+    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
+    assert call(edit, config=config, file_path="a", old_string="y", new_string="z").retries == 0
+
+
+def test_what_is_not_there(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_text("if x:\n\treturn  1\n")
+    assert "was not found" in bad(call(edit, file_path="a", old_string="return 2", new_string="x"), "execution")
+    text = bad(call(edit, file_path="a", old_string="if x:\n    return 1", new_string="x"), "execution")
+    assert "with other blanks" in text
+    assert (tmp_path / "a").read_text() == "if x:\n\treturn  1\n"
+
+
+def test_what_is_there_more_than_once(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_text("x\nyx\n" * 10)
+    text = bad(call(edit, file_path="a", old_string="x", new_string="z"), "execution")
+    assert "occurs 20 times" in text
+    assert "(lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)" in text
+    assert "replace_all=true" in text
+    text = good(call(edit, file_path="a", old_string="x", new_string="z", replace_all=True))
+    assert text.startswith("replaced 20 occurrences in a\n")
+    assert text.endswith("… and 17 more")
+    assert (tmp_path / "a").read_text() == "z\nyz\n" * 10
+
+
+def test_occurrences_do_not_overlap(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_text("aaaa")
+    good(call(edit, file_path="a", old_string="aa", new_string="b", replace_all=True))
+    assert (tmp_path / "a").read_text() == "bb"
+
+
+def test_an_empty_new_text_deletes(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_text("one two")
+    good(call(edit, file_path="a", old_string=" two", new_string=""))
+    assert (tmp_path / "a").read_text() == "one"
+
+
+def test_nothing_to_change(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_text("x")
+    assert "nothing to change" in bad(call(edit, file_path="a", old_string="x", new_string="x"), "validation")
+
+
+def test_line_ends_of_the_file_are_kept(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    good(call(edit, file_path="a", old_string="one\ntwo\n", new_string="1\n2\n"))
+    assert (tmp_path / "a").read_bytes() == b"1\r\n2\r\nthree\r\n"
+    good(call(edit, file_path="a", old_string="2\r\nthree", new_string="2\nthree"))
+    assert (tmp_path / "a").read_bytes() == b"1\r\n2\nthree\r\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1"])
+def test_the_encoding_is_kept(tmp_path: Path, edit: AnyTool, encoding: str) -> None:
+    (tmp_path / "a").write_bytes("Grüße\nWelt\n".encode(encoding))
+    good(call(edit, file_path="a", old_string="Welt", new_string="Wält"))
+    assert (tmp_path / "a").read_bytes() == "Grüße\nWält\n".encode(encoding)
+
+
+def test_a_character_that_the_encoding_does_not_have(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_bytes("Grüße".encode("latin-1"))
+    assert "no character '☃'" in bad(call(edit, file_path="a", old_string="Gr", new_string="☃"), "execution")
+    assert (tmp_path / "a").read_bytes() == "Grüße".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"), [(b"a\0b", "binary data"), (b"a" * 10_001, "too large"), (b"a\xff\xfe", "")]
+)
+def test_files_that_are_not_for_editing(tmp_path: Path, edit: AnyTool, data: bytes, words: str) -> None:
+    (tmp_path / "a").write_bytes(data)
+    result = call(edit, file_path="a", old_string="a", new_string="b" * 5, replace_all=True)
+    assert (words in bad(result, "execution")) if words else good(result)
+
+
+def test_a_file_that_would_become_too_large(tmp_path: Path, edit: AnyTool) -> None:
+    (tmp_path / "a").write_text("a" * 5000)
+    assert "would become too large" in bad(
+        call(edit, file_path="a", old_string="a", new_string="bbb", replace_all=True), "execution"
+    )
+
+
+def test_what_somebody_else_wrote_meanwhile_is_not_lost(
+    tmp_path: Path, edit: AnyTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("one")
+    check = module._check_unchanged
+
+    def late(place: Place, before: os.stat_result) -> None:
+        (tmp_path / "a").write_text("one, and more")
+        check(place, before)
+
+    monkeypatch.setattr(module, "_check_unchanged", late)
+    assert "changed while" in bad(call(edit, file_path="a", old_string="one", new_string="1"), "execution")
+    assert (tmp_path / "a").read_text() == "one, and more"
+
+
+def test_the_diff_of_a_huge_change_is_short(tmp_path: Path) -> None:
+    edit = edit_tool(Workspace(tmp_path))
+    (tmp_path / "a").write_text("x" * 2_000_000 + "\n" + "line\n" * 100_000)
+    text = good(call(edit, file_path="a", old_string="line\n" * 100_000, new_string="y" * 2_000_000))
+    assert len(text) < 20_000
+
+
+@given(
+    text=st.text("ab\n\r", max_size=60), old=st.text("ab\n\r", min_size=1, max_size=4), new=st.text("abc\n", max_size=4)
+)
+def test_it_does_what_replace_does(tmp_path_factory: pytest.TempPathFactory, text: str, old: str, new: str) -> None:
+    directory = tmp_path_factory.mktemp("e")
+    (directory / "f").write_bytes(text.encode())
+    result = call(edit_tool(Workspace(directory)), file_path="f", old_string=old, new_string=new, replace_all=True)
+    if old in text and old != new:
+        good(result)
+        assert (directory / "f").read_bytes() == text.replace(old, new).encode()
+    elif result.is_error:
+        assert (directory / "f").read_bytes() == text.encode()
+    else:  # LF taken for CRLF
+        assert (directory / "f").read_bytes() == text.replace(
+            old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+        ).encode()

@@ -70,7 +70,8 @@ class Reply:
 class Client:
     """A transport in either colour, with plain methods; a context manager."""
 
-    def __init__(self, transport: Transport | AsyncTransport) -> None:
+    def __init__(self, transport: Transport | AsyncTransport, *, reuses: bool = True) -> None:
+        self.reuses = reuses
         self.transport: Any = transport
         self.plain = hasattr(transport, "close")
         self._runner = asyncio.Runner()
@@ -119,6 +120,7 @@ class Kind:
         encodings: str,
         cancels_open: bool,
         notices_leaving: bool,
+        reuses: bool = True,
     ) -> None:
         self._make = make
         self.encodings = encodings.split()
@@ -127,6 +129,8 @@ class Kind:
         """Whether a request that is cancelled before its reply began is cut at once."""
         self.notices_leaving = notices_leaving
         """Whether a connection that the server has closed is never used again."""
+        self.reuses = reuses
+        """Whether a connection serves more than one request."""
 
     def __repr__(self) -> str:
         return self._make.__name__
@@ -136,7 +140,7 @@ class Kind:
         return hasattr(self._make, "close")
 
     def client(self, **options: Any) -> Client:
-        return Client(self._make(**options))
+        return Client(self._make(**options), reuses=self.reuses)
 
 
 STANDARD = accepted_encodings().replace(",", "")
@@ -147,6 +151,6 @@ KINDS = [
     Kind(AsyncioTransport, encodings=STANDARD, cancels_open=True, notices_leaving=True),
     Kind(PyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False, notices_leaving=False),
     Kind(AsyncPyreqwestTransport, encodings="gzip deflate br zstd", cancels_open=False, notices_leaving=False),
-    Kind(Httpx2Transport, encodings=STANDARD, cancels_open=True, notices_leaving=True),
-    Kind(AsyncHttpx2Transport, encodings=STANDARD, cancels_open=True, notices_leaving=True),
+    Kind(Httpx2Transport, encodings=STANDARD, cancels_open=True, notices_leaving=True, reuses=False),
+    Kind(AsyncHttpx2Transport, encodings=STANDARD, cancels_open=True, notices_leaving=True, reuses=False),
 ]

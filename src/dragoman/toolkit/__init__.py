@@ -1,14 +1,13 @@
 """Ready tools for a directory, the permission rules and skills that go with them, and the way to a person.
 
-    ready.py        `toolkit`: all of them in one registry
-    responder.py    who is on the other side: console, callbacks, nobody
+    ready.py        `toolkit`: the tools in one registry         decorator.py   how each of them is defined
     workspace.py    the directory that tools work in, and the only way to its files
-    defining.py     how the tools here are defined
-    read.py, write.py, edit.py, text.py    `Read`, `Write`, `Edit`
-    search/         `Glob`, `Grep`
-    bash/           `Bash`
-    fetch/          `Fetch`
-    calculator/, now.py, updates.py        `calculator`, `now`, `react_emoji`, `send_update`
+    read.py, write.py, text.py                           `Read`, `Write`, `Edit`
+    search.py, walk.py, matcher.py, match_worker.py      `Glob`, `Grep`
+    bash.py, process_group.py                            `Bash`
+    fetch.py, addresses.py, page_text.py                 `Fetch`
+    calculator.py, now.py                                `calculator`, `now`
+    responder.py    who is on the other side: console, callbacks, nobody; `react_emoji`, `send_update`
     permissions/    which calls may run
     skills/         `Skill`, `LoadSkillSupporting`
 
@@ -20,8 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .bash.tool import BashSettings
-    from .fetch.tool import FetchSettings
+    from .bash import BashSettings
+    from .fetch import FetchSettings
     from .ready import toolkit
     from .responder import (
         CallbackResponder,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
         PermissionRequest,
         Responder,
     )
-    from .search.grep import GrepLimits
+    from .search import GrepLimits
     from .workspace import Workspace
 
 __all__ = [
@@ -49,11 +48,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BashSettings": "bash.tool",
+    "BashSettings": "bash",
     "CallbackResponder": "responder",
     "ConsoleResponder": "responder",
-    "FetchSettings": "fetch.tool",
-    "GrepLimits": "search.grep",
+    "FetchSettings": "fetch",
+    "GrepLimits": "search",
     "NullResponder": "responder",
     "PermissionAnswer": "responder",
     "PermissionRequest": "responder",

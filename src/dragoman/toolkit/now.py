@@ -1,8 +1,4 @@
-"""`now`: the date and time, anywhere.
-
-Owns: time zones by name.
-Must not know: which clock it reads; that is given.
-"""
+"""`now`: the date and time, anywhere."""
 
 from __future__ import annotations
 
@@ -15,16 +11,14 @@ from zoneinfo import ZoneInfo, available_timezones
 from dragoman.errors import ToolExecutionError
 from dragoman.tools.definition import AnyTool
 
-from .defining import ready
-
-__all__ = ["now_tool"]
+from .decorator import ready
 
 
 def now_tool(*, clock: Callable[[], float] = time.time, default: str = "UTC") -> AnyTool:
     """The tool `now`. The clock gives seconds since 1970, as `time.time` does."""
 
     @ready(name="now", read_only=True, idempotent=True)
-    def now(timezone: str = default) -> str:
+    def now(*, timezone: str = default) -> str:
         """Tell the date and the time.
 
         Args:

@@ -1,8 +1,4 @@
-"""`Read`: a file of the workspace, or a part of it.
-
-Owns: finding lines in files of any size, the cap, and the mark that says how to go on.
-Must not know: how a path becomes an open file (workspace.py).
-"""
+"""`Read`: a file of the workspace, or a part of it."""
 
 from __future__ import annotations
 
@@ -16,11 +12,9 @@ from dragoman.errors import ToolExecutionError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 
-from .defining import ready
-from .text import SAMPLE, Encoding, clipped, detect, image_type, is_binary, marked
-from .workspace import Workspace, failure, told
-
-__all__ = ["MAX_IMAGE_BYTES", "MAX_READ_BYTES", "read_tool"]
+from .decorator import ready
+from .text import SAMPLE, Encoding, clip, detect, encoding_of_mark, image_type, is_binary
+from .workspace import Workspace, failure, readable_errors
 
 MAX_READ_BYTES: Final = 64 * 1024
 MAX_IMAGE_BYTES: Final = 3_500_000
@@ -35,10 +29,11 @@ _COUNTED: Final = 32 * 1024 * 1024
 def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTool:
     """The tool `Read`."""
 
-    @ready(name="Read", filled=["file_path"], read_only=True, idempotent=True)
+    @ready(name="Read", needs=["file_path"], read_only=True, idempotent=True)
     def read(
         context: ToolContext[object],
-        file_path: str,
+        *,
+        file_path: str = "",
         offset: Annotated[int, Meta(ge=1)] = 1,
         limit: Annotated[int, Meta(ge=1)] | None = None,
         byte_offset: Annotated[int, Meta(ge=0)] = 0,
@@ -54,7 +49,7 @@ def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTo
             byte_offset: Start this many bytes into the file, for lines that are too long for one call. Lines are
                 counted from there.
         """
-        with workspace.reading(file_path) as (file, path), told(file_path):
+        with workspace.reading(file_path) as (file, path), readable_errors(file_path):
             return _read(context, file, path, _Part(offset, limit, byte_offset, max_bytes))
 
     return read
@@ -74,7 +69,7 @@ def _read(context: ToolContext[object], file: int, path: str, part: _Part) -> st
         return _image(file, path, kind, size)
     if is_binary(start):
         raise failure(path, f"it is not text but binary data ({size} bytes)")
-    encoding = marked(start)
+    encoding = encoding_of_mark(start)
     mark = len(encoding.mark) if encoding else 0
     if part.byte_offset > max(size, mark):
         raise failure(path, f"byte_offset={part.byte_offset} is behind its end ({size} bytes)")
@@ -144,7 +139,7 @@ def _text(context: ToolContext[object], file: int, position: int, part: _Part, s
     data = _up_to(file, position, part.max_bytes + 4)
     encoding = detect(start, data)
     whole = len(data) <= part.max_bytes
-    shown = data if whole else clipped(data[: part.max_bytes], encoding)
+    shown = data if whole else clip(data[: part.max_bytes], encoding)
     ends = _newlines(shown, encoding)
     lines_whole = False
     if part.limit is not None and len(ends) >= part.limit:

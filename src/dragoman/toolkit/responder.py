@@ -1,33 +1,25 @@
-"""Who is on the other side: whatever shows a person what happens, and asks back.
+"""Who is on the other side: whatever shows a person what happens, and asks back; and the tools that speak to them.
 
-Owns: Responder, and the ready ones: on the console, into callbacks, nowhere.
-Must not know: tools, and what decides when a person is asked.
-
-A method may be plain or async: it returns what it has to say, or an awaitable of it. Whoever calls one awaits the
-latter in the colour of the run; a tool simply returns it, and the executor awaits it on the caller's event loop, or on
-its own where there is none. So one responder serves both colours.
+A method of a responder may be plain or async: it returns what it has to say, or an awaitable of it. Whoever calls one
+awaits the latter in the colour of the run; a tool simply returns it, and the executor awaits it on the caller's event
+loop, or on its own where there is none. So one responder serves both colours.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Final, Literal, Protocol, TextIO, TypeAlias
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, Literal, Protocol, TextIO, TypeAlias
 
 from msgspec import Struct
 
 from dragoman.conversation import ToolCall
+from dragoman.errors import ToolExecutionError
+from dragoman.tools.definition import AnyTool
 
-__all__ = [
-    "CallbackResponder",
-    "ConsoleResponder",
-    "NullResponder",
-    "PermissionAnswer",
-    "PermissionRequest",
-    "Remember",
-    "Responder",
-]
+from .decorator import ready
 
 Remember: TypeAlias = Literal["no", "session"]
 """How long an answer holds: for this one call, or until the end of the session for calls like it."""
@@ -50,28 +42,30 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
     remember: Remember = "no"
 
 
+_Done: TypeAlias = Awaitable[None] | None
+_Answer: TypeAlias = Awaitable[PermissionAnswer | None] | PermissionAnswer | None
+
+
 class Responder(Protocol):
     """The way to a person. Each method may be plain or async."""
 
-    def typing(self) -> Awaitable[None] | None:
+    def typing(self) -> _Done:
         """Show that an answer is being worked on."""
         ...
 
-    def post(self, text: str) -> Awaitable[None] | None:
+    def post(self, text: str, /) -> _Done:
         """Show a message of the model."""
         ...
 
-    def reaction(self, emoji: str) -> Awaitable[None] | None:
+    def reaction(self, emoji: str, /) -> _Done:
         """React to the person's last message."""
         ...
 
-    def update(self, text: str) -> Awaitable[None] | None:
+    def update(self, text: str, /) -> _Done:
         """Show how the work goes on, before it is done."""
         ...
 
-    def ask_permission(
-        self, request: PermissionRequest
-    ) -> Awaitable[PermissionAnswer | None] | PermissionAnswer | None:
+    def ask_permission(self, request: PermissionRequest, /) -> _Answer:
         """Ask whether a call may run. None: nobody can answer now, and the call waits."""
         ...
 
@@ -79,66 +73,50 @@ class Responder(Protocol):
 class NullResponder:
     """Shows nothing, and leaves every question open."""
 
-    def typing(self) -> None:
-        pass
+    def typing(self) -> _Done:
+        return None
 
-    def post(self, text: str) -> None:
-        pass
+    def post(self, text: str, /) -> _Done:
+        return None
 
-    def reaction(self, emoji: str) -> None:
-        pass
+    def reaction(self, emoji: str, /) -> _Done:
+        return None
 
-    def update(self, text: str) -> None:
-        pass
+    def update(self, text: str, /) -> _Done:
+        return None
 
-    def ask_permission(self, request: PermissionRequest) -> PermissionAnswer | None:
+    def ask_permission(self, request: PermissionRequest, /) -> _Answer:
         return None
 
 
-class CallbackResponder:
+class CallbackResponder(NullResponder):
     """Hands everything to functions, plain or async. What has no function is not shown, or not answered."""
 
     def __init__(
         self,
         *,
-        typing: Callable[[], Awaitable[None] | None] | None = None,
-        post: Callable[[str], Awaitable[None] | None] | None = None,
-        reaction: Callable[[str], Awaitable[None] | None] | None = None,
-        update: Callable[[str], Awaitable[None] | None] | None = None,
-        ask_permission: Callable[[PermissionRequest], Awaitable[PermissionAnswer | None] | PermissionAnswer | None]
-        | None = None,
+        typing: Callable[[], _Done] | None = None,
+        post: Callable[[str], _Done] | None = None,
+        reaction: Callable[[str], _Done] | None = None,
+        update: Callable[[str], _Done] | None = None,
+        ask_permission: Callable[[PermissionRequest], _Answer] | None = None,
     ) -> None:
-        self._typing = typing
-        self._post = post
-        self._reaction = reaction
-        self._update = update
-        self._ask_permission = ask_permission
-
-    def typing(self) -> Awaitable[None] | None:
-        return None if self._typing is None else self._typing()
-
-    def post(self, text: str) -> Awaitable[None] | None:
-        return None if self._post is None else self._post(text)
-
-    def reaction(self, emoji: str) -> Awaitable[None] | None:
-        return None if self._reaction is None else self._reaction(emoji)
-
-    def update(self, text: str) -> Awaitable[None] | None:
-        return None if self._update is None else self._update(text)
-
-    def ask_permission(
-        self, request: PermissionRequest
-    ) -> Awaitable[PermissionAnswer | None] | PermissionAnswer | None:
-        return None if self._ask_permission is None else self._ask_permission(request)
+        self.typing = typing or self.typing
+        self.post = post or self.post
+        self.reaction = reaction or self.reaction
+        self.update = update or self.update
+        self.ask_permission = ask_permission or self.ask_permission
 
 
+_YES: Final = PermissionAnswer(allowed=True)
+_NO: Final = PermissionAnswer(allowed=False, reason="the user refused")
 _ANSWERS: Final[dict[str, PermissionAnswer]] = {
-    "y": PermissionAnswer(allowed=True),
-    "yes": PermissionAnswer(allowed=True),
+    "y": _YES,
+    "yes": _YES,
     "a": PermissionAnswer(allowed=True, remember="session"),
     "always": PermissionAnswer(allowed=True, remember="session"),
-    "n": PermissionAnswer(allowed=False, reason="the user refused"),
-    "no": PermissionAnswer(allowed=False, reason="the user refused"),
+    "n": _NO,
+    "no": _NO,
     "never": PermissionAnswer(allowed=False, reason="the user refused", remember="session"),
 }
 _TRIES: Final = 3
@@ -157,16 +135,16 @@ class ConsoleResponder:
     def typing(self) -> None:
         self._write("…")
 
-    def post(self, text: str) -> None:
+    def post(self, text: str, /) -> None:
         self._write(text)
 
-    def reaction(self, emoji: str) -> None:
+    def reaction(self, emoji: str, /) -> None:
         self._write(f"[{emoji}]")
 
-    def update(self, text: str) -> None:
+    def update(self, text: str, /) -> None:
         self._write(f"> {text}")
 
-    def ask_permission(self, request: PermissionRequest) -> PermissionAnswer | None:
+    def ask_permission(self, request: PermissionRequest, /) -> PermissionAnswer | None:
         """Ask on the terminal; no answer, or none that can be understood, leaves the question open."""
         # All of it, however long: nobody can agree to what was not shown.
         arguments = _harmless(request.call.arguments).replace("\n", "\n  ")
@@ -194,10 +172,79 @@ class ConsoleResponder:
 
 def _harmless(text: str) -> str:
     """The text without what a terminal takes for a command, or what turns around the order of its letters."""
-    if text.isprintable():
-        return text
     return "".join([each if each.isprintable() or each in _KEPT else f"\\u{ord(each):04x}" for each in text])
 
 
 def _one_line(text: str) -> str:
     return " ".join(_harmless(text).split())
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+def react_emoji_tool(responder: Responder) -> AnyTool:
+    """The tool `react_emoji`."""
+
+    # A reaction that is already there stays as it is.
+    @ready(name="react_emoji", needs=["emoji"], idempotent=True)
+    def react_emoji(*, emoji: str = "") -> str | Awaitable[str]:
+        """React to the user's last message with an emoji.
+
+        Args:
+            emoji: The emoji, or its name as the chat system knows it.
+        """
+        return _say(lambda: responder.reaction(emoji), "reaction added")
+
+    return react_emoji
+
+
+def send_update_tool(responder: Responder) -> AnyTool:
+    """The tool `send_update`."""
+
+    @ready(name="send_update", needs=["message"], retries=0)
+    def send_update(*, message: str = "") -> str | Awaitable[str]:
+        """Tell the user how the work goes on, while it is not done yet.
+
+        Args:
+            message: What to say; one or two sentences.
+        """
+        return _say(lambda: responder.update(message), "update sent")
+
+    return send_update
+
+
+def _say(say: Callable[[], _Done], reply: str) -> str | Awaitable[str]:
+    """The reply once it has been said. What the responder complains about is what the model reads."""
+    try:
+        said = say()
+    except Exception as error:
+        raise _failed(error) from error
+    return reply if said is None else _Saying(said, reply)
+
+
+class _Saying:
+    """An async responder at work; the executor awaits it."""
+
+    def __init__(self, said: Awaitable[None], reply: str) -> None:
+        self._said: Awaitable[None] = said
+        self._reply: str = reply
+
+    def __await__(self) -> Generator[Any, Any, str]:
+        try:
+            yield from self._said.__await__()
+        except Exception as error:
+            raise _failed(error) from error
+        return self._reply
+
+    def __del__(self) -> None:
+        close_unstarted(self._said)  # a run that was cancelled in between awaits nothing any more
+
+
+def _failed(error: Exception) -> ToolExecutionError:
+    return ToolExecutionError(str(error) or type(error).__name__, hint="", details=error)
+
+
+def close_unstarted(awaitable: object) -> None:
+    """Close a coroutine that was never begun, so that Python does not complain that nobody awaited it."""
+    if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
+        awaitable.close()

@@ -1,8 +1,4 @@
-"""Bytes as text: which encoding a file has, whether it is text at all, and cutting between characters.
-
-Owns: byte order marks, the fallback for what is not UTF-8, binary and image detection.
-Must not know: where the bytes come from.
-"""
+"""Bytes as text: which encoding a file has, whether it is text at all, and cutting between characters."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ import re
 from typing import Final
 
 from msgspec import Struct
-
-__all__ = ["SAMPLE", "UTF8", "Encoding", "clipped", "detect", "image_type", "is_binary"]
 
 SAMPLE: Final = 8192
 """How many bytes from the beginning tell what a file is."""
@@ -27,17 +21,9 @@ class Encoding(Struct, frozen=True):
     unit: int = 1
     """Bytes of the smallest character."""
 
-    def decode(self, data: bytes) -> str:
-        """The text of whole characters. UnicodeDecodeError if it is none."""
-        return data.decode(self.name)
-
-    def encode(self, text: str) -> bytes:
-        """Without the mark. UnicodeEncodeError if the encoding has no such character."""
-        return text.encode(self.name)
-
     @property
     def newline(self) -> bytes:
-        return self.encode("\n")
+        return "\n".encode(self.name)
 
 
 UTF8: Final = Encoding("utf-8")
@@ -65,28 +51,28 @@ def image_type(start: bytes) -> str | None:
     return next((kind for matches, kind in _IMAGES if matches(start)), None)
 
 
-def marked(start: bytes) -> Encoding | None:
+def encoding_of_mark(start: bytes) -> Encoding | None:
     """The encoding that a byte order mark announces."""
     return next((each for each in _MARKS if start.startswith(each.mark)), None)
 
 
 def is_binary(start: bytes) -> bool:
     """Whether these first bytes are not text."""
-    return marked(start) is None and b"\0" in start[:SAMPLE]
+    return encoding_of_mark(start) is None and b"\0" in start[:SAMPLE]
 
 
 def detect(start: bytes, data: bytes) -> Encoding:
     """The encoding of `data`, a part of a file whose first bytes are `start`. What is no whole character may be cut."""
-    if found := marked(start):
+    if found := encoding_of_mark(start):
         return found
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(_from_a_character(data))
+        codecs.getincrementaldecoder("utf-8")().decode(_skip_rest_of_character(data))
     except UnicodeDecodeError:
         return LATIN
     return UTF8
 
 
-def _from_a_character(data: bytes) -> bytes:
+def _skip_rest_of_character(data: bytes) -> bytes:
     """Without the rest of a character that begins before these bytes."""
     at = 0
     while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:
@@ -94,21 +80,9 @@ def _from_a_character(data: bytes) -> bytes:
     return data[at:]
 
 
-def clipped(data: bytes, encoding: Encoding) -> bytes:
+def clip(data: bytes, encoding: Encoding) -> bytes:
     """Without a character at the end that is not complete."""
-    if encoding.unit > 1:
-        data = data[: len(data) - len(data) % encoding.unit]
-        if encoding.unit == 2 and data:
-            last = int.from_bytes(data[-2:], "little" if encoding.name.endswith("le") else "big")
-            if 0xD800 <= last <= 0xDBFF:  # the first half of a pair
-                data = data[:-2]
-        return data
-    if encoding.name != "utf-8":
-        return data
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return data[:-back] if length > back else data
-    return data
+    decoder = codecs.getincrementaldecoder(encoding.name)("replace")
+    decoder.decode(data)
+    pending = decoder.getstate()[0]
+    return data[: len(data) - len(pending)]

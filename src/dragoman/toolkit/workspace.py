@@ -1,12 +1,9 @@
 """The directory that tools work in, and the only way to its files.
 
-Owns: finding a path below the root, step by step through open directories, so that nothing outside is ever opened: not
-by `..`, not by a symbolic link, and not by a link that somebody puts there while the path is being followed.
-Must not know: what is read or written.
-
-A path is followed by hand. Each directory is opened from the one before, without following links; a link is read and
-its target takes its place in the path; `..` goes back to the directory that was opened before. What has been checked is
-what is open, so there is no moment between check and use.
+Nothing outside is ever opened: not by `..`, not by a symbolic link, and not by a link that somebody puts there while
+the path is being followed. A path is followed by hand. Each directory is opened from the one before, without following
+links; a link is read and its target takes its place in the path; `..` goes back to the directory that was opened
+before. What has been checked is what is open, so there is no moment between check and use.
 """
 
 from __future__ import annotations
@@ -22,9 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolExecutionError
-
-__all__ = ["Place", "Workspace", "failure"]
 
 _MAX_LINKS: Final = 40
 _MAX_PARTS: Final = 512
@@ -55,20 +51,22 @@ def failure(path: str, error: OSError | str, hint: str | None = None) -> ToolExe
 class Place:
     """Where a path ends: an open directory inside the workspace, and a name in it. Close it after use."""
 
-    __slots__ = ("directory", "name", "path")
+    __slots__ = ("_directory", "name", "path")
 
-    def __init__(self, directory: int, name: str, path: str) -> None:
-        self.directory: int = directory
-        """A file descriptor."""
+    def __init__(self, directory: Descriptor, name: str, path: str) -> None:
+        self._directory: Descriptor = directory
         self.name: str = name
         """The last part of the path, which is no link; `.` for the root itself."""
         self.path: str = path
         """Relative to the root, links resolved."""
 
+    @property
+    def directory(self) -> int:
+        """A file descriptor."""
+        return self._directory.number
+
     def close(self) -> None:
-        if self.directory >= 0:
-            os.close(self.directory)
-            self.directory = -1
+        self._directory.close()
 
     def __enter__(self) -> Self:
         return self
@@ -85,22 +83,22 @@ class Place:
         except FileNotFoundError:
             return None
 
-    def open_file(self) -> int:
+    def open_file(self) -> Descriptor:
         """A descriptor of the regular file that is there. Anything else is refused before and after it is opened."""
         _check_regular(self.path, os.stat(self.name, dir_fd=self.directory, follow_symlinks=False))
-        file = os.open(self.name, _FILE, dir_fd=self.directory)
+        file = owned(os.open, self.name, _FILE, dir_fd=self.directory)
         try:
-            _check_regular(self.path, os.fstat(file))
+            _check_regular(self.path, os.fstat(file.number))
         except BaseException:
-            os.close(file)
+            file.close()
             raise
         return file
 
-    def open_directory(self) -> int:
+    def open_directory(self) -> Descriptor:
         """A descriptor of the directory that is there."""
-        directory = os.open(self.name, _DIRECTORY, dir_fd=self.directory)
-        if is_system(os.fstat(directory)):
-            os.close(directory)
+        directory = owned(os.open, self.name, _DIRECTORY, dir_fd=self.directory)
+        if is_system(os.fstat(directory.number)):
+            directory.close()
             raise _denied_system(self.path)
         return directory
 
@@ -112,8 +110,8 @@ class Workspace:
         given: str = os.path.abspath(os.fspath(root))  # noqa: PTH100 -- Path.absolute keeps `..`, and resolve() loses this spelling
         real = os.path.realpath(given)
         if not Path(real).is_dir():
-            message = f"The workspace {given!r} is not a directory."
-            raise ConfigurationError(message, hint="Give the path of a directory that exists.")
+            hint = "Give the path of a directory that exists."
+            raise ConfigurationError(f"The workspace {given!r} is not a directory.", hint=hint)
         self.root: str = real
         """The directory's real path."""
         self._spellings: tuple[tuple[str, ...], ...] = tuple({_parts(real): None, _parts(given): None})
@@ -126,7 +124,7 @@ class Workspace:
 
         With `make_parents`, directories on the way that do not exist are made.
         """
-        with told(path):
+        with readable_errors(path):
             walk = _Walk(self.root, self._spellings, path, make_parents=make_parents)
             try:
                 return walk.to_the_end(self._relative(path))
@@ -137,23 +135,19 @@ class Workspace:
     def reading(self, path: str) -> Generator[tuple[int, str], None, None]:
         """A regular file, open for reading, and its path relative to the root."""
         with self.place(path) as place:
-            with told(path):
+            with readable_errors(path):
                 file = place.open_file()
-            try:
-                yield file, place.path
-            finally:
-                os.close(file)
+            with file:
+                yield file.number, place.path
 
     @contextmanager
     def directory(self, path: str) -> Generator[tuple[int, str], None, None]:
         """A directory, open, and its path relative to the root (empty for the root itself)."""
         with self.place(path) as place:
-            with told(path):
+            with readable_errors(path):
                 directory = place.open_directory()
-            try:
-                yield directory, "" if place.path == "." else place.path
-            finally:
-                os.close(directory)
+            with directory:
+                yield directory.number, "" if place.path == "." else place.path
 
     def _relative(self, path: str) -> list[str]:
         if "\0" in path:
@@ -170,13 +164,13 @@ class _Walk:
         self._spellings: tuple[tuple[str, ...], ...] = spellings
         self._path: str = path
         self._make_parents: bool = make_parents
-        self._stack: list[int] = [os.open(root, _DIRECTORY)]
+        self._stack: list[Descriptor] = [owned(os.open, root, _DIRECTORY)]
         self._names: list[str] = []
         self._links: int = 0
 
     def close(self) -> None:
         while self._stack:
-            os.close(self._stack.pop())
+            self._stack.pop().close()
 
     def to_the_end(self, parts: list[str]) -> Place:
         waiting = deque(parts)
@@ -204,7 +198,7 @@ class _Walk:
         # The path ends in a directory that is already open: the root, or what `..` went back to.
         if not self._names:
             return self._end(".")
-        os.close(self._stack.pop())
+        self._stack.pop().close()
         return self._end(self._names.pop())
 
     def _end(self, name: str) -> Place:
@@ -214,7 +208,7 @@ class _Walk:
     def _up(self) -> None:
         if not self._names:
             raise _outside(self._path)
-        os.close(self._stack.pop())
+        self._stack.pop().close()
         self._names.pop()
 
     def _to_the_root(self) -> None:
@@ -224,7 +218,7 @@ class _Walk:
     def _link(self, part: str) -> str | None:
         """Where a link of this name leads, or None if it is no link."""
         try:
-            return os.readlink(part, dir_fd=self._stack[-1])
+            return os.readlink(part, dir_fd=self._stack[-1].number)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -235,21 +229,21 @@ class _Walk:
     def _down(self, part: str) -> None:
         if self._make_parents:
             with suppress(FileExistsError):
-                os.mkdir(part, dir_fd=self._stack[-1])
+                os.mkdir(part, dir_fd=self._stack[-1].number)
         try:
-            inner = os.open(part, _DIRECTORY, dir_fd=self._stack[-1])
+            inner = owned(os.open, part, _DIRECTORY, dir_fd=self._stack[-1].number)
         except OSError as error:
             if error.errno == errno.ELOOP:  # a link has been put there since we looked
                 raise failure(self._path, "it changed while it was being opened") from error
             raise
         self._stack.append(inner)
         self._names.append(part)
-        if is_system(os.fstat(inner)):
+        if is_system(os.fstat(inner.number)):
             raise _denied_system(self._path)
 
 
 @contextmanager
-def told(path: str) -> Generator[None, None, None]:
+def readable_errors(path: str) -> Generator[None, None, None]:
     """Turn what the system says of a path into an error that the model can read."""
     try:
         yield

@@ -1,7 +1,7 @@
-"""`Write`: a file of the workspace, all of it or nothing.
+"""`Write` and `Edit`: a file of the workspace replaced, or one exact piece of its text, in one step.
 
-Owns: replacing a file in one step, with the mode it had.
-Must not know: how a path is followed (workspace.py), what the text means.
+A file that is edited keeps its encoding, its byte order mark and its line ends: where its lines end with CRLF and the
+model writes LF, which is what it mostly does, LF is taken for CRLF.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import stat
 from contextlib import suppress
 from typing import Final
 
-from dragoman.errors import ToolValidationError
+from msgspec import Struct
+
+from dragoman._descriptors import owned
+from dragoman.errors import ToolExecutionError, ToolValidationError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 
-from .defining import ready
-from .workspace import Place, Workspace, failure, told
-
-__all__ = ["MAX_WRITE_BYTES", "replace_file", "write_tool"]
+from .decorator import ready
+from .text import Encoding, detect, is_binary
+from .workspace import Place, Workspace, failure, readable_errors
 
 MAX_WRITE_BYTES: Final = 16 * 1024 * 1024
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,8 +30,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyTool:
     """The tool `Write`."""
 
-    @ready(name="Write", filled=["file_path"], idempotent=True)
-    def write(context: ToolContext[object], file_path: str, content: str) -> str:
+    @ready(name="Write", needs=["file_path"], idempotent=True)
+    def write(context: ToolContext[object], *, file_path: str = "", content: str) -> str:
         """Write a file of the workspace; what was in it before is replaced. Missing directories are made.
 
         Args:
@@ -44,7 +46,7 @@ def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> Any
         if len(data) > max_bytes:
             raise failure(file_path, f"the content is too large ({len(data)} bytes, at most {max_bytes})")
         context.raise_if_cancelled()
-        with workspace.place(file_path, make_parents=True) as place, told(file_path):
+        with workspace.place(file_path, make_parents=True) as place, readable_errors(file_path):
             if file_path.endswith("/"):
                 raise failure(file_path, "it names a directory, not a file")
             before = place.status()
@@ -63,12 +65,9 @@ def replace_file(place: Place, data: bytes, before: os.stat_result | None) -> No
     if before is not None:
         _check_replaceable(place, before)
     name = f".{place.name[:100]}.{secrets.token_hex(6)}.tmp"
-    file = os.open(name, _NEW, 0o666, dir_fd=place.directory)
     try:
-        try:
-            _fill(file, data, before)
-        finally:
-            os.close(file)
+        with owned(os.open, name, _NEW, 0o666, dir_fd=place.directory) as file:
+            _fill(file.number, data, before)
         # A link that was put there in the meantime is replaced, not followed.
         os.replace(name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
     except BaseException:
@@ -97,3 +96,172 @@ def _fill(file: int, data: bytes, before: os.stat_result | None) -> None:
                 os.fchown(file, before.st_uid, before.st_gid)
         os.fchmod(file, before.st_mode & 0o777)  # new content must not inherit a set-user-id bit
     os.fsync(file)
+
+
+# --- Edit ------------------------------------------------------------------------------------------------------------
+
+_CONTEXT_LINES: Final = 3
+_SHOWN_CHANGES: Final = 3
+_SHOWN_LINES: Final = 40
+_SHOWN_WIDTH: Final = 300
+_NAMED_LINES: Final = 10
+
+
+def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyTool:
+    """The tool `Edit`."""
+
+    # Not to be repeated: the new text may hold the old one.
+    @ready(name="Edit", needs=["file_path", "old_string"], retries=0)
+    def edit(
+        context: ToolContext[object],
+        *,
+        file_path: str = "",
+        old_string: str = "",
+        new_string: str,
+        replace_all: bool = False,
+    ) -> str:
+        """Replace an exact piece of text in a file of the workspace. Returns what changed, as a short diff.
+
+        Args:
+            file_path: The file, relative to the workspace or absolute.
+            old_string: The text to replace, exactly as it stands in the file, blanks and line breaks included. It must
+                occur only once, so give enough of the text around it.
+            new_string: What to put there; empty to delete.
+            replace_all: Replace every occurrence instead.
+        """
+        if old_string == new_string:
+            raise ToolValidationError("old_string and new_string are the same; there is nothing to change.", hint="")
+        with workspace.place(file_path) as place, readable_errors(file_path):
+            before, data = _read_content(place, max_bytes)
+            encoding = detect(data[:64], data)
+            text = _decode(place, data, encoding)
+            change = _find_change(place, text, old_string, new_string, replace_all=replace_all)
+            new = encoding.mark + _encode(place, change.apply(text), encoding)
+            if len(new) > max_bytes:
+                raise failure(file_path, f"it would become too large ({len(new)} bytes, at most {max_bytes})")
+            context.raise_if_cancelled()
+            _check_unchanged(place, before)
+            replace_file(place, new, before)
+            return f"replaced {_times(len(change.starts))} in {place.path}\n{_diff(text, change)}"
+
+    return edit
+
+
+class _Change(Struct, frozen=True):
+    old: str
+    new: str
+    starts: list[int]
+
+    def apply(self, text: str) -> str:
+        pieces: list[str] = []
+        end = 0
+        for start in self.starts:
+            pieces += [text[end:start], self.new]
+            end = start + len(self.old)
+        return "".join([*pieces, text[end:]])
+
+
+def _read_content(place: Place, max_bytes: int) -> tuple[os.stat_result, bytes]:
+    with place.open_file() as file:
+        before = os.fstat(file.number)
+        if before.st_size > max_bytes:
+            raise failure(place.path, f"it is too large to edit ({before.st_size} bytes, at most {max_bytes})")
+        with open(file.number, "rb", closefd=False) as content:
+            data = content.read(max_bytes + 1)
+    if is_binary(data):
+        raise failure(place.path, "it is not text but binary data")
+    return before, data
+
+
+def _decode(place: Place, data: bytes, encoding: Encoding) -> str:
+    try:
+        return data[len(encoding.mark) :].decode(encoding.name)
+    except UnicodeDecodeError:
+        raise failure(place.path, f"it is not valid {encoding.name.upper()}") from None
+
+
+def _encode(place: Place, text: str, encoding: Encoding) -> bytes:
+    try:
+        return text.encode(encoding.name)
+    except UnicodeEncodeError as error:
+        character = text[error.start]
+        raise failure(place.path, f"its encoding ({encoding.name}) has no character {character!r}") from None
+
+
+def _find_change(place: Place, text: str, old: str, new: str, *, replace_all: bool) -> _Change:
+    starts = _find_all(text, old)
+    if not starts and "\r\n" in text and "\r" not in old:
+        old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+        starts = _find_all(text, old)
+    if not starts:
+        hint = "Read the file again and copy the text exactly, blanks and line breaks included."
+        if " ".join(old.split()) in " ".join(text.split()):
+            hint = "It is there with other blanks or line breaks. Read the file again and copy the text exactly."
+        raise ToolExecutionError(f"old_string was not found in {place.path!r}.", hint=hint)
+    if len(starts) > 1 and not replace_all:
+        lines = [str(text.count("\n", 0, start) + 1) for start in starts[:_NAMED_LINES]]
+        where = ", ".join(lines) + (", …" if len(starts) > _NAMED_LINES else "")
+        raise ToolExecutionError(
+            f"old_string is not unique: it occurs {len(starts)} times in {place.path!r} (lines {where}).",
+            hint="Give more of the text around it, or say replace_all=true.",
+        )
+    return _Change(old, new, starts)
+
+
+def _find_all(text: str, piece: str) -> list[int]:
+    starts: list[int] = []
+    at = text.find(piece)
+    while at >= 0:
+        starts.append(at)
+        at = text.find(piece, at + len(piece))
+    return starts
+
+
+def _check_unchanged(place: Place, before: os.stat_result) -> None:
+    """Refuse if the file was written to since it was read; what somebody else wrote must not be lost."""
+    now = place.status()
+    same = now is not None and all(
+        getattr(now, field) == getattr(before, field) for field in ("st_dev", "st_ino", "st_size", "st_mtime_ns")
+    )
+    if not same:
+        raise failure(place.path, "it changed while it was being edited", hint="Read it again, then edit it.")
+
+
+# --- what changed ----------------------------------------------------------------------------------------------------
+
+
+def _times(count: int) -> str:
+    return "1 occurrence" if count == 1 else f"{count} occurrences"
+
+
+def _diff(text: str, change: _Change) -> str:
+    hunks = [_hunk(text, start, change) for start in change.starts[:_SHOWN_CHANGES]]
+    left = len(change.starts) - _SHOWN_CHANGES
+    return "\n".join(hunks) + (f"\n… and {left} more" if left > 0 else "")
+
+
+def _hunk(text: str, start: int, change: _Change) -> str:
+    """One change with the lines around it. Made from the place that is known: comparing two files takes too long."""
+    end = start + len(change.old)
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", end)
+    last = len(text) if last < 0 else last
+    head, tail = text[first:start], text[end:last]
+    above = text[:first].splitlines()[-_CONTEXT_LINES:] if first else []
+    below = text[last + 1 :].split("\n", _CONTEXT_LINES)[:_CONTEXT_LINES] if last < len(text) else []
+    if below and not below[-1]:
+        below.pop()
+    lines = [f"@@ line {text.count(chr(10), 0, first) + 1} @@", *_prefix_lines(" ", above)]
+    lines += _prefix_lines("-", f"{head}{change.old}{tail}".split("\n"))
+    lines += _prefix_lines("+", f"{head}{change.new}{tail}".split("\n"))
+    lines += _prefix_lines(" ", below)
+    return "\n".join(lines)
+
+
+def _prefix_lines(sign: str, lines: list[str]) -> list[str]:
+    shown = [f"{sign}{_shorten(line.removesuffix(chr(13)))}" for line in lines[:_SHOWN_LINES]]
+    return [*shown, f"{sign}… {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else shown
+
+
+def _shorten(line: str) -> str:
+    return line if len(line) <= _SHOWN_WIDTH else f"{line[:_SHOWN_WIDTH]}…"

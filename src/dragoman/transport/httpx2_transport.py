@@ -98,8 +98,9 @@ class _Clients(Generic[_Client]):
 def _limits(limits: PoolLimits) -> httpx2.Limits:
     return httpx2.Limits(
         max_connections=limits.connections,
-        max_keepalive_connections=limits.idle,
-        keepalive_expiry=limits.idle_seconds,
+        # No connection serves a second request: what a server sends behind a reply stays in httpx2's parser, where
+        # nobody can see it, and would be taken for the next reply.
+        max_keepalive_connections=0,
     )
 
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from dragoman.conversation import (
-    BlockReceived,
     Message,
     Opaque,
     ReplyEvent,
@@ -44,95 +43,58 @@ def native_of(value: Any) -> dict[str, Any]:
 
 # --- the same, whole and streamed ---
 
-BOTH = {
+
+def arguments(*pieces: str) -> list[dict[str, Any]]:
+    return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+
+
+def delta(kind: str, **members: Any) -> dict[str, Any]:
+    return {"type": f"{kind}_delta", **members}
+
+
+THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
+SIGNED = delta("signature", signature="c2ln")
+CITED = [{"type": "page_location", "n": 1}, {"type": "page_location", "n": 2}]
+CITING = [delta("citations", citation=one) for one in CITED]
+BY_CODE = {**TOOL, "caller": {"type": "code_execution_20260120", "tool_id": "s"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+REDACTED = {"type": "redacted_thinking", "data": "ZW5j"}
+HOLOGRAM = {"type": "hologram", "shape": {"n": 1}, "caption": "a ", "text": "of"}
+
+# A block as a stream brings it, and as it stands in a whole reply.
+BOTH: dict[str, tuple[bytes, dict[str, Any]]] = {
     "text": (text_block(0, "Hel", "lo"), {"type": "text", "text": "Hello"}),
     "no text": (text_block(0), {"type": "text", "text": ""}),
     "thinking": (
-        block(
-            0,
-            {"type": "thinking", "thinking": "", "signature": ""},
-            {"type": "thinking_delta", "thinking": "Hm"},
-            {"type": "thinking_delta", "thinking": "m", "estimated_tokens": 50},
-            {"type": "signature_delta", "signature": "c2ln"},
-        ),
-        {"type": "thinking", "thinking": "Hmm", "signature": "c2ln"},
+        block(0, THOUGHT, delta("thinking", thinking="Hm"), delta("thinking", thinking="m", tokens=5), SIGNED),
+        {**THOUGHT, "thinking": "Hmm", "signature": "c2ln"},
     ),
-    "thinking without its text": (
-        block(
-            0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "signature_delta", "signature": "c2ln"}
-        ),
-        {"type": "thinking", "thinking": "", "signature": "c2ln"},
-    ),
-    "redacted thinking": (
-        block(0, {"type": "redacted_thinking", "data": "ZW5j"}),
-        {"type": "redacted_thinking", "data": "ZW5j"},
-    ),
-    "a call": (
-        block(
-            0,
-            TOOL,
-            {"type": "input_json_delta", "partial_json": ""},
-            {"type": "input_json_delta", "partial_json": '{"a":'},
-            {"type": "input_json_delta", "partial_json": "1}"},
-        ),
-        {**TOOL, "input": {"a": 1}},
-    ),
-    "a call without arguments": (block(0, TOOL, {"type": "input_json_delta", "partial_json": ""}), TOOL),
-    "a call by code": (
-        block(0, {**TOOL, "caller": {"type": "code_execution_20260120", "tool_id": "s"}, "toolset_name": None}),
-        {**TOOL, "caller": {"type": "code_execution_20260120", "tool_id": "s"}},
-    ),
+    "thinking without its text": (block(0, THOUGHT, SIGNED), {**THOUGHT, "signature": "c2ln"}),
+    "redacted thinking": (block(0, REDACTED), REDACTED),
+    "a call": (block(0, TOOL, *arguments("", '{"a":', "1}")), {**TOOL, "input": {"a": 1}}),
+    "a call without arguments": (block(0, TOOL, *arguments("")), TOOL),
+    "a call that holds its input at once": (block(0, {**TOOL, "input": {"a": 1}}), {**TOOL, "input": {"a": 1}}),
+    "a call by code": (block(0, {**BY_CODE, "toolset_name": None}), BY_CODE),
     "citations": (
-        block(
-            0,
-            {"type": "text", "text": "", "citations": []},
-            {"type": "text_delta", "text": "as said"},
-            {"type": "citations_delta", "citation": {"type": "page_location", "n": 1}},
-            {"type": "citations_delta", "citation": {"type": "page_location", "n": 2}},
-        ),
-        {
-            "type": "text",
-            "text": "as said",
-            "citations": [{"type": "page_location", "n": 1}, {"type": "page_location", "n": 2}],
-        },
+        block(0, {"type": "text", "text": "", "citations": []}, delta("text", text="as said"), *CITING),
+        {"type": "text", "text": "as said", "citations": CITED},
     ),
     "no citations after all": (
-        block(0, {"type": "text", "text": "", "citations": []}, {"type": "text_delta", "text": "x"}),
+        block(0, {"type": "text", "text": "", "citations": []}, delta("text", text="x")),
         {"type": "text", "text": "x", "citations": None},
     ),
-    "a server tool": (
-        block(0, SEARCH, {"type": "input_json_delta", "partial_json": '{"query": "x"}'}),
-        {**SEARCH, "input": {"query": "x"}},
-    ),
-    "a server tool's result": (
-        block(0, {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}),
-        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
-    ),
+    "a server tool": (block(0, SEARCH, *arguments('{"query": "x"}')), {**SEARCH, "input": {"query": "x"}}),
+    "a server tool's result": (block(0, FOUND), FOUND),
     "compaction": (
-        block(
-            0,
-            {"type": "compaction", "content": None},
-            {"type": "compaction_delta", "content": "In short", "encrypted_content": "e"},
-        ),
-        {"type": "compaction", "content": "In short", "encrypted_content": "e"},
+        block(0, {"type": "compaction", "content": None}, delta("compaction", content="So", encrypted_content="e")),
+        {"type": "compaction", "content": "So", "encrypted_content": "e"},
     ),
     "a block of the future": (
-        block(
-            0,
-            {"type": "hologram", "shape": {"n": 1}, "caption": "a ", "text": "of"},
-            {"type": "caption_delta", "caption": "cube"},
-            {"type": "text_delta", "text": "fered"},
-            {"type": "shape_delta", "shape": {"n": 2}},
-        ),
-        {"type": "hologram", "shape": {"n": 2}, "caption": "a cube", "text": "offered"},
+        block(0, HOLOGRAM, delta("caption", caption="b"), delta("text", text="f"), delta("shape", shape={"n": 2})),
+        {"type": "hologram", "shape": {"n": 2}, "caption": "a b", "text": "off"},
     ),
     "a new member of a known block": (
-        block(
-            0,
-            {"type": "text", "text": "", "tone": "dry "},
-            {"type": "text_delta", "text": "x"},
-            {"type": "tone_delta", "tone": "wit"},
-        ),
+        block(0, {"type": "text", "text": "", "tone": "dry "}, delta("text", text="x"), delta("tone", tone="wit")),
         {"type": "text", "text": "x", "tone": "dry wit"},
     ),
 }
@@ -153,10 +115,10 @@ def test_what_becomes_of_each_block() -> None:
     message = streamed(
         started(),
         BOTH["thinking"][0],
-        block(1, {"type": "redacted_thinking", "data": "ZW5j"}),
-        block(2, {"type": "text", "text": "first "}, {"type": "text_delta", "text": "then"}),
-        block(3, TOOL, {"type": "input_json_delta", "partial_json": '{"a": 1}'}),
-        block(4, SEARCH, {"type": "input_json_delta", "partial_json": '{"query": "x"}'}),
+        block(1, REDACTED),
+        block(2, {"type": "text", "text": "first "}, delta("text", text="then")),
+        block(3, TOOL, *arguments('{"a": 1}')),
+        block(4, SEARCH, *arguments('{"query": "x"}')),
         stopped("tool_use"),
     )
     assert message.blocks[:4] == (
@@ -195,25 +157,10 @@ def test_stop_reasons(raw: str, reason: StopReason) -> None:
 
 def test_members_of_the_reply_are_kept() -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": None}
-    container = {"id": "container_1", "expires_at": "2026-01-01T00:00:00Z"}
-    message = streamed(
-        started(input_transformations=[]),
-        text_block(0, "I"),
-        stopped("refusal", stop_details=details, container=container, stop_sequence=None),
-    )
-    assert native_of(message) == {
-        "input_transformations": [],
-        "stop_details": details,
-        "container": container,
-        "usage": {"input_tokens": 10, "output_tokens": 7},
-    }
-    again = at_once(whole(stop_details=details, container=container, new=1))
-    assert native_of(again) == {
-        "stop_details": details,
-        "container": container,
-        "new": 1,
-        "usage": {"input_tokens": 10, "output_tokens": 7},
-    }
+    members: dict[str, Any] = {"stop_details": details, "container": {"id": "c", "expires_at": "2026-01-01T00:00:00Z"}}
+    message = streamed(started(new=[]), text_block(0, "I"), stopped("refusal", **members))
+    assert native_of(message) == {"new": [], **members, "usage": {"input_tokens": 10, "output_tokens": 7}}
+    assert native_of(at_once(whole(new=[], **members))) == native_of(message)
     assert at_once(whole(stop_reason="refusal")).blocks == ()
 
 
@@ -257,31 +204,19 @@ def test_of_a_flood_of_unknown_events_only_some_are_kept() -> None:
 
 
 def test_blocks_may_grow_side_by_side() -> None:
-    def grow(index: int, text: str) -> bytes:
-        return event("content_block_delta", index=index, delta={"type": "text_delta", "text": text})
-
-    def begin(index: int) -> bytes:
-        return event("content_block_start", index=index, content_block={"type": "text", "text": ""})
-
-    ends = [event("content_block_stop", index=index) for index in (1, 0)]
-    message = streamed(started(), begin(0), begin(1), grow(1, "b"), grow(0, "a"), *ends, stopped())
+    begin = [event("content_block_start", index=index, content_block={"type": "text", "text": ""}) for index in (0, 1)]
+    grow = [event("content_block_delta", index=index, delta=delta("text", text="ab"[index])) for index in (1, 0)]
+    end = [event("content_block_stop", index=index) for index in (1, 0)]
+    message = streamed(started(), *begin, *grow, *end, stopped())
     assert [part.text for part in message.blocks if isinstance(part, Text)] == ["a", "b"]
 
 
-def test_a_stream_without_event_names_is_read_by_its_types() -> None:
-    raw = b"".join([started(), text_block(0, "Hel", "lo"), stopped()])
+def test_events_are_read_by_their_types_or_else_by_their_names() -> None:
+    raw = b"".join([started(), BOTH["thinking"][0], text_block(1, "Hel", "lo"), stopped()])
     bare = b"\n\n".join([frame.split(b"\n")[1] for frame in raw.strip().split(b"\n\n")]) + b"\n\n"
     assert bare.startswith(b"data: ")
     assert streamed(bare) == streamed(raw)
-
-
-def test_a_stream_with_other_event_names_is_read_by_its_types() -> None:
-    raw = b"".join([started(), *[BOTH[case][0] for case in ("thinking",)], text_block(1, "x"), stopped()])
     assert streamed(raw.replace(b"event: content_block_delta", b"event: message")) == streamed(raw)
-
-
-def test_events_without_a_type_are_read_by_their_names() -> None:
-    raw = b"".join([started(), text_block(0, "x"), stopped()])
     assert streamed(raw.replace(b'"type":"message_stop"', b'"no":1')) == streamed(raw)
 
 
@@ -300,20 +235,9 @@ def test_calls_without_an_id_get_one() -> None:
     assert [call.id for call in message.tool_calls] == ["call_msg_1_0", "call_msg_1_1"]
 
 
-def test_a_streamed_call_may_hold_its_input_at_once() -> None:
-    message = streamed(started(), block(0, {**TOOL, "input": {"a": [1, 2]}}), stopped("tool_use"))
-    assert message.tool_calls[0].parsed == {"a": [1, 2]}
-
-
-def test_names_are_mapped_back() -> None:
-    body = whole({**TOOL, "name": "add_v2"})
-    message = message_of(decoder_of(stream=False, names={"add_v2": "add v2"}), [body])
-    assert message.tool_calls[0].name == "add v2"
-
-
 def test_input_that_broke_off_is_kept_as_text() -> None:
-    cut = {"type": "input_json_delta", "partial_json": '{"query": "x'}
-    message = streamed(started(), block(0, TOOL, cut), block(1, SEARCH, cut), stopped("max_tokens"))
+    cut = arguments('{"query": "x')
+    message = streamed(started(), block(0, TOOL, *cut), block(1, SEARCH, *cut), stopped("max_tokens"))
     assert message.tool_calls[0].arguments == '{"query": "x'
     assert isinstance(message.blocks[1], Opaque)
     assert message.blocks[1].value == {**SEARCH, "input": {"INVALID_JSON": '{"query": "x'}}
@@ -324,15 +248,7 @@ def test_a_start_that_holds_content_already() -> None:
     assert [part.text for part in message.blocks if isinstance(part, Text)] == ["so far", "more"]
 
 
-def test_what_is_kept_does_not_hold_on_to_the_bytes_it_came_from() -> None:
-    decoder = decoder_of(stream=False)
-    events = events_of(decoder, [whole({**SEARCH, "input": {"query": "x" * 10}}, new={"a": 1})])
-    received = next(one for one in events if isinstance(one, BlockReceived))
-    assert isinstance(received.block, Opaque)
-    assert memoryview(bytes(received.block.raw)).nbytes < 200
-
-
-def test_the_codec_hands_out_decoders() -> None:
+def test_names_are_mapped_back() -> None:
     call = call_of(stream=False)
     encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"wire": "own"})
     message = message_of(CODEC.decoder(call, encoded), [whole({**TOOL, "name": "wire"})])

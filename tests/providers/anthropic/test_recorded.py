@@ -7,8 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dragoman.conversation import Message, Opaque, Text, Thinking, ToolCall
 from dragoman.errors import InvalidRequestError, ModelNotFoundError
@@ -17,8 +15,8 @@ from dragoman.providers.anthropic.decode import ReplyDecoder
 from tests.providers.anthropic.calls import call_of, sent
 from tests.providers.anthropic.sdk import message_of as sdk_message_of
 from tests.providers.differences import ANTHROPIC_HISTORY
-from tests.providers.feeding import cut_at, message_of, one_by_one
-from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
+from tests.providers.feeding import message_of
+from tests.providers.recorded import Exchange, conversations, parametrized
 
 ERRORS = {
     "test_model_name_suggestion[anthropic]-0": ModelNotFoundError,
@@ -45,28 +43,6 @@ def test_a_reply_decodes_or_is_the_right_error(exchange: Exchange) -> None:
     assert message.model
     assert message.stop_reason is not None
     assert not message.interrupted
-
-
-@parametrized("anthropic")
-def test_pieces_make_no_difference(exchange: Exchange) -> None:
-    if exchange.status != 200:
-        return
-    body = exchange.body.encode()
-    message = decoded(exchange)
-    assert decoded(exchange, one_by_one(body)) == message
-    assert decoded(exchange, cut_at(body, range(0, len(body), 97))) == message
-
-
-@pytest.mark.recorded
-@settings(max_examples=50)
-@given(st.data())
-def test_cuts_anywhere_make_no_difference(data: st.DataObject) -> None:
-    streams = [exchange for exchange in exchanges("anthropic") if exchange.streamed]
-    if not streams:
-        pytest.skip("the recorded exchanges are not here")
-    exchange = data.draw(st.sampled_from(streams))
-    places = data.draw(st.lists(st.integers(0, len(exchange.body)), max_size=20))
-    assert decoded(exchange, cut_at(exchange.body.encode(), places)) == decoded(exchange)
 
 
 # --- as the SDK reads it ---

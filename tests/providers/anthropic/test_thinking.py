@@ -16,7 +16,13 @@ from tests.providers.anthropic.calls import body_of, encoded
 HI = Message.user("Hi")
 EARLIER = (HI, Message.assistant(Thinking("Hm", "anthropic", signature="s"), "a"), Message.user("And?"))
 
+ADAPTIVE = {"type": "adaptive"}
+SUMMARIZED = {**ADAPTIVE, "display": "summarized"}
 BOUND = {"prefix_mismatch_behavior": "drop_block"}
+
+
+def enabled(budget: int) -> dict[str, Any]:
+    return {"type": "enabled", "budget_tokens": budget}
 
 
 def asked(model: str, *messages: Message, **reasoning: Any) -> tuple[Any, Any, int]:
@@ -25,49 +31,37 @@ def asked(model: str, *messages: Message, **reasoning: Any) -> tuple[Any, Any, i
     return body.get("thinking"), body.get("output_config", {}).get("effort"), body["max_tokens"]
 
 
-def test_nothing_asked_says_nothing() -> None:
-    for model in ("claude-sonnet-4-5", "claude-opus-4-8", "claude-opus-5-5"):
-        body = body_of(HI, model=model)
-        assert "thinking" not in body
-        assert "output_config" not in body
-
-
 @pytest.mark.parametrize(
     ("model", "reasoning", "thinking", "effort"),
     [
         # by budget
-        ("claude-3-7-sonnet-latest", {"budget": 2000}, {"type": "enabled", "budget_tokens": 2000}, None),
-        ("claude-sonnet-4-5", {"effort": "low"}, {"type": "enabled", "budget_tokens": 2048}, None),
-        ("claude-haiku-4-5-20251001", {}, {"type": "enabled", "budget_tokens": 8192}, None),
+        ("claude-3-7-sonnet-latest", {"budget": 2000}, enabled(2000), None),
+        ("claude-sonnet-4-5", {"effort": "low"}, enabled(2048), None),
+        ("claude-haiku-4-5-20251001", {}, enabled(8192), None),
         ("claude-sonnet-4-5", {"effort": "none"}, {"type": "disabled"}, None),
-        (
-            "claude-sonnet-4-5",
-            {"budget": 2000, "summary": False},
-            {"type": "enabled", "budget_tokens": 2000, "display": "omitted"},
-            None,
-        ),
+        ("claude-sonnet-4-5", {"budget": 2000, "summary": False}, {**enabled(2000), "display": "omitted"}, None),
         # by budget and effort
-        ("claude-opus-4-5", {"effort": "high"}, {"type": "enabled", "budget_tokens": 16384}, "high"),
+        ("claude-opus-4-5", {"effort": "high"}, enabled(16384), "high"),
         # adaptive, or by budget
-        ("claude-opus-4-6", {"effort": "max"}, {"type": "adaptive"}, "max"),
-        ("claude-opus-4-6", {"effort": "xhigh"}, {"type": "adaptive"}, "high"),
-        ("claude-sonnet-4-6", {"budget": 4000}, {"type": "enabled", "budget_tokens": 4000}, None),
-        ("claude-sonnet-4-6", {"effort": "minimal"}, {"type": "adaptive"}, "low"),
+        ("claude-opus-4-6", {"effort": "max"}, ADAPTIVE, "max"),
+        ("claude-opus-4-6", {"effort": "xhigh"}, ADAPTIVE, "high"),
+        ("claude-sonnet-4-6", {"budget": 4000}, enabled(4000), None),
+        ("claude-sonnet-4-6", {"effort": "minimal"}, ADAPTIVE, "low"),
         # adaptive only, and silent unless asked
-        ("claude-opus-4-8", {"effort": "xhigh"}, {"type": "adaptive", "display": "summarized"}, "xhigh"),
-        ("claude-opus-4-7", {"effort": "low", "summary": False}, {"type": "adaptive"}, "low"),
+        ("claude-opus-4-8", {"effort": "xhigh"}, SUMMARIZED, "xhigh"),
+        ("claude-opus-4-7", {"effort": "low", "summary": False}, ADAPTIVE, "low"),
         ("claude-opus-4-7", {"effort": "none"}, {"type": "disabled"}, None),
-        ("claude-sonnet-5", {}, {"type": "adaptive", "display": "summarized"}, None),
-        ("claude-sonnet-5", {"budget": 10_000}, {"type": "adaptive", "display": "summarized"}, "high"),
-        ("claude-sonnet-5", {"budget": 900_000}, {"type": "adaptive", "display": "summarized"}, "max"),
+        ("claude-sonnet-5", {}, SUMMARIZED, None),
+        ("claude-sonnet-5", {"budget": 10_000}, SUMMARIZED, "high"),
+        ("claude-sonnet-5", {"budget": 900_000}, SUMMARIZED, "max"),
         ("claude-opus-5", {"effort": "none"}, {"type": "disabled"}, None),
         # the newest
         ("claude-sonnet-5-5", {"effort": "none"}, {"type": "between_tools"}, None),
         ("claude-haiku-5-5", {"effort": "none"}, {"type": "disabled"}, None),
         ("claude-opus-5-5", {"effort": "none"}, None, "low"),
         ("claude-fable-5", {"effort": "none"}, None, "low"),
-        ("claude-fable-5-2", {"effort": "max"}, {"type": "adaptive", "display": "summarized"}, "max"),
-        ("claude-something-9", {"effort": "medium"}, {"type": "adaptive", "display": "summarized"}, "medium"),
+        ("claude-fable-5-2", {"effort": "max"}, SUMMARIZED, "max"),
+        ("claude-something-9", {"effort": "medium"}, SUMMARIZED, "medium"),
     ],
 )
 def test_each_generation_in_its_way(model: str, reasoning: dict[str, Any], thinking: Any, effort: str | None) -> None:
@@ -85,39 +79,30 @@ def test_conversions_are_reported_and_not_refused() -> None:
     assert encoded(HI, model="claude-opus-4-5", reasoning=Reasoning(effort="high")).adaptations == ()
 
 
-def test_a_model_that_always_thinks_cannot_be_told_not_to() -> None:
-    with pytest.raises(ConfigurationError, match="always thinks"):
-        encoded(HI, model="claude-opus-5-5", reasoning=Reasoning(effort="none"))
-
-
-def test_a_model_that_does_not_think() -> None:
-    with pytest.raises(ConfigurationError, match="does not reason"):
-        encoded(HI, model="claude-3-5-haiku-latest", reasoning=Reasoning(effort="low"))
+@pytest.mark.parametrize(
+    ("model", "effort", "why"),
+    [("claude-opus-5-5", "none", "always thinks"), ("claude-3-5-haiku-latest", "low", "does not reason")],
+)
+def test_models_that_cannot_but_think_or_cannot_think(model: str, effort: Any, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        encoded(HI, model=model, reasoning=Reasoning(effort=effort))
 
 
 # --- budgets and max_tokens ---
 
 
-def test_a_budget_goes_on_top_of_the_default_room() -> None:
+def test_a_budget_goes_on_top_of_the_default_room_but_not_beyond_what_the_model_writes() -> None:
     assert asked("claude-sonnet-4-5", budget=2000)[2] == 8192 + 2000
     assert asked("claude-opus-4-8", effort="high")[2] == 8192
-
-
-def test_a_budget_does_not_go_beyond_what_the_model_writes() -> None:
-    assert asked("claude-opus-4-1", effort="max") == (
-        {"type": "enabled", "budget_tokens": 32_000 - 1024},
-        None,
-        32_000,
-    )
+    assert asked("claude-opus-4-1", effort="max") == (enabled(32_000 - 1024), None, 32_000)
     with pytest.raises(ConfigurationError, match="max_tokens"):
         encoded(HI, model="claude-opus-4-1", reasoning=Reasoning(budget=40_000))
 
 
-def test_a_budget_of_our_choice_leaves_room_for_the_answer() -> None:
-    body = body_of(HI, reasoning=Reasoning(effort="max"), max_tokens=5000)
-    assert (body["thinking"]["budget_tokens"], body["max_tokens"]) == (5000 - 1024, 5000)
-    body = body_of(HI, reasoning=Reasoning(effort="max"), max_tokens=1500)
-    assert body["thinking"]["budget_tokens"] == 1024
+@pytest.mark.parametrize(("max_tokens", "budget"), [(5000, 5000 - 1024), (1500, 1024)])
+def test_a_budget_of_our_choice_leaves_room_for_the_answer(max_tokens: int, budget: int) -> None:
+    body = body_of(HI, reasoning=Reasoning(effort="max"), max_tokens=max_tokens)
+    assert (body["thinking"], body["max_tokens"]) == (enabled(budget), max_tokens)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +119,7 @@ def test_no_room_to_think_at_all() -> None:
     with pytest.raises(ConfigurationError, match="max_tokens"):
         encoded(HI, reasoning=Reasoning(effort="low"), max_tokens=100)
     assert "thinking" not in body_of(HI, reasoning=Reasoning(effort="low"), max_tokens=100, adapt=True)
-
-
-def test_no_tokens_at_all_is_for_filling_the_cache() -> None:
+    # No tokens at all is for filling the cache.
     assert body_of(HI, max_tokens=0)["max_tokens"] == 0
 
 
@@ -165,15 +148,14 @@ def test_sampling_beside_thinking(model: str, options: dict[str, Any], kept: dic
     assert options.items() <= off.items()
 
 
-def test_a_tool_call_cannot_be_forced_beside_a_budget() -> None:
-    tool = ToolSpec("add")
-    for choice in ("required", OneTool("add")):
-        how: dict[str, Any] = {"tools": [tool], "tool_choice": choice, "reasoning": Reasoning()}
-        with pytest.raises(ConfigurationError, match="forced"):
-            encoded(HI, **how)
-        assert "tool_choice" not in body_of(HI, adapt=True, **how)
-        # Adaptive thinking has no such rule.
-        assert body_of(HI, model="claude-opus-4-6", **how)["tool_choice"]["type"] in {"any", "tool"}
+@pytest.mark.parametrize("choice", ["required", OneTool("add")])
+def test_a_tool_call_cannot_be_forced_beside_a_budget(choice: Any) -> None:
+    how: dict[str, Any] = {"tools": [ToolSpec("add")], "tool_choice": choice, "reasoning": Reasoning()}
+    with pytest.raises(ConfigurationError, match="forced"):
+        encoded(HI, **how)
+    assert "tool_choice" not in body_of(HI, adapt=True, **how)
+    # Adaptive thinking has no such rule.
+    assert body_of(HI, model="claude-opus-4-6", **how)["tool_choice"]["type"] in {"any", "tool"}
 
 
 # --- thinking that is bound to what came before it ---
@@ -182,7 +164,7 @@ def test_a_tool_call_cannot_be_forced_beside_a_budget() -> None:
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1"])
 def test_bound_thoughts_may_be_dropped_where_the_prefix_changed(model: str) -> None:
     done = encoded(*EARLIER, model=model)
-    assert json.loads(done.request.body)["thinking"] == {"type": "adaptive", "block_binding": BOUND}
+    assert json.loads(done.request.body)["thinking"] == {**ADAPTIVE, "block_binding": BOUND}
     assert done.request.headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
     fresh = encoded(HI, model=model)
     assert "thinking" not in json.loads(fresh.request.body)
@@ -191,14 +173,11 @@ def test_bound_thoughts_may_be_dropped_where_the_prefix_changed(model: str) -> N
     assert (thinking["display"], thinking["block_binding"], effort) == ("summarized", BOUND, "high")
 
 
-def test_turned_off_thinking_takes_no_binding() -> None:
+def test_turned_off_thinking_and_earlier_models_take_no_binding() -> None:
     assert asked("claude-sonnet-5-5", *EARLIER, effort="none")[0] == {"type": "between_tools"}
     assert asked("claude-haiku-5-5", *EARLIER, effort="none")[0] == {"type": "disabled"}
-
-
-@pytest.mark.parametrize("model", ["claude-opus-5", "claude-fable-5", "claude-opus-4-8", "claude-sonnet-4-5"])
-def test_earlier_models_bind_nothing(model: str) -> None:
-    assert "anthropic-beta" not in encoded(*EARLIER, model=model).request.headers
+    for model in ("claude-opus-5", "claude-fable-5", "claude-opus-4-8", "claude-sonnet-4-5"):
+        assert "anthropic-beta" not in encoded(*EARLIER, model=model).request.headers
 
 
 # --- rows ---

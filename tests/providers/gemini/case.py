@@ -9,18 +9,14 @@ from google.genai import types
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, fold
 from dragoman.errors import ProviderError
+from dragoman.providers.catalogue import profile_of
 from dragoman.providers.codec import Call, Encoded, WireRequest
 from dragoman.providers.gemini import CODEC
-from dragoman.providers.gemini.profiles import BASE, ROWS
 from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile, lay_over
+from dragoman.providers.profile import Profile
 from tests.providers.feeding import message_of
 
 NOTHING_SENT = Encoded(request=WireRequest(path="", body=b""))
-
-
-def profile_of(model: str) -> Profile:
-    return lay_over(BASE, ROWS, model)
 
 
 def a_call(
@@ -35,7 +31,7 @@ def a_call(
     return Call(
         model=model,
         conversation=Conversation(system=system, messages=messages),
-        profile=profile or profile_of(model),
+        profile=profile or profile_of("gemini", model),
         tools=tools,
         options=ModelOptions(**options),
         stream=stream,

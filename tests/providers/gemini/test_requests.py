@@ -26,10 +26,11 @@ from dragoman.conversation import (
     ToolSpec,
 )
 from dragoman.errors import ConfigurationError
+from dragoman.providers.catalogue import profile_of
 from dragoman.providers.codec import Call
 from dragoman.providers.gemini import CODEC
 from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from tests.providers.gemini.case import accept, profile_of
+from tests.providers.gemini.case import accept
 from tests.strategies import conversations
 
 MODELS = [
@@ -147,7 +148,7 @@ HISTORIES: list[tuple[Message, ...]] = [
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_combination_is_a_request(model: str) -> None:
-    profile = profile_of(model)
+    profile = profile_of("gemini", model)
     for options, tools, history, system in itertools.product(OPTIONS, TOOLS, HISTORIES, [None, "Be brief."]):
         call = Call(
             model=model,
@@ -169,7 +170,7 @@ def test_every_combination_is_a_request(model: str) -> None:
 @given(conversations)
 def test_any_conversation_is_a_request_or_a_clear_refusal(conversation: Conversation) -> None:
     model = "gemini-3-flash-preview"
-    call = Call(model=model, conversation=conversation, profile=profile_of(model))
+    call = Call(model=model, conversation=conversation, profile=profile_of("gemini", model))
     if any(isinstance(block, Media) and block.path for block in _all_blocks(conversation)):
         with pytest.raises(ConfigurationError, match="was not read"):
             CODEC.encode(call)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall
 from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
-from dragoman.toolkit.permissions.audit import audit
-from dragoman.toolkit.permissions.judgement import Verdict
+from dragoman.toolkit.permissions.checker import audit
+from dragoman.toolkit.permissions.judge import Verdict
 from dragoman.toolkit.permissions.subject import Subject
 from dragoman.toolkit.responder import PermissionAnswer
 from dragoman.tools.executor import ToolExecutor

@@ -15,16 +15,14 @@ from dragoman.conversation import ToolCall
 from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule, RuleAnswer
 from dragoman.toolkit.responder import (
     CallbackResponder,
-    ConsoleResponder,
-    NullResponder,
     PermissionAnswer,
     PermissionRequest,
 )
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
 from dragoman.tools.permission import Allow, Ask, Deny, approve
+from dragoman.tools.run import ToolRun
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.colours import Runner, both_colours, one
 
@@ -359,24 +357,6 @@ def test_a_tool_that_has_changed_is_asked_about_again() -> None:
         with ToolExecutor([version(description)], permission=checker) as executor:
             assert executor.execute(call("remote", x=1)).error_type == expected
     assert len(somebody.asked) == 2
-
-
-def test_ready_responders_fit() -> None:
-    lines: list[str] = []
-    said = iter(["y", "never"])
-    console = ConsoleResponder(
-        ask=lambda _: next(said),
-        out=type("Out", (), {"write": lambda _, text: lines.append(text), "flush": lambda _: None})(),
-    )
-    for responder, commands, expected in [
-        (console, ["ls", "rm"], [None, "denied"]),
-        (CallbackResponder(ask_permission=lambda _: NO), ["ls"], ["denied"]),
-        (CallbackResponder(), ["ls"], ["denied"]),
-        (NullResponder(), ["ls"], ["denied"]),
-    ]:
-        _, executor = checked(responder=responder)
-        with executor() as running:
-            assert [running.execute(call("Bash", command=command)).error_type for command in commands] == expected
 
 
 # --- without an executor ---------------------------------------------------------------------------------------------

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions import PermissionPolicy, Rule
-from dragoman.toolkit.permissions.conditions import compile_rule
-from dragoman.toolkit.permissions.judgement import Judge
-from dragoman.toolkit.permissions.match import Match
-from dragoman.toolkit.permissions.paths import Surroundings
+from dragoman.toolkit.permissions.judge import Judge, compile_rule, suggest_rule
+from dragoman.toolkit.permissions.places import Surroundings
+from dragoman.toolkit.permissions.rules import Match
 from dragoman.toolkit.permissions.shell import read_shell
 from dragoman.toolkit.permissions.subject import subject_of
-from dragoman.toolkit.permissions.suggestion import suggested_rule
 from tests.toolkit.permissions.helpers import BY_NAME, allow, ask, call, decision, deny
 
 AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
@@ -140,7 +138,7 @@ def test_a_rule_about_commands_allows_one_command_and_no_second(text: str, rule:
 @given(calls())
 def test_a_suggested_rule_allows_the_call_that_it_was_made_for(made: ToolCall) -> None:
     subject = subject_of(made, BY_NAME[made.name])
-    rule = suggested_rule(subject, AROUND)
+    rule = suggest_rule(subject, AROUND)
     if rule is not None:
         assert judged([rule], made)[0] == "allow"
         assert rule.tool == made.name
@@ -163,7 +161,7 @@ def test_a_suggested_rule_allows_the_call_that_it_was_made_for(made: ToolCall) -
     ],
 )
 def test_suggested_rules(made: ToolCall, expected: Rule | None) -> None:
-    assert suggested_rule(subject_of(made, BY_NAME[made.name]), AROUND) == expected
+    assert suggest_rule(subject_of(made, BY_NAME[made.name]), AROUND) == expected
 
 
 # --- conditions ------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit.permissions.match import Match
-from dragoman.toolkit.permissions.paths import Places, Surroundings, compile_path, place_of
+from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path, place_of
+from dragoman.toolkit.permissions.rules import Match
 from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny
 
 

@@ -328,7 +328,7 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pyt
     found = store(tmp_path)
     before = found.list()
     reads: list[object] = []
-    monkeypatch.setattr(found, "_content", lambda *arguments: reads.append(arguments))
+    monkeypatch.setattr("dragoman.toolkit.skills.store._read", lambda *arguments: reads.append(arguments))
     assert found.list() == before
     assert reads == []
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.errors import SkillError, SkillNotFoundError
+from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError
 from dragoman.toolkit.skills import MemorySkillStore, Skill
 from dragoman.toolkit.skills.front_matter import read_front_matter
 from dragoman.toolkit.skills.skill import is_safe_name, read_skill
@@ -62,6 +64,35 @@ def test_long_descriptions_are_cut() -> None:
     skill = read_skill(f"---\nname: a\ndescription: {'x' * 5000}\n---\n", folder="a")
     assert len(skill.description) == 1024
     assert "is cut" in skill.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("front", "values", "problem"),
+    [
+        ("a: yes\nb: 1.0\nc: ~", {"a": "yes", "b": "1.0", "c": "~"}, ""),
+        ("a: b: c\nd: 'e'\nf:\n  - g", {"a": "b: c", "d": "e", "f": ["g"]}, "line 2: .*must be quoted"),
+        ("a: 'open\nb: c", {"a": "open", "b": "c"}, "line .*: this is not YAML"),
+        ("a: b\na: c", {"a": "b"}, "line 3: the key 'a' is there twice"),
+        ("a: &x b", {"a": "b"}, "line 2: anchors"),
+        ("a: !!str b", {"a": "b"}, "tags are not read"),
+        ("a:\n  b:\n    c: d\n  e: f", {"a": {"b": "c: d", "e": "f"}}, "line 4: maps and lists inside"),
+        ("- a\n- b", {}, "not 'key: value'"),
+        ("a: b\x00", {"a": "b\x00"}, "special characters"),
+        ("a: " + "[" * 5000, {"a": "[" * 5000}, "line 2: this is not YAML"),
+        ("x" * 70_000, {}, "more than 65536 characters"),
+    ],
+)
+def test_front_matter_is_read_as_far_as_it_goes(front: str, values: object, problem: str) -> None:
+    found = read_front_matter(f"---\n{front}\n---\n")
+    assert found.values == values
+    assert re.search(problem, "".join(found.problems)) if problem else not found.problems
+
+
+def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.delitem(sys.modules, "dragoman.toolkit.skills.front_matter")
+    with pytest.raises(ConfigurationError, match=r"dragoman\[skills\]"):
+        read_skill("---\nname: a\n---\n", folder="a")
 
 
 @given(st.text(max_size=300), st.text(max_size=20))

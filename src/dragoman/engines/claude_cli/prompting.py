@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dragoman.conversation import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from dragoman.providers.anthropic.media import media_block
+from dragoman.providers.anthropic.history import encode_media
 from dragoman.providers.codec import Loss
 from dragoman.providers.profile import Profile
 
@@ -89,7 +89,7 @@ class _Writer:
                 if block.text:
                     found.append(_text(block.text))
             elif isinstance(block, Media):
-                wire, why = media_block(block, self._profile.media, self._profile.media_urls)
+                wire, why = encode_media(block, self._profile.media, self._profile.media_urls)
                 if wire is None:
                     self._lose(index, number, block, why)
                 else:
@@ -144,7 +144,7 @@ class _Writer:
         return {**told, "failed": True} if result.is_error else told
 
     def _numbered(self, media: Media, index: int, number: int) -> dict[str, object]:
-        wire, why = media_block(media, self._profile.media, self._profile.media_urls)
+        wire, why = encode_media(media, self._profile.media, self._profile.media_urls)
         if wire is None:
             self._lose(index, number, media, why)
             return {media.kind: "not shown"}

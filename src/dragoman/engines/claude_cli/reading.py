@@ -34,8 +34,9 @@ from dragoman.conversation import (
 )
 from dragoman.providers.answers import AnswerReader
 from dragoman.providers.anthropic.decode import ReplyDecoder
-from dragoman.providers.anthropic.wire import joined, members, text
 from dragoman.providers.codec import Call
+from dragoman.providers.raw_json import read_members as members
+from dragoman.providers.raw_json import read_text as text
 
 from .failures import broke_off, malformed
 from .mcp import PREFIX
@@ -138,7 +139,7 @@ class ReplyReader:
         message["content"] = Raw(b"[" + b",".join([bytes(block) for block in blocks]) + b"]")
         found: list[ReplyEvent] = []
         decoder = ReplyDecoder(self._call, self._names)
-        decoder.feed(joined(message.items()), found)
+        decoder.feed(msgspec.json.encode(message), found)
         decoder.finish(found)
         self._take(found, events)
 

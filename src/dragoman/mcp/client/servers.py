@@ -26,8 +26,8 @@ from dragoman.errors import ConfigurationError, McpConnectionError, McpError, To
 from dragoman.mcp.entries import servers_from_json
 from dragoman.mcp.settings import AnyServer, HttpServer, ServerOptions, StdioServer
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.threads import LoopThread
 from dragoman.tools.registry import ToolSet
+from dragoman.tools.threads import LoopThread
 
 from .child import Processes
 from .connection import Connection, State

@@ -1,15 +1,10 @@
 """Claude's Messages API.
 
-encode.py     a call → a request
-history.py    messages → content blocks; media.py: images and documents
-tools.py      tools and the schema of a structured reply
-thinking.py   how thinking is asked for, and what it forbids
-betas.py      which features need a header
-decode.py     bytes → events; parts.py: the blocks while they grow; ending.py: stop reason and usage
-whole.py      the whole reply that most of them are → a message, by a short road
+encode.py     a call → a request: options, thinking, tools, beta features
+history.py    messages → content blocks, and what of them is lost
+decode.py     bytes → events, whole or as a stream
 errors.py     refusals → typed errors
 profiles.py   what each model can do
-wire.py       shapes on the wire
 """
 
 from __future__ import annotations
@@ -17,11 +12,8 @@ from __future__ import annotations
 from dragoman.providers.codec import Call, Decoder, Encoded
 
 from .decode import ReplyDecoder
-from .encode import encoded_call
-from .errors import error_of
-from .whole import plain_message
-
-__all__ = ["CODEC", "AnthropicCodec"]
+from .encode import encode_call
+from .errors import read_refusal
 
 
 class AnthropicCodec:
@@ -29,13 +21,15 @@ class AnthropicCodec:
 
     name: str = "anthropic"
 
-    encode = staticmethod(encoded_call)
-    plain_message = staticmethod(plain_message)
-    error = staticmethod(error_of)
+    encode = staticmethod(encode_call)
+    error = staticmethod(read_refusal)
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
         return ReplyDecoder(call, encoded.tool_names)
+
+    def plain_message(self, _body: bytes, _call: Call, _encoded: Encoded) -> None:
+        """All replies are read by the decoder."""
 
 
 CODEC = AnthropicCodec()

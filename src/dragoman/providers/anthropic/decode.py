@@ -1,78 +1,294 @@
-"""From the bytes of a reply to events.
+"""From the bytes of a reply to events, whole or as a stream.
 
-Owns: the order of a reply (start, blocks, usage, end), whole or as a stream; what counts as complete.
-Must not know: what is inside a block (parts.py), and how a refusal is worded (errors.py).
-
-The frequent events of a stream, deltas of text, thinking and arguments, are decoded straight into structs, and so are
-most whole replies (whole.py). Everything else takes the careful way, as raw members, so that nothing we do not know is
-lost.
+A block that arrives whole is opened and ended at once, so whole replies and streams cannot differ. The frequent deltas
+of a stream are decoded straight into structs; everything else is taken apart into raw members, so that nothing we do
+not know is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import Completed, Native, ReplyEvent, ReplyStarted, UsageReported
+from dragoman.conversation import (
+    BlockReceived,
+    Completed,
+    Native,
+    Opaque,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThinkingStarted,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    Usage,
+    UsageReported,
+)
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
+from dragoman.providers.raw_json import read_elements, read_members, read_number, read_text
 from dragoman.providers.sse import EventStream
 
-from .ending import stop_reason_of, usage_of
-from .errors import error_inside
-from .parts import Part, open_part
-from .wire import PIECES, READER, decode_delta, decode_piece, joined, known, members, number, text
-
-__all__ = ["ReplyDecoder"]
+from .errors import read_error_event
+from .history import READER, UNREADABLE, object_of_arguments
 
 _MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
-_DELTA: Final = b"content_block_delta"
 _BLANK: Final = b" \t\r\n\xef\xbb\xbf"  # also the bytes of a byte-order mark
 _FIRST_OF_STREAM: Final = frozenset([b"e", b"d", b":"])
-"""`event:`, `data:` or a comment: nothing that is JSON of a message begins so."""
+"""`event:`, `data:` or a comment: no JSON of a message begins so."""
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
 
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_encode = msgspec.json.encode
+
+# --- why a reply ended, and what it cost ------------------------------------------------------------------------------
+
+_STOP_REASONS: Final[dict[str, StopReason]] = {
+    "end_turn": StopReason.END,
+    "tool_use": StopReason.TOOL_CALLS,
+    "max_tokens": StopReason.MAX_TOKENS,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "pause_turn": StopReason.PAUSED,
+    "refusal": StopReason.REFUSAL,
+    "model_context_window_exceeded": StopReason.CONTEXT_FULL,
+}
 
 
-# A struct, because one is made for every reply, and a struct is made at a third of the cost.
+def _read_usage(counts: Mapping[str, Raw]) -> Usage:
+    """The provider counts what was read from and written to its cache apart from `input_tokens`; we count it in."""
+    fresh = read_number(counts.get("input_tokens"))
+    read = read_number(counts.get("cache_read_input_tokens"))
+    wrote = read_number(counts.get("cache_creation_input_tokens"))
+    details = read_members(counts["output_tokens_details"]) if "output_tokens_details" in counts else {}
+    return Usage(
+        input=None if fresh is None else fresh + (read or 0) + (wrote or 0),
+        output=read_number(counts.get("output_tokens")),
+        cache_read=read,
+        cache_write=wrote,
+        reasoning=read_number(details.get("thinking_tokens")),
+    )
+
+
+# --- the frequent deltas ----------------------------------------------------------------------------------------------
+
+
+class _TextPiece(Struct, gc=False, tag_field="type", tag="text_delta"):
+    text: str
+
+
+class _ArgumentsPiece(Struct, gc=False, tag_field="type", tag="input_json_delta"):
+    partial_json: str
+
+
+class _ThinkingPiece(Struct, gc=False, tag_field="type", tag="thinking_delta"):
+    thinking: str
+
+
+class _SignaturePiece(Struct, gc=False, tag_field="type", tag="signature_delta"):
+    signature: str
+
+
+_Piece: TypeAlias = _TextPiece | _ArgumentsPiece | _ThinkingPiece | _SignaturePiece
+_PIECES: Final = frozenset(["text_delta", "input_json_delta", "thinking_delta", "signature_delta"])
+
+
+class _Delta(Struct, tag_field="type", tag="content_block_delta"):
+    index: int
+    delta: _Piece
+
+
+_decode_delta = msgspec.json.Decoder(_Delta).decode
+_decode_piece = msgspec.json.Decoder(_Piece).decode
+
+# --- blocks while they grow -------------------------------------------------------------------------------------------
+
+
+def _keep(members: Mapping[str, Raw], *left_out: str) -> dict[str, Raw]:
+    """Copies of the members that are worth keeping: all but those named and those that are null."""
+    return {name: raw.copy() for name, raw in members.items() if name not in left_out and bytes(raw) != b"null"}
+
+
+class _Block:
+    """What all kinds of blocks share: members that have no place in ours, and deltas that bring more of them."""
+
+    __slots__ = ("citations", "fields", "index")
+
+    def __init__(self, index: int, fields: dict[str, Raw]) -> None:
+        self.index = index
+        self.fields = fields
+        self.citations: list[Raw] = []
+
+    def grow(self, _piece: _Piece, _events: list[ReplyEvent]) -> bool:
+        """Take one of the frequent pieces; False if it is not of this kind of block."""
+        return False
+
+    def end(self, events: list[ReplyEvent]) -> None:
+        """The block is complete."""
+        raise NotImplementedError
+
+    def merge(self, delta: Mapping[str, Raw]) -> None:
+        """Take any other delta: strings grow, anything else is replaced."""
+        for name, raw in delta.items():
+            old = self.fields.get(name)
+            if name == "citation":
+                self.citations.append(raw.copy())
+            elif name != "type":
+                both = old is not None and bytes(old).startswith(b'"') and bytes(raw).startswith(b'"')
+                grown = (read_text(old) or "") + (read_text(raw) or "") if both else ""
+                self.fields[name] = Raw(_encode(grown)) if both else raw.copy()
+
+    def all_fields(self) -> dict[str, Raw]:
+        if self.citations:
+            before = read_elements(self.fields["citations"]) if "citations" in self.fields else []
+            self.fields["citations"] = Raw(_encode([*before, *self.citations]))
+        elif bytes(self.fields.get("citations", b"")) == b"[]":
+            del self.fields["citations"]  # a stream opens every text so where documents may be cited
+        return self.fields
+
+    def native(self) -> Native | None:
+        fields = self.all_fields()
+        return Native(READER, fields) if fields else None
+
+
+class _TextBlock(_Block):
+    __slots__ = ()
+
+    def __init__(self, index: int, block: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+        super().__init__(index, _keep(block, "type", "text"))
+        events.append(TextStarted(index, ""))
+        if first := read_text(block.get("text")):
+            events.append(TextDelta(index, "", first))
+
+    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
+        if type(piece) is not _TextPiece:
+            return False
+        if piece.text:
+            events.append(TextDelta(self.index, "", piece.text))
+        return True
+
+    def end(self, events: list[ReplyEvent]) -> None:
+        events.append(TextEnded(self.index, "", self.native()))
+
+
+class _ThinkingBlock(_Block):
+    __slots__ = ("encrypted", "signature")
+
+    def __init__(self, index: int, block: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+        super().__init__(index, _keep(block, "type", "thinking", "signature", "data"))
+        self.signature = read_text(block.get("signature"))
+        self.encrypted = read_text(block.get("data"))
+        events.append(ThinkingStarted(index, "", READER))
+        if first := read_text(block.get("thinking")):
+            events.append(ThinkingDelta(index, "", first))
+
+    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
+        if type(piece) is _SignaturePiece:
+            self.signature = piece.signature  # whole, however many come: the last one counts
+        elif type(piece) is not _ThinkingPiece:
+            return False
+        elif piece.thinking:
+            events.append(ThinkingDelta(self.index, "", piece.thinking))
+        return True
+
+    def end(self, events: list[ReplyEvent]) -> None:
+        # A stream opens a thought with an empty signature; one that stays empty signs nothing.
+        events.append(ThinkingEnded(self.index, "", self.signature or None, self.encrypted, self.native()))
+
+
+class _CallBlock(_Block):
+    __slots__ = ("given", "grew", "id")
+
+    def __init__(
+        self, index: int, block: Mapping[str, Raw], events: list[ReplyEvent], id: str, names: Mapping[str, str]
+    ) -> None:
+        super().__init__(index, _keep(block, "type", "id", "name", "input"))
+        self.id = read_text(block.get("id")) or id
+        self.given = block["input"].copy() if "input" in block else Raw(b"{}")
+        self.grew = False
+        name = read_text(block["name"]) or ""
+        events.append(ToolCallStarted(index, self.id, names.get(name, name)))
+
+    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
+        if type(piece) is not _ArgumentsPiece:
+            return False
+        if piece.partial_json:
+            self.grew = True
+            events.append(ToolCallDelta(self.index, self.id, piece.partial_json))
+        return True
+
+    def end(self, events: list[ReplyEvent]) -> None:
+        # A call that came whole has its input here. In a stream this is {} and the pieces follow, or none for {}.
+        if not self.grew and read_members(self.given):
+            events.append(ToolCallDelta(self.index, self.id, bytes(self.given).decode()))
+        events.append(ToolCallEnded(self.index, self.id, self.native()))
+
+
+class _ForeignBlock(_Block):
+    """A block that only the provider understands: server tools and their results, and whatever comes in future."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, index: int, block: Mapping[str, Raw]) -> None:
+        super().__init__(index, {name: raw.copy() for name, raw in block.items()})
+        self.pieces: list[str] = []
+
+    def grow(self, piece: _Piece, _events: list[ReplyEvent]) -> bool:
+        if type(piece) is not _ArgumentsPiece:
+            return False
+        self.pieces.append(piece.partial_json)
+        return True
+
+    def end(self, events: list[ReplyEvent]) -> None:
+        fields = self.all_fields()
+        if whole := "".join(self.pieces):
+            fields["input"] = Raw(object_of_arguments(whole) or _encode({UNREADABLE: whole}))
+        id = read_text(fields["id"]) if bytes(fields.get("id", b"")).startswith(b'"') else None
+        events.append(BlockReceived(self.index, id or "", Opaque(READER, Raw(_encode(fields)))))
+
+
+# --- the reply --------------------------------------------------------------------------------------------------------
+
+
 class ReplyDecoder(Struct, eq=False):
-    """Reads one reply."""
+    """Reads one reply; see Decoder. `_names` maps the names of tools back to their own."""
 
     _call: Call
     _names: Mapping[str, str]
-    _undecided: bool = True
     _sse: EventStream | None = None
     """Set once it is known that the reply is a stream."""
+    _undecided: bool = True
     _body: list[bytes] = []
     """The reply so far, where it is not a stream or not yet known to be one."""
     _started: bool = False
     _done: bool = False
     _id: str | None = None
-    _open: dict[int, Part] = {}
+    _open: dict[int, _Block] = {}
     _seen: set[int] = set()
     _usage: dict[str, Raw] = {}
     _extras: dict[str, Raw] = {}
     """Members of the reply that have no place in our events, and its stop reason until it ends."""
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """Take in the next bytes; see Decoder."""
-        if self._sse is None:
-            self._body.append(data)
-            if not self._undecided or not self._is_stream():
-                return
-            data = b"".join(self._body)
-            self._body.clear()
-            self._sse = EventStream()
-        for name, payload in self._sse.feed(data):
-            self._take(name, payload, events)
+        """Take in the next bytes."""
+        if self._sse is not None:
+            for name, payload in self._sse.feed(data):
+                self._take(name, payload, events)
+            return
+        self._body.append(data)
+        if self._undecided:
+            self._decide_form(events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
-        """The bytes have ended; see Decoder."""
+        """The bytes have ended."""
         if self._sse is None:
             self._take_whole(b"".join(self._body), events)
             return
@@ -81,67 +297,64 @@ class ReplyDecoder(Struct, eq=False):
         if not self._done:
             raise self._broken("the stream ended before the reply was complete")
 
-    def _is_stream(self) -> bool:
-        """Whether the first byte says so: a server may answer a request for a stream with plain JSON."""
-        if len(self._body) == 1 and self._body[0].startswith(b"{"):  # as nearly all whole replies do
-            self._undecided = False
-            return False
-        first = b"".join(self._body).lstrip(_BLANK)[:1]
+    def _decide_form(self, events: list[ReplyEvent]) -> None:
+        """See by the first byte whether it is a stream: a server may answer a request for one with plain JSON."""
+        body = b"".join(self._body)
+        first = body.lstrip(_BLANK)[:1]
         self._undecided = not first
-        return first in _FIRST_OF_STREAM or (self._call.stream and first not in {b"", b"{"})
+        if first in _FIRST_OF_STREAM or (self._call.stream and first not in {b"", b"{"}):
+            self._sse = EventStream()
+            self._body.clear()
+            self.feed(body, events)
 
     # --- a stream ---
 
     def _take(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        if name == _DELTA or not name:
+        if name == b"content_block_delta" or not name:
             try:
-                event = decode_delta(payload)
+                delta = _decode_delta(payload)
             except (msgspec.MsgspecError, UnicodeError):
-                pass  # not one of the frequent ones, or malformed: the careful way will tell
+                pass  # not one of the frequent ones, or malformed: the handlers will tell
             else:
-                part = self._open.get(event.index)
-                if part is not None and part.grow(event.delta, events):
+                block = self._open.get(delta.index)
+                if block is not None and block.grow(delta.delta, events):
                     return
         try:
             payload.decode()  # members that are kept unread must be fit to be stored
-            event = members(payload)
-            kind = text(event.get("type")) or name.decode()
-            self._HANDLERS.get(kind, ReplyDecoder._keep)(self, event, events)
+            event = read_members(payload)
+            kind = read_text(event.get("type")) or name.decode()
+            self._HANDLERS.get(kind, ReplyDecoder._keep_event)(self, event, events)
         except _MALFORMED as error:
             raise self._broken(f"an event cannot be read ({error})") from None
 
     def _start(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         if self._started:
             raise self._broken("it started twice")
-        message = members(event["message"])
-        self._begin(message, events)
-        for index, block in enumerate(_decode_list(message.get("content", Raw(b"[]")))):
-            self._take_block(index, block, events)
-        self._report(message.get("usage"), events)
+        message = read_members(event["message"])
+        self._take_message(message, read_elements(message.get("content", b"[]")), events)
 
     def _start_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        index = self._index(event)
+        index = self._index_of(event)
         if index in self._seen or not self._started or self._done:
             raise self._broken(f"block {index} began out of order")
-        self._seen.add(index)
-        self._open[index] = open_part(index, members(event["content_block"]), events, self._id, self._names)
+        self._open[index] = self._open_block(index, event["content_block"], events)
 
     def _grow_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        index = self._index(event)
-        part = self._open.get(index)
-        if part is None:
+        index = self._index_of(event)
+        block = self._open.get(index)
+        if block is None:
             raise self._broken(f"block {index} grew but was not open")
-        delta = members(event["delta"])
-        kind = text(delta.get("type"))
-        if kind not in PIECES:
-            part.merge(delta)
-        elif not part.grow(decode_piece(event["delta"]), events):
-            if not part.foreign:
+        delta = read_members(event["delta"])
+        kind = read_text(delta.get("type"))
+        if kind in _PIECES:
+            if block.grow(_decode_piece(event["delta"]), events):
+                return
+            if not isinstance(block, _ForeignBlock):
                 raise self._broken(f"block {index} got a {kind}, which is not of its kind")
-            part.merge(delta)
+        block.merge(delta)
 
     def _end_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        index = self._index(event)
+        index = self._index_of(event)
         if index not in self._open:
             raise self._broken(f"block {index} ended but was not open")
         self._open.pop(index).end(events)
@@ -150,11 +363,10 @@ class ReplyDecoder(Struct, eq=False):
         """Late news of the reply as a whole: why it stopped and what it cost."""
         if not self._started:
             raise self._broken("it did not begin with its start")
-        if self._done:
-            return
-        self._extras.update(known(members(event.get("delta", Raw(b"{}")))))
-        self._extras.update(known(event, "type", "delta", "usage"))
-        self._report(event.get("usage"), events)
+        if not self._done:
+            self._extras.update(_keep(read_members(event.get("delta", b"{}"))))
+            self._extras.update(_keep(event, "type", "delta", "usage"))
+            self._report_usage(event.get("usage"), events)
 
     def _stop(self, _event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         if self._done:
@@ -168,74 +380,13 @@ class ReplyDecoder(Struct, eq=False):
 
     def _fail(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         if not self._done:
-            raise error_inside(event, self._call)
+            raise read_error_event(event, self._call)
 
-    def _keep(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
+    def _keep_event(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         """An event of a type we do not know. The provider may add types at any time."""
-        kept = _decode_list(self._extras.get("events", Raw(b"[]")))
+        kept = read_elements(self._extras.get("events", b"[]"))
         if len(kept) < _KEPT_EVENTS and not self._done:
-            parts = [bytes(raw) for raw in kept] + [joined(event.items())]
-            self._extras["events"] = Raw(b"[" + b",".join(parts) + b"]")
-
-    # --- a whole reply ---
-
-    def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        try:
-            body.decode()  # members that are kept unread must be fit to be stored
-            message = members(body.removeprefix(b"\xef\xbb\xbf"))
-            if text(message.get("type")) == "error":
-                raise error_inside(message, self._call)
-            blocks = _decode_list(message["content"])
-            self._begin(message, events)
-            for index, block in enumerate(blocks):
-                self._take_block(index, block, events)
-            self._report(message.get("usage"), events)
-            self._complete(events)
-        except _MALFORMED as error:
-            raise self._broken(f"its body is not a message in JSON ({error})") from None
-
-    def _take_block(self, index: int, block: Raw, events: list[ReplyEvent]) -> None:
-        self._seen.add(index)
-        open_part(index, members(block), events, self._id, self._names).end(events)
-
-    # --- both ---
-
-    def _begin(self, message: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        self._started = True
-        self._id = text(message.get("id"))
-        self._extras.update(known(message, "id", "type", "role", "model", "content", "usage"))
-        events.append(ReplyStarted(self._call.profile.provider, text(message.get("model")), self._id))
-
-    def _report(self, usage: Raw | None, events: list[ReplyEvent]) -> None:
-        """Counts of a stream are running totals: a later one replaces an earlier one, and may leave some out."""
-        if usage is None or bytes(usage) == b"null":
-            return
-        self._usage.update(known(members(usage)))
-        events.append(UsageReported(usage_of(self._usage)))
-
-    def _complete(self, events: list[ReplyEvent]) -> None:
-        reason = text(self._extras.pop("stop_reason", None))
-        if reason is None:
-            raise self._broken("it ended without saying why")
-        self._done = True
-        if self._usage:
-            self._extras["usage"] = Raw(joined(self._usage.items()))
-        native = Native(READER, self._extras) if self._extras else None
-        events.append(Completed(stop_reason_of(reason), reason, native))
-
-    def _index(self, event: Mapping[str, Raw]) -> int:
-        index = number(event["index"])
-        if index is None:
-            raise self._broken("an event does not say which block it is about")
-        return index
-
-    def _broken(self, what: str) -> ProtocolError:
-        where = f"{self._call.profile.provider}:{self._call.model}"
-        return ProtocolError(
-            f"The reply of {where} cannot be used: {what}.",
-            provider=self._call.profile.provider,
-            model=self._call.model,
-        )
+            self._extras["events"] = Raw(_encode([*kept, event]))
 
     _HANDLERS: ClassVar[dict[str, Callable[[ReplyDecoder, Mapping[str, Raw], list[ReplyEvent]], None]]] = {
         "message_start": _start,
@@ -247,3 +398,66 @@ class ReplyDecoder(Struct, eq=False):
         "ping": _ping,
         "error": _fail,
     }
+
+    # --- a whole reply, and what it shares with a stream ---
+
+    def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        try:
+            body.decode()  # members that are kept unread must be fit to be stored
+            message = read_members(body.removeprefix(b"\xef\xbb\xbf"))
+            if read_text(message.get("type")) == "error":
+                raise read_error_event(message, self._call)
+            self._take_message(message, read_elements(message["content"]), events)
+            self._complete(events)
+        except _MALFORMED as error:
+            raise self._broken(f"its body is not a message in JSON ({error})") from None
+
+    def _take_message(self, message: Mapping[str, Raw], blocks: list[Raw], events: list[ReplyEvent]) -> None:
+        """A message as far as it is there: the beginning of a stream, or a whole reply."""
+        self._started = True
+        self._id = read_text(message.get("id"))
+        self._extras.update(_keep(message, "id", "type", "role", "model", "content", "usage"))
+        events.append(ReplyStarted(self._call.profile.provider, read_text(message.get("model")), self._id))
+        for index, block in enumerate(blocks):
+            self._open_block(index, block, events).end(events)
+        self._report_usage(message.get("usage"), events)
+
+    def _open_block(self, index: int, raw: Raw, events: list[ReplyEvent]) -> _Block:
+        self._seen.add(index)
+        block = read_members(raw)
+        kind = read_text(block["type"])
+        if kind == "text":
+            return _TextBlock(index, block, events)
+        if kind in {"thinking", "redacted_thinking"}:
+            return _ThinkingBlock(index, block, events)
+        if kind == "tool_use":
+            # The API always gives an id; servers that imitate it may not, and a call without one cannot be answered.
+            return _CallBlock(index, block, events, f"call_{self._id or 'reply'}_{index}", self._names)
+        return _ForeignBlock(index, block)
+
+    def _report_usage(self, usage: Raw | None, events: list[ReplyEvent]) -> None:
+        """Counts of a stream are running totals: a later one replaces an earlier one, and may leave some out."""
+        if usage is not None and bytes(usage) != b"null":
+            self._usage.update(_keep(read_members(usage)))
+            events.append(UsageReported(_read_usage(self._usage)))
+
+    def _complete(self, events: list[ReplyEvent]) -> None:
+        reason = read_text(self._extras.pop("stop_reason", None))
+        if reason is None:
+            raise self._broken("it ended without saying why")
+        self._done = True
+        if self._usage:
+            self._extras["usage"] = Raw(_encode(self._usage))
+        native = Native(READER, self._extras) if self._extras else None
+        events.append(Completed(_STOP_REASONS.get(reason, StopReason.OTHER), reason, native))
+
+    def _index_of(self, event: Mapping[str, Raw]) -> int:
+        index = read_number(event["index"])
+        if index is None:
+            raise self._broken("an event does not say which block it is about")
+        return index
+
+    def _broken(self, what: str) -> ProtocolError:
+        provider, model = self._call.profile.provider, self._call.model
+        message = f"The reply of {provider}:{model} cannot be used: {what}."
+        return ProtocolError(message, provider=provider, model=model)

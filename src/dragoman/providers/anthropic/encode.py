@@ -1,42 +1,37 @@
-"""From a call to a request.
+"""From a call to a request: the members of the body, thinking, tools, cache marks and headers.
 
-Owns: the members of the body and their order, the conversation's turns, cache marks, headers.
-Must not know: how blocks are written (history.py), and the rules of thinking (thinking.py).
-
-The body is joined from bytes: the messages' wire forms are kept beside the messages, so a turn on a long history costs
-its new messages and a join. What stands around the messages depends on the terms of the call and on little else, and is
-written once for all calls on the same terms.
+The body is joined from bytes. All but the system prompt and the messages depends on the terms of the call and on little
+else, and is written once for all calls on the same terms; history.py writes the messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import Raw, Struct
 
-from dragoman.conversation import Message, OneTool
+from dragoman.conversation import OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import GAP, Adaptation, Call, Encoded, Loss, WireRequest, around_gaps, per_terms
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
 from dragoman.providers.names import ToolNames
-from dragoman.providers.options import ModelOptions
+from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
+from dragoman.providers.profile import Profile
+from dragoman.providers.raw_json import read_members, read_text
+from dragoman.providers.schema import NOT_STRICT, convert
 
-from .betas import beta_header
-from .history import MODEL_SPEAKS, Rules, Sent, Turn, joined, sent, wire_turn, wire_turns
-from .thinking import BINDING_BETA, Thinking, asked_thinking, checked_sampling
-from .tools import format_schema, wire_tools
-from .wire import READER, members, text, written
-
-__all__ = ["encoded_call"]
+from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
+from .profiles import ALWAYS_THINKS, BOUND, BUDGETS_TOO, HIDDEN, OFF_BETWEEN_TOOLS, ONE_SAMPLER
 
 _PATH: Final = "/v1/messages"
 _VERSION: Final = "2023-06-01"
 """The next version of the API takes no sampling parameters from any model, and gives nothing that this one does not."""
-
-_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 _MOST_MARKS: Final = 4
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+
+_encode = msgspec.json.encode
 
 
 class _Terms(NamedTuple):
@@ -45,240 +40,142 @@ class _Terms(NamedTuple):
     options: ModelOptions
     adaptations: tuple[Adaptation, ...]
     """Those that the options needed."""
-    names: ToolNames
     rules: Rules
     frames: dict[tuple[bool, bool], _Frame]
     """By whether there is a system prompt, and whether thinking is sent along."""
-    systems: dict[str, bytes]
-    """The last system prompt and its wire form: from turn to turn it is the same."""
 
 
 class _Frame(NamedTuple):
     """A request but for its system prompt and its messages."""
 
-    before: bytes
-    """The body up to the system prompt."""
-    between: bytes
-    behind: bytes
-    takes_system: bool
-    takes_messages: bool
-    """Whether ours are put in: there may be none, and the caller may give their own."""
+    head: bytes
+    """The body without its closing brace."""
+    system_end: bytes
+    """The end of the system prompt's block, with a cache mark or without."""
     marks: int
     """How many of the user's turns are marked for the cache."""
     headers: dict[str, str]
     adaptations: tuple[Adaptation, ...]
 
 
-def encoded_call(call: Call) -> Encoded:
+def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    terms = _terms(call)
-    conversation, rules = call.conversation, terms.rules
-    history = sent(conversation, rules)
-    unusual = history.unusual
-    if unusual and any(turn.server_calls for _, turn in unusual):
-        history = joined(Sent(), _turns(conversation.messages, rules))
-        unusual = history.unusual
+    terms = _decide_terms(call)
+    conversation, rules, own = call.conversation, terms.rules, terms.options.extra_body
+    history = write_history(conversation, rules)
     if not history.pieces:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
         raise ConfigurationError(message, hint="Add a message of the user.")
     system = conversation.system
-    if system is not None and (not system or system.isspace()):  # the API refuses an empty one
+    if system is None or not system or system.isspace():  # the API refuses an empty one
         system = None
-    frame = _frame(call, terms, system=system is not None, thinks=bool(unusual) and any(t.thinks for _, t in unusual))
+    key = (system is not None, history.thinks)
+    frame = terms.frames.get(key)
+    if frame is None:
+        frame = terms.frames[key] = _build_frame(call, terms, system=key[0], thinks=key[1])
     if frame.marks:
-        turns = _turns(conversation.messages, rules)
-        history = joined(Sent(), turns, dict.fromkeys(_last_user_turns(turns, frame.marks), _MARK))
-    body = (
-        frame.before,
-        _system(system, terms) if frame.takes_system and system is not None else b"",
-        frame.between,
-        *(history.pieces if frame.takes_messages else ()),
-        frame.behind,
-    )
+        history = write_marked_history(conversation, rules, frame.marks)
+    body = [frame.head]
+    if system is not None and "system" not in own:
+        body += (b',"system":[', _encode({"type": "text", "text": system})[:-1], frame.system_end, b"]")
+    if "container" not in own and (container := _find_container(call, terms.options)):
+        body += (b',"container":', _encode(container))
+    if "messages" not in own:
+        body += (b',"messages":', *history.pieces, b"]}]")
+    body.append(b"}")
     return Encoded(
         request=WireRequest(path=_PATH, body=b"".join(body), headers=frame.headers),
         adaptations=frame.adaptations,
-        losses=tuple([Loss(at, *loss) for at, turn in unusual for loss in turn.losses]) if unusual else (),
-        tool_names=terms.names.to_own,
+        losses=history.losses,
+        tool_names=rules.names.to_own,
     )
 
 
 @per_terms
-def _terms(call: Call) -> _Terms:
+def _decide_terms(call: Call) -> _Terms:
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations)
     names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    return _Terms(options, tuple(adaptations), names, _rules(call, names), {}, {})
+    return _Terms(options, tuple(adaptations), Rules.of(call.profile, names), {})
 
 
-def _frame(call: Call, terms: _Terms, *, system: bool, thinks: bool) -> _Frame:
-    container = _container(call, terms.options)
-    if container is not None:  # another one in every conversation
-        return _new_frame(call, terms, container, system=system, thinks=thinks)
-    frame = terms.frames.get((system, thinks))
-    if frame is None:
-        frame = terms.frames[system, thinks] = _new_frame(call, terms, None, system=system, thinks=thinks)
-    return frame
-
-
-def _new_frame(call: Call, terms: _Terms, container: str | None, *, system: bool, thinks: bool) -> _Frame:
-    options, names, adaptations = terms.options, terms.names, list(terms.adaptations)
-    thinking = asked_thinking(call, options, adaptations, replayed=thinks)
-    tools, marks = wire_tools(call, names, adaptations), _Marks(options)
-    on_turns = marks.take()
-    on_system, on_tools = marks.take(system), marks.take(bool(tools))
-    body: dict[str, bytes] = {"model": written(call.model), "max_tokens": written(thinking.max_tokens)}
-    if system:
-        body["system"] = GAP
-    if tools and on_tools:
-        tools[-1] = tools[-1][:-1] + _MARK
-    tools += [bytes(raw) for raw in options.server_tools]
-    if tools:
-        body["tools"] = b"[" + b",".join(tools) + b"]"
-    for name, value in _parameters(call, options, thinking, names, adaptations, container=container).items():
-        body[name] = written(value)
-    body["messages"] = GAP
-    body |= {name: written(value) for name, value in options.extra_body.items()}
-    before, between, behind = around_gaps(body, ("system", "messages"))
-    takes_system, takes_messages = system and not body["system"], not body["messages"]
-    if takes_system:
-        before, between = before + b"[", (_MARK if on_system else b"}") + b"]" + between
+def _build_frame(call: Call, terms: _Terms, *, system: bool, thinks: bool) -> _Frame:
+    options, names, adaptations = terms.options, terms.rules.names, list(terms.adaptations)
+    thinking = _ask_for_thinking(call, options, adaptations, replayed=thinks)
+    tools = _encode_tools(call, names, adaptations)
+    marks = _choose_marks(options, system=system, tools=bool(tools))
+    if "tools" in marks:
+        tools[-1] = tools[-1][:-1] + CACHE_MARK
+    body: dict[str, object] = {"model": call.model, "max_tokens": thinking.max_tokens}
+    if tools or options.server_tools:
+        body["tools"] = [*map(Raw, tools), *options.server_tools]
+    body |= _choose_parameters(call, options, thinking, names, adaptations)
+    body |= options.extra_body
     return _Frame(
-        before=before,
-        between=between,
-        behind=b"]}]" + behind if takes_messages else behind,
-        takes_system=takes_system,
-        takes_messages=takes_messages,
-        marks=on_turns + marks.take() if on_turns else 0,
+        head=_encode(body)[:-1],
+        system_end=CACHE_MARK if "system" in marks else b"}",
+        marks=marks.count("turn"),
         headers=_headers(options, thinking),
         adaptations=tuple(adaptations),
     )
 
 
-# --- the conversation ---
+def _choose_marks(options: ModelOptions, *, system: bool, tools: bool) -> list[str]:
+    """What is marked for the cache: a request may hold four marks, and the caller's own tools may hold some already."""
+    taken = sum([b'"cache_control"' in bytes(raw) for raw in options.server_tools])
+    taken += "cache_control" in options.extra_body
+    wanted = ["turn", *(["system"] if system else []), *(["tools"] if tools else []), "turn"]
+    return wanted[: max(_MOST_MARKS - taken, 0)] if options.cache else []
 
 
-def _rules(call: Call, names: ToolNames) -> Rules:
-    profile = call.profile
-    kinds = (profile.media, profile.media_urls, profile.tool_result_media)
-    depends_on = (
-        profile.provider,
-        *[",".join(sorted(kind)) for kind in kinds],
-        profile.reasoning_replayed,
-        profile.tool_limits.name_pattern,
-        profile.tool_limits.max_name_length,
-        sorted(names.to_own.items()),
-    )
-    return Rules(
-        key=f"{READER} {depends_on}",
-        media=profile.media,
-        media_urls=profile.media_urls,
-        result_media=profile.tool_result_media,
-        thinking=profile.reasoning_replayed,
-        name_of=names.wire,
-    )
+def _find_container(call: Call, options: ModelOptions) -> str | None:
+    """The sandbox of the last reply that had one: code that the provider runs finds its files there again."""
+    if not options.server_tools:
+        return None
+    for message in reversed(call.conversation.messages):
+        native = message.native
+        if native is not None and native.provider == READER and "container" in native.fields:
+            return read_text(read_members(native.fields["container"]).get("id"))
+    return None
 
 
-def _turns(messages: Sequence[Message], rules: Rules) -> list[Turn]:
-    """All messages' wire forms, without calls that the provider ran itself and never answered.
-
-    It refuses such a call, except while its result may still come: nothing follows it but results of tools.
-    """
-    turns = wire_turns(messages, rules)
-    calling = [(at, turn) for at, turn in enumerate(turns) if not turn.plain and turn.server_calls]
-    if calling:
-        answered = frozenset[str]().union(*[turn.server_results for turn in turns])
-        for at, turn in calling:
-            lost = [block for block, id in turn.server_calls if id not in answered]
-            if lost and (messages[at].interrupted or any(later.role != "tool" for later in messages[at + 1 :])):
-                turns[at] = wire_turn(messages[at], msgspec.structs.replace(rules, left_out=frozenset(lost)))
-    return turns
+# --- parameters -------------------------------------------------------------------------------------------------------
 
 
-def _last_user_turns(turns: Sequence[Turn], count: int) -> list[int]:
-    """Where the user's last turns end. Two marks let the cache be found again although a turn added many blocks."""
-    found: list[int] = []
-    inside = False
-    for at in range(len(turns) - 1, -1, -1):
-        turn = turns[at]
-        if turn.opening is MODEL_SPEAKS:
-            inside = inside and not turn.content
-        elif turn.content and not inside:
-            inside = True
-            if turn.markable:
-                found.append(at)
-            if len(found) == count:
-                break
-    return found
-
-
-class _Marks:
-    """The cache marks that are left: a request may hold four, and the caller's own tools may hold some already."""
-
-    def __init__(self, options: ModelOptions) -> None:
-        taken = sum([b'"cache_control"' in bytes(raw) for raw in options.server_tools])
-        taken += "cache_control" in options.extra_body
-        self._left: int = max(_MOST_MARKS - taken, 0) if options.cache else 0
-
-    def take(self, wanted: bool = True) -> int:
-        """1 if a mark may be set, else 0."""
-        if not wanted or not self._left:
-            return 0
-        self._left -= 1
-        return 1
-
-
-# --- everything else ---
-
-
-def _system(text: str, terms: _Terms) -> bytes:
-    """The one block of the system prompt, but for its end, where a mark may be put."""
-    known = terms.systems.get(text)
-    if known is None:
-        known = written({"type": "text", "text": text})[:-1]
-        terms.systems.clear()
-        terms.systems[text] = known
-    return known
-
-
-def _parameters(
-    call: Call,
-    options: ModelOptions,
-    thinking: Thinking,
-    names: ToolNames,
-    adaptations: list[Adaptation],
-    *,
-    container: str | None,
+def _choose_parameters(
+    call: Call, options: ModelOptions, thinking: _Thinking, names: ToolNames, adaptations: list[Adaptation]
 ) -> dict[str, object]:
     found: dict[str, object] = {}
-    if choice := _tool_choice(call, options, thinking, names, adaptations):
+    if choice := _choose_tool(call, options, thinking, names, adaptations):
         found["tool_choice"] = choice
     if thinking.config is not None:
         found["thinking"] = thinking.config
     output: dict[str, object] = {} if thinking.effort is None else {"effort": thinking.effort}
-    if (schema := format_schema(call, options, adaptations)) is not None:
+    if (schema := _convert_reply_schema(call, options, adaptations)) is not None:
         output["format"] = {"type": "json_schema", "schema": schema}
     if output:
         found["output_config"] = output
-    found |= checked_sampling(call, options, thinking, adaptations)
-    if stops := _stops(call, options, adaptations):
+    found |= _check_sampling(call, options, thinking, adaptations)
+    blank = [stop for stop in options.stop if not stop or stop.isspace()]
+    if blank:
+        why = "a stop sequence must hold more than white space"
+        refuse_or_adapt(call, adaptations, f"stop={blank[0]!r}", why, "Leave it out.")
+    if stops := [stop for stop in options.stop if stop not in blank]:
         found["stop_sequences"] = stops
     if options.user is not None:
         found["metadata"] = {"user_id": options.user}
-    if container:
-        found["container"] = container
     if call.stream:
         found["stream"] = True
     return found
 
 
-def _tool_choice(
-    call: Call, options: ModelOptions, thinking: Thinking, names: ToolNames, adaptations: list[Adaptation]
+def _choose_tool(
+    call: Call, options: ModelOptions, thinking: _Thinking, names: ToolNames, adaptations: list[Adaptation]
 ) -> dict[str, object] | None:
     if not call.tools and not options.server_tools:
         return None  # the API refuses a choice without tools
     wanted = options.tool_choice
-    if thinking.budgeted and wanted not in {"auto", "none"}:
+    if thinking.kind == "enabled" and wanted not in {"auto", "none"}:
         why = "a tool call cannot be forced while the model thinks"
         refuse_or_adapt(call, adaptations, "tool_choice", why, "Leave reasoning or tool_choice out.")
         wanted = "auto"
@@ -291,27 +188,247 @@ def _tool_choice(
     return None if choice == {"type": "auto"} else choice
 
 
-def _stops(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:
-    blank = [stop for stop in options.stop if not stop or stop.isspace()]
-    if blank:
-        why = "a stop sequence must hold more than white space"
-        refuse_or_adapt(call, adaptations, f"stop={blank[0]!r}", why, "Leave it out.")
-    return [stop for stop in options.stop if stop not in blank]
+def _check_sampling(
+    call: Call, options: ModelOptions, thinking: _Thinking, adaptations: list[Adaptation]
+) -> dict[str, object]:
+    """Temperature and its kin as the API allows them. Thinking wants temperature 1, no top_k and top_p from 0.95."""
+    asked = {"temperature": options.temperature, "top_p": options.top_p, "top_k": options.top_k}
+    found: dict[str, object] = {name: value for name, value in asked.items() if value is not None}
+    if "temperature" in found and "top_p" in found and ONE_SAMPLER in call.profile.quirks:
+        why = "this model takes temperature or top_p, not both"
+        refuse_or_adapt(call, adaptations, "top_p", why, "Leave one of them out.")
+        del found["top_p"]
+    if thinking.kind in {"enabled", "adaptive"}:
+        forbidden = {
+            "temperature": options.temperature not in {None, 1},
+            "top_k": options.top_k is not None,
+            "top_p": options.top_p is not None and not 0.95 <= options.top_p <= 1,
+        }
+        for name in [name for name, wrong in forbidden.items() if wrong and name in found]:
+            why = "it cannot be combined with thinking"
+            refuse_or_adapt(call, adaptations, name, why, f"Leave {name} or reasoning out.")
+            del found[name]
+    return found
 
 
-def _container(call: Call, options: ModelOptions) -> str | None:
-    """The sandbox of the last reply that had one: code that the provider runs finds its files there again."""
-    if not options.server_tools:
+# --- thinking ---------------------------------------------------------------------------------------------------------
+# Two generations: models with a budget take `enabled` and a number of tokens; adaptive ones decide themselves and take
+# an effort. A caller who says the one on a model that wants the other gets the nearest, and a report.
+
+_LEAST_BUDGET: Final = 1024
+_ROOM_FOR_ANSWER: Final = 1024
+"""What is left of max_tokens for the answer where the budget is ours to choose."""
+_BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 65536}
+"""How many tokens an effort stands for, from less to more."""
+_EFFORTS: Final = tuple(_BUDGETS)
+
+
+class _Thinking(NamedTuple):
+    """What a request says about thinking."""
+
+    config: dict[str, object] | None
+    """The member `thinking`; None leaves it to the model."""
+    effort: str | None
+    """The member `effort` of `output_config`."""
+    max_tokens: int
+
+    @property
+    def kind(self) -> object:
+        """How it was asked for: "enabled" by a budget, "adaptive" by an effort."""
+        return None if self.config is None else self.config["type"]
+
+
+def _ask_for_thinking(call: Call, options: ModelOptions, adaptations: list[Adaptation], *, replayed: bool) -> _Thinking:
+    """What to say about thinking. `replayed`: thinking of earlier turns is sent along."""
+    profile, asked = call.profile, options.reasoning
+    limit = 8192 if options.max_tokens is None else options.max_tokens
+    if asked is None:
+        found = _Thinking(None, None, limit)
+    elif asked.effort == "none" and asked.budget is None:
+        found = _turn_thinking_off(call, adaptations, limit)
+    elif profile.reasoning == "budget" or (asked.budget is not None and BUDGETS_TOO in profile.quirks):
+        found = _ask_by_budget(call, asked, adaptations, limit)
+    else:
+        effort = _choose_effort(call, asked, adaptations)
+        found = _Thinking(_with_display(call, asked, {"type": "adaptive"}), effort, limit)
+    if replayed and BOUND in profile.quirks and found.kind in {None, "enabled", "adaptive"}:
+        # Histories here may be branched, mended or put under another system prompt. The provider would refuse a whole
+        # request for one thought whose prefix changed; it shall drop that thought, and it says so in its reply.
+        config = found.config or {"type": "adaptive"}
+        found = found._replace(config={**config, "block_binding": {"prefix_mismatch_behavior": "drop_block"}})
+    return found
+
+
+def _turn_thinking_off(call: Call, adaptations: list[Adaptation], limit: int) -> _Thinking:
+    quirks = call.profile.quirks
+    if ALWAYS_THINKS in quirks:
+        hint = 'Ask for effort="low".'
+        refuse_or_adapt(call, adaptations, 'reasoning effort "none"', "this model always thinks", hint)
+        return _Thinking(None, "low" if "low" in call.profile.efforts else None, limit)
+    return _Thinking({"type": "between_tools" if OFF_BETWEEN_TOOLS in quirks else "disabled"}, None, limit)
+
+
+def _ask_by_budget(call: Call, asked: Reasoning, adaptations: list[Adaptation], limit: int) -> _Thinking:
+    budget, chosen = asked.budget, False
+    effort = asked.effort if asked.effort in call.profile.efforts else None
+    if budget is None:
+        budget, chosen = _BUDGETS.get(asked.effort or "medium", _BUDGETS["medium"]), True
+        if asked.effort is not None and effort is None:
+            adaptations.append(Adaptation(f'reasoning effort "{asked.effort}"', f"sent as a budget of {budget} tokens"))
+    if call.options.max_tokens is None:
+        # Thinking counts into max_tokens: the default is room for the answer, so the budget goes on top.
+        limit = min(limit + budget, call.profile.max_output or limit + budget)
+    if chosen:
+        budget = min(budget, max(limit - _ROOM_FOR_ANSWER, _LEAST_BUDGET))
+    if budget < _LEAST_BUDGET:
+        why = f"the least is {_LEAST_BUDGET} tokens"
+        refuse_or_adapt(call, adaptations, f"a reasoning budget of {budget}", why, f"Ask for {_LEAST_BUDGET} or more.")
+        budget = _LEAST_BUDGET
+    if budget >= limit:
+        why = f"it must be less than max_tokens ({limit}), which includes thinking"
+        refuse_or_adapt(call, adaptations, f"a reasoning budget of {budget}", why, "Raise max_tokens.")
+        budget = limit - 1
+    if budget < _LEAST_BUDGET:
+        return _Thinking(None, effort, limit)  # no room to think at all, as just reported
+    return _Thinking(_with_display(call, asked, {"type": "enabled", "budget_tokens": budget}), effort, limit)
+
+
+def _choose_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) -> str | None:
+    efforts = call.profile.efforts
+    if asked.budget is not None:
+        enough = [effort for effort, tokens in _BUDGETS.items() if tokens >= asked.budget]
+        nearest = _nearest_effort(enough[0] if enough else "max", efforts)
+        adaptations.append(Adaptation(f"a reasoning budget of {asked.budget}", f'sent as effort "{nearest}"'))
+        return nearest
+    if asked.effort is None or asked.effort in efforts:
+        return asked.effort
+    nearest = _nearest_effort(asked.effort, efforts)
+    why = f'this model does not know it: sent as "{nearest}"'
+    adaptations.append(Adaptation(f'reasoning effort "{asked.effort}"', why))
+    return nearest
+
+
+def _nearest_effort(wanted: str, efforts: frozenset[str]) -> str | None:
+    """The next lower effort that the model knows, else the lowest."""
+    known = [effort for effort in _EFFORTS if effort in efforts]
+    lower = [effort for effort in known if _EFFORTS.index(effort) <= _EFFORTS.index(wanted)]
+    return lower[-1] if lower else known[0] if known else None
+
+
+def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> dict[str, object]:
+    """With `display` where the model's own default differs from what is wanted."""
+    if asked.summary == (HIDDEN in call.profile.quirks):
+        config["display"] = "summarized" if asked.summary else "omitted"
+    return config
+
+
+# --- tools and the schema of a structured reply -----------------------------------------------------------------------
+
+
+def _encode_tools(call: Call, names: ToolNames, adaptations: list[Adaptation]) -> list[bytes]:
+    """The caller's tools, in the given order."""
+    found: list[bytes] = []
+    for spec in call.tools:
+        name = names.wire(spec.name)
+        tool, notes = _encode_tool(spec, name, call.profile)
+        found.append(tool)
+        adaptations += [Adaptation(f"schema of tool {spec.name!r}", note) for note in notes]
+        if name != spec.name:
+            adaptations.append(Adaptation(f"name of tool {spec.name!r}", f"sent as {name!r}"))
+        if spec.strict and not call.profile.strict_tools:
+            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "this model does not support it"))
+    return found
+
+
+def _encode_tool(spec: ToolSpec, name: str, profile: Profile) -> tuple[bytes, tuple[str, ...]]:
+    strict = spec.strict is True and profile.strict_tools
+
+    def make() -> tuple[bytes, tuple[str, ...]]:
+        schema, notes = convert(spec.schema, profile.tool_schema, strict=strict)
+        tool: dict[str, object] = {"name": name}
+        if spec.description:
+            tool["description"] = spec.description
+        tool["input_schema"] = schema
+        if strict and not any(note.startswith(NOT_STRICT) for note in notes):
+            tool["strict"] = True
+        return _encode(tool), notes
+
+    return remembered(spec, f"{READER} {profile.tool_schema} {strict} {name}", make)
+
+
+def _convert_reply_schema(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object] | None:
+    """The schema that the reply must have, if one is asked for. The provider always enforces it."""
+    wanted = options.response_format
+    if wanted is None:
         return None
-    for message in reversed(call.conversation.messages):
-        native = message.native
-        if native is not None and native.provider == READER and "container" in native.fields:
-            return text(members(native.fields["container"]).get("id"))
-    return None
+    given = msgspec.json.decode(wanted.schema, type=dict[str, object])
+    schema, notes = convert(given, call.profile.structured_schema, strict=True)
+    if refusal := next((note for note in notes if note.startswith(NOT_STRICT)), None):
+        why = refusal.removeprefix(NOT_STRICT)
+        refuse_or_adapt(call, adaptations, "response_format", why, "Change the schema, or ask for the reply by a tool.")
+        return None
+    adaptations += [Adaptation("schema of the reply", note) for note in notes]
+    return schema
 
 
-def _headers(options: ModelOptions, thinking: Thinking) -> dict[str, str]:
+# --- headers: features in beta are asked for in the provider's own words, and need a header each ----------------------
+
+_BETA_OF_TOOL: Final = {
+    "advisor_20260301": "advisor-tool-2026-03-01",
+    "bash_20241022": "computer-use-2024-10-22",
+    "code_execution_20250522": "code-execution-2025-05-22",
+    "computer_20241022": "computer-use-2024-10-22",
+    "computer_20250124": "computer-use-2025-01-24",
+    "computer_20251124": "computer-use-2025-11-24",
+    "mcp_toolset": "mcp-client-2025-11-20",
+    "text_editor_20241022": "computer-use-2024-10-22",
+}
+_BETA_OF_MEMBER: Final = {
+    "compaction": "compact-2026-09-04",
+    "context_management": "context-management-2025-06-27",
+    "fallback_credit_token": "fallback-credit-2026-07-01",
+    "fallbacks": "server-side-fallback-2026-07-01",
+    "thread": "message-threads-2026-08-12",
+}
+_BETA_OF_EDIT: Final = {"compact_20260112": "compact-2026-01-12"}
+"""By the types of edits inside `context_management`."""
+_BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
+
+
+class _Typed(Struct):
+    type: str | None = None
+
+
+class _ContextManagement(Struct):
+    edits: list[_Typed] = []
+
+
+def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
+    """The API's version, all beta values that this request needs, each once, and the caller's own headers."""
     given = {name.lower(): value for name, value in options.extra_headers.items()}
-    needed = [BINDING_BETA] if thinking.config is not None and "block_binding" in thinking.config else []
-    betas = beta_header(needed, options.server_tools, options.extra_body, given.pop("anthropic-beta", None))
-    return {"anthropic-version": _VERSION, **({"anthropic-beta": betas} if betas else {}), **given}
+    betas = [_BETA_OF_BINDING] if thinking.config is not None and "block_binding" in thinking.config else []
+    kinds = [_type_of_tool(raw) for raw in options.server_tools]
+    betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
+    betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
+    if "mcp_servers" in options.extra_body:
+        # They are described in two ways: with a toolset among the tools, and before that without one.
+        betas.append("mcp-client-2025-11-20" if "mcp_toolset" in kinds else "mcp-client-2025-04-04")
+    betas += _betas_of_edits(options.extra_body)
+    betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()]
+    header = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
+    return {"anthropic-version": _VERSION, **header, **given}
+
+
+def _type_of_tool(tool: Raw) -> str | None:
+    try:
+        return msgspec.json.decode(tool, type=_Typed).type
+    except msgspec.MsgspecError:
+        return None  # the provider will say what is wrong with it
+
+
+def _betas_of_edits(extra_body: Mapping[str, object]) -> list[str]:
+    try:
+        edits = msgspec.convert(extra_body.get("context_management"), _ContextManagement).edits
+    except msgspec.ValidationError:
+        return []
+    return [_BETA_OF_EDIT[edit.type] for edit in edits if edit.type in _BETA_OF_EDIT]

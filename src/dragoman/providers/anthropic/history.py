@@ -1,17 +1,15 @@
-"""Messages of a conversation as the wire wants them.
+"""Messages of a conversation as the wire wants them, and what of a history this provider does not get.
 
-Owns: each block's wire form; what of a history this provider does not get, and why.
-Must not know: options, tools and everything else of a request.
-
-A message's wire form is computed once and kept beside it. It is the inside of the content array, without brackets, so
-that turns of one role that follow each other become one by joining. What the messages so far became is kept beside the
-conversation, so that a turn on a long history costs its new messages and a join.
+A message's wire form is the inside of the content array, without brackets, so that turns of one role that follow each
+other become one by joining. It is computed once and kept beside the message; what the messages so far became is kept
+beside the conversation, so that a turn on a long history costs its new messages and a join.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2s
 from typing import Any, Final, NamedTuple
 
@@ -31,231 +29,235 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.conversation.values import memory_of
-from dragoman.providers.codec import Written, written_up_to
+from dragoman.errors import ConfigurationError
+from dragoman.providers.codec import Loss, Written, remembered, written_up_to
+from dragoman.providers.names import ToolNames
+from dragoman.providers.profile import Profile
+from dragoman.providers.raw_json import read_members, read_text
 
-from .media import media_block
-from .parts import UNREADABLE
-from .wire import READER, as_object, members, text, written
+READER: Final = "anthropic"
+"""The name under which thinking, opaque blocks and native fields of this dialect are kept."""
+UNREADABLE: Final = "INVALID_JSON"
+"""The member under which arguments travel that are no JSON object: the wire takes objects only."""
+CACHE_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+"""Stands in place of the closing brace of what is marked for the cache."""
 
-__all__ = ["MODEL_SPEAKS", "Rules", "Sent", "Turn", "joined", "sent", "wire_turn", "wire_turns"]
-
-MODEL_SPEAKS: Final = b'{"role":"assistant","content":['
-_USER_SPEAKS: Final = b'{"role":"user","content":['
-_OPENINGS: Final = {"user": _USER_SPEAKS, "tool": _USER_SPEAKS, "assistant": MODEL_SPEAKS}
+_USER: Final = b'{"role":"user","content":['
+_MODEL: Final = b'{"role":"assistant","content":['
+_OPENINGS: Final = {"user": _USER, "tool": _USER, "assistant": _MODEL}
+"""How a turn begins, by the role of the message."""
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
-_NONE_MARKED: Final[Mapping[int, bytes]] = {}
 _NO_ERROR_TEXT: Final = "The tool failed and gave no reason."
 
+_encode = msgspec.json.encode
 
-class Rules(Struct, frozen=True):
+
+class Rules(NamedTuple):
     """What the wire form of a message depends on beside the message."""
 
+    profile: Profile
+    names: ToolNames
     key: str
-    """Names all of this; see `remembered`."""
-    media: frozenset[MediaKind]
-    media_urls: frozenset[MediaKind]
-    result_media: frozenset[MediaKind]
-    thinking: bool
-    """Whether thinking is sent back."""
-    name_of: Callable[[str], str]
-    """The name of a tool on the wire, by its own."""
-    left_out: frozenset[int] = frozenset()
-    """Indices of blocks that are left out of this message: server calls that never got a result."""
+    """Names all of it that matters; see `remembered`."""
+
+    @classmethod
+    def of(cls, profile: Profile, names: ToolNames) -> Rules:
+        """The rules of a request to such a model with these tools."""
+        depends_on = (
+            profile.provider,
+            *[",".join(sorted(kinds)) for kinds in (profile.media, profile.media_urls, profile.tool_result_media)],
+            profile.reasoning_replayed,
+            profile.tool_limits.name_pattern,
+            profile.tool_limits.max_name_length,
+            sorted(names.to_own.items()),
+        )
+        return cls(profile, names, f"{READER} {depends_on}")
 
 
-class Turn(NamedTuple):
-    """A message on the wire."""
+class History(Written, frozen=True, kw_only=True):
+    """The array of messages, but for the end of the last one."""
 
+    opening: bytes = b""
+    """How the last one begins."""
+    thinks: bool = False
+    server_calls: bool = False
+    """Whether there is thinking in it, and calls that the provider ran itself."""
+
+
+# --- all messages -----------------------------------------------------------------------------------------------------
+
+
+def write_history(conversation: Conversation, rules: Rules) -> History:
+    """All messages. Turns of one role that follow each other become one, as the API would make them anyway.
+
+    Results of tools so come first in the turn after their calls, where the API wants them, whoever speaks after them.
+    """
+
+    def append(before: History, new: tuple[Message, ...]) -> History:
+        return _append(before, _write_turns(new, rules))
+
+    history = written_up_to(conversation, len(conversation.messages), rules.key, append, History())
+    return _append(History(), _answered_turns(conversation.messages, rules)) if history.server_calls else history
+
+
+def write_marked_history(conversation: Conversation, rules: Rules, marks: int) -> History:
+    """The same, with cache marks at the ends of so many of the user's last turns.
+
+    Two marks let the cache be found again although a turn added many blocks.
+    """
+    turns = _answered_turns(conversation.messages, rules)
+    return _append(History(), turns, _last_user_turns(turns, marks))
+
+
+def _append(before: History, turns: Sequence[_Turn], marked: Collection[int] = ()) -> History:
+    pieces: list[bytes] = []
+    losses: list[Loss] = []
+    opening = before.opening
+    for at, turn in enumerate(turns, before.count):
+        if turn.losses:
+            losses += [Loss(at, *loss) for loss in turn.losses]
+        if turn.content:
+            changed = b"]}," + turn.opening if opening else b"[" + turn.opening
+            pieces.append(b"," if turn.opening == opening else changed)
+            pieces.append(turn.content[:-1] + CACHE_MARK if at in marked else turn.content)
+            opening = turn.opening
+    return History(
+        count=before.count + len(turns),
+        pieces=(*before.pieces, *pieces),
+        losses=(*before.losses, *losses),
+        opening=opening,
+        thinks=before.thinks or any(turn.thinks for turn in turns),
+        server_calls=before.server_calls or any(turn.server_calls for turn in turns),
+    )
+
+
+def _write_turns(messages: Iterable[Message], rules: Rules) -> list[_Turn]:
+    return [remembered(message, rules.key, lambda message=message: _write_turn(message, rules)) for message in messages]
+
+
+def _answered_turns(messages: Sequence[Message], rules: Rules) -> list[_Turn]:
+    """All messages, without calls that the provider ran itself and never answered.
+
+    It refuses such a call, except while its result may still come: nothing follows it but results of tools.
+    """
+    turns = _write_turns(messages, rules)
+    answered = frozenset[str]().union(*[turn.server_results for turn in turns])
+    for at, turn in enumerate(turns):
+        lost = [block for block, id in turn.server_calls if id not in answered]
+        if lost and (messages[at].interrupted or any(later.role != "tool" for later in messages[at + 1 :])):
+            turns[at] = _write_turn(messages[at], rules, left_out=lost)
+    return turns
+
+
+def _last_user_turns(turns: Sequence[_Turn], count: int) -> list[int]:
+    found: list[int] = []
+    inside = False
+    for at in range(len(turns) - 1, -1, -1):
+        turn = turns[at]
+        if turn.opening == _MODEL:
+            inside = inside and not turn.content
+        elif turn.content and not inside:
+            inside = True
+            if turn.markable:
+                found.append(at)
+            if len(found) == count:
+                break
+    return found
+
+
+# --- one message ------------------------------------------------------------------------------------------------------
+
+
+class _Turn(Struct, eq=False):
+    """A message on the wire: filled while its blocks are written, and never changed after that."""
+
+    rules: Rules
     opening: bytes
-    """Whose turn it is: what stands before the content, the same object for the same role."""
-    content: bytes
+    """Whose turn it is: what stands before the content."""
+    content: bytes = b""
     """The blocks, joined by commas; empty if nothing is left of the message."""
-    plain: bool
-    """Whether all that follows here is as it mostly is: nothing lost, no thinking, no calls by the provider."""
-    losses: tuple[tuple[int, str, str], ...] = ()
+    blocks: list[bytes] = []
+    losses: list[tuple[int, str, str]] = []
     """Index and kind of a block, and why it is not sent or sent otherwise."""
+    index: int = 0
+    """Of the block that is being written."""
     markable: bool = False
     """Whether a cache mark may be put on the last block."""
     thinks: bool = False
     """Whether it holds thinking."""
-    server_calls: tuple[tuple[int, str], ...] = ()
+    server_calls: list[tuple[int, str]] = []
     """Index and id of calls that the provider ran itself."""
-    server_results: frozenset[str] = frozenset()
+    server_results: list[str] = []
     """Ids of such calls whose results are here."""
-
-
-class _Writer:
-    """The blocks of one message, while they are written."""
-
-    __slots__ = ("blocks", "calls", "index", "losses", "markable", "results", "role", "rules", "thinks")
-
-    def __init__(self, role: str, rules: Rules) -> None:
-        self.role = role
-        self.rules = rules
-        self.index = 0
-        self.blocks: list[bytes] = []
-        self.losses: list[tuple[int, str, str]] = []
-        self.markable = False
-        self.thinks = False
-        self.calls: list[tuple[int, str]] = []
-        self.results: list[str] = []
 
     def write(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
         if native is not None and native.provider == READER:
-            block = {**block, **{name: raw for name, raw in native.fields.items() if name not in block}}
-        self.blocks.append(written(block))
+            block = {**block, **native.fields, **block}
+        self.blocks.append(_encode(block))
         self.markable = markable and "cache_control" not in block
 
     def lose(self, what: str, why: str) -> None:
         self.losses.append((self.index, what, why))
 
 
-class Sent(Written, frozen=True, kw_only=True):
-    """Turns joined to messages, but for the end of the last one."""
-
-    speaking: bytes = b""
-    """The opening of the last one."""
-    unusual: tuple[tuple[int, Turn], ...] = ()
-    """Which turns are not plain."""
-
-
-def sent(conversation: Conversation, rules: Rules) -> Sent:
-    """All messages. Turns of one role that follow each other become one, as the API would make them anyway.
-
-    Results of tools so come first in the turn after their calls, where the API wants them, whoever speaks after them.
-    """
-    count = len(conversation.messages)
-    return written_up_to(
-        conversation, count, rules.key, lambda before, new: joined(before, wire_turns(new, rules)), Sent()
-    )
-
-
-def joined(before: Sent, turns: Sequence[Turn], marked: Mapping[int, bytes] = _NONE_MARKED) -> Sent:
-    """What was sent before, and these turns behind it; at the given places with this at their end."""
-    pieces: list[bytes] = []
-    speaking = before.speaking
-    unusual: list[tuple[int, Turn]] = []
-    for at, turn in enumerate(turns, before.count):
-        if not turn.plain:
-            unusual.append((at, turn))
-        content = turn.content
-        if not content:
-            continue
-        opening = turn.opening
-        pieces.append(b"," if opening is speaking else b"]}," + opening if speaking else b"[" + opening)
-        pieces.append(content[:-1] + marked[at] if at in marked else content)
-        speaking = opening
-    return Sent(
-        count=before.count + len(turns),
-        pieces=(*before.pieces, *pieces),
-        speaking=speaking,
-        unusual=(*before.unusual, *unusual),
-    )
-
-
-def wire_turns(messages: Iterable[Message], rules: Rules) -> list[Turn]:
-    """The wire forms of messages, each computed at most once for these rules."""
-    key = rules.key
-    # What `remembered` does, without a call for each of a thousand messages that are known already.
-    return [
-        kept if (kept := message.__dict__.get(key)) is not None else _remembered(message, rules) for message in messages
-    ]
-
-
-def _remembered(message: Message, rules: Rules) -> Turn:
-    turn = memory_of(message)[rules.key] = _plain_turn(message) or wire_turn(message, rules)
+def _write_turn(message: Message, rules: Rules, left_out: Collection[int] = ()) -> _Turn:
+    """`left_out`: indices of server calls that never got a result."""
+    turn = _Turn(rules, _OPENINGS[message.role])
+    for turn.index, block in enumerate(message.blocks):
+        if turn.index in left_out:
+            turn.lose("opaque", "the provider ran this call itself and its result never arrived")
+        else:
+            _WRITERS[type(block)](turn, block)
+    if not turn.blocks and not turn.losses:
+        turn.index = 0
+        what = str(type(message.blocks[0]).__struct_config__.tag) if message.blocks else "message"
+        turn.lose(what, "the message is empty, and the provider takes no empty messages")
+    turn.content = b",".join(turn.blocks)
     return turn
 
 
-def _plain_turn(message: Message) -> Turn | None:
-    """The wire form of a message that is one text, as most are; None for any other."""
-    if len(message.blocks) != 1:
-        return None
-    block = message.blocks[0]
-    if type(block) is not Text or block.native is not None or not block.text or block.text.isspace():
-        return None
-    return Turn(_OPENINGS[message.role], b'{"type":"text","text":%b}' % written(block.text), True, (), True)
-
-
-def wire_turn(message: Message, rules: Rules) -> Turn:
-    """The wire form of a message, computed now."""
-    writer = _Writer(message.role, rules)
-    for index, block in enumerate(message.blocks):
-        writer.index = index
-        if index in rules.left_out:
-            writer.lose("opaque", "the provider ran this call itself and its result never arrived")
-        else:
-            _HANDLERS[type(block)](writer, block)
-    if not writer.blocks:
-        writer.index = 0
-        what = _kind(message.blocks[0]) if message.blocks else "message"
-        if not writer.losses:
-            writer.lose(what, "the message is empty, and the provider takes no empty messages")
-    return Turn(
-        _OPENINGS[message.role],
-        b",".join(writer.blocks),
-        not (writer.losses or writer.thinks or writer.calls or writer.results),
-        tuple(writer.losses),
-        writer.markable,
-        writer.thinks,
-        tuple(writer.calls),
-        frozenset(writer.results),
-    )
-
-
-def _kind(block: Block) -> str:
-    return str(type(block).__struct_config__.tag)
-
-
-# --- one function for each kind of block ---
-
-
-def _text(writer: _Writer, block: Text) -> None:
+def _write_text(turn: _Turn, block: Text) -> None:
     # The API refuses texts without anything but white space, even those that a model wrote.
     if block.text and not block.text.isspace():
-        writer.write({"type": "text", "text": block.text}, block.native)
+        turn.write({"type": "text", "text": block.text}, block.native)
 
 
-def _thinking(writer: _Writer, block: Thinking) -> None:
+def _write_thinking(turn: _Turn, block: Thinking) -> None:
     if block.provider != READER:
-        writer.lose("thinking", f"only {block.provider} can read it back")
-    elif not writer.rules.thinking:
-        writer.lose("thinking", "this model does not get its thinking back")
+        turn.lose("thinking", f"only {block.provider} can read it back")
+    elif not turn.rules.profile.reasoning_replayed:
+        turn.lose("thinking", "this model does not get its thinking back")
     elif block.signature:
         # As it came, also with an empty text: the signature holds the thought itself.
         member = {"type": "thinking", "thinking": block.text, "signature": block.signature}
-        writer.write(member, block.native, markable=False)
-        writer.thinks = True
+        turn.write(member, block.native, markable=False)
+        turn.thinks = True
     elif block.encrypted is not None:
-        writer.write({"type": "redacted_thinking", "data": block.encrypted}, block.native, markable=False)
-        writer.thinks = True
+        turn.write({"type": "redacted_thinking", "data": block.encrypted}, block.native, markable=False)
+        turn.thinks = True
     else:
-        writer.lose("thinking", "its signature never arrived, and the provider takes none without")
+        turn.lose("thinking", "its signature never arrived, and the provider takes none without")
 
 
-def _call(writer: _Writer, block: ToolCall) -> None:
-    arguments = as_object(block.arguments)
+def _write_call(turn: _Turn, block: ToolCall) -> None:
+    arguments = object_of_arguments(block.arguments)
     if arguments is None:
-        arguments = written({UNREADABLE: block.arguments})
-        writer.lose("tool_call", f"its arguments are not a JSON object; sent as text under {UNREADABLE}")
-    member = {
-        "type": "tool_use",
-        "id": _legal_id(block.id),
-        "name": writer.rules.name_of(block.name),
-        "input": Raw(arguments),
-    }
-    writer.write(member, block.native)
+        arguments = _encode({UNREADABLE: block.arguments})
+        turn.lose("tool_call", f"its arguments are not a JSON object; sent as text under {UNREADABLE}")
+    name = turn.rules.names.wire(block.name)
+    member = {"type": "tool_use", "id": _legal_id(block.id), "name": name, "input": Raw(arguments)}
+    turn.write(member, block.native)
 
 
-def _result(writer: _Writer, block: ToolResult) -> None:
+def _write_result(turn: _Turn, block: ToolResult) -> None:
+    profile = turn.rules.profile
     parts: list[dict[str, object]] = []
     for part in block.content:
         if isinstance(part, Media):
-            found, why = media_block(part, writer.rules.result_media, writer.rules.media_urls)
+            found, why = encode_media(part, profile.tool_result_media, profile.media_urls)
             if found is None:
-                writer.lose("tool_result", f"{part.kind} left out: {why}")
+                turn.lose("tool_result", f"{part.kind} left out: {why}")
             else:
                 parts.append(found)
         elif part.text and not part.text.isspace():
@@ -270,46 +272,57 @@ def _result(writer: _Writer, block: ToolResult) -> None:
     if block.is_error:
         member.setdefault("content", _NO_ERROR_TEXT)  # the API refuses an error without content
         member["is_error"] = True
-    writer.write(member)
+    turn.write(member)
 
 
-def _media(writer: _Writer, block: Media) -> None:
-    if writer.role == "assistant":
-        writer.lose("media", f"the provider takes no {block.kind} in messages of the model")
+def _write_media(turn: _Turn, block: Media) -> None:
+    if turn.opening == _MODEL:
+        turn.lose("media", f"the provider takes no {block.kind} in messages of the model")
         return
-    found, why = media_block(block, writer.rules.media, writer.rules.media_urls)
+    found, why = encode_media(block, turn.rules.profile.media, turn.rules.profile.media_urls)
     if found is None:
-        writer.lose("media", why)
+        turn.lose("media", why)
     else:
-        writer.write(found)
+        turn.write(found)
 
 
-def _opaque(writer: _Writer, block: Opaque) -> None:
+def _write_opaque(turn: _Turn, block: Opaque) -> None:
     if block.provider != READER:
-        writer.lose("opaque", f"only {block.provider} can read it back")
+        turn.lose("opaque", f"only {block.provider} can read it back")
         return
-    writer.blocks.append(bytes(block.raw))
-    writer.markable = False
+    turn.blocks.append(bytes(block.raw))
+    turn.markable = False
     try:
-        fields = members(block.raw)
-        kind = text(fields.get("type")) or ""
+        fields = read_members(block.raw)
+        kind = read_text(fields.get("type")) or ""
         if kind in {"server_tool_use", "mcp_tool_use"}:
-            writer.calls.append((writer.index, text(fields.get("id")) or ""))
+            turn.server_calls.append((turn.index, read_text(fields.get("id")) or ""))
         elif kind.endswith("_tool_result"):
-            writer.results.append(text(fields.get("tool_use_id")) or "")
+            turn.server_results.append(read_text(fields.get("tool_use_id")) or "")
     except msgspec.MsgspecError:
         pass  # somebody made it by hand; the provider will say what is wrong with it
 
 
 # Each takes its own kind of block, which the key guarantees and a type cannot say.
-_HANDLERS: Final[dict[type[Block], Callable[[_Writer, Any], None]]] = {
-    Text: _text,
-    Thinking: _thinking,
-    ToolCall: _call,
-    ToolResult: _result,
-    Media: _media,
-    Opaque: _opaque,
+_WRITERS: Final[dict[type[Block], Callable[[_Turn, Any], None]]] = {
+    Text: _write_text,
+    Thinking: _write_thinking,
+    ToolCall: _write_call,
+    ToolResult: _write_result,
+    Media: _write_media,
+    Opaque: _write_opaque,
 }
+
+
+def object_of_arguments(arguments: str) -> bytes | None:
+    """The text of a call's arguments as the JSON object that the wire wants; None if it is none."""
+    if not arguments or arguments.isspace():
+        return b"{}"
+    try:
+        read_members(arguments)
+        return arguments.encode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
 def _legal_id(id: str) -> str:
@@ -317,3 +330,59 @@ def _legal_id(id: str) -> str:
     if _LEGAL_ID.fullmatch(id):
         return id
     return f"{_ILLEGAL.sub('_', id)[:40]}_{blake2s(id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+
+# --- images and documents ---------------------------------------------------------------------------------------------
+
+_IMAGES: Final = frozenset(["image/jpeg", "image/png", "image/gif", "image/webp"])
+_PDF: Final = "application/pdf"
+_ALSO_TEXT: Final = frozenset(["application/json", "application/xml", "application/yaml", "application/javascript"])
+
+
+def encode_media(
+    media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]
+) -> tuple[dict[str, object] | None, str]:
+    """The block for an image or a document, or None and why there is none."""
+    if media.path is not None:
+        message = f"The media {media.path!r} was not read before the conversation was encoded."
+        raise ConfigurationError(message, hint="Read it first: Media.from_bytes(...). Engines do this by themselves.")
+    if media.kind not in kinds:
+        return None, f"this model takes no {media.kind}"
+    if media.url is not None and media.kind not in url_kinds:
+        return None, f"this model takes no {media.kind} by URL"
+    source = _image_source(media) if media.kind == "image" else _document_source(media)
+    if isinstance(source, str):
+        return None, source
+    block: dict[str, object] = {"type": media.kind, "source": source}
+    if media.kind == "document" and media.name:
+        block["title"] = media.name
+    if media.native is not None and media.native.provider == READER:
+        block |= {name: raw for name, raw in media.native.fields.items() if name not in {"type", "source"}}
+    return block, ""
+
+
+def _image_source(media: Media) -> dict[str, object] | str:
+    """The source, or why there is none."""
+    if media.url is None and media.mime_type not in _IMAGES:
+        return f"{media.mime_type} is not among the image types it takes: JPEG, PNG, GIF and WebP"
+    return _url_or_base64(media)
+
+
+def _document_source(media: Media) -> dict[str, object] | str:
+    if media.mime_type == _PDF:
+        return _url_or_base64(media)
+    if not (media.mime_type.startswith("text/") or media.mime_type in _ALSO_TEXT):
+        return f"{media.mime_type} is not among the document types it takes: PDF and text"
+    if media.data is None:
+        return "of documents by URL it takes PDF only"
+    try:
+        # The API names one type for all text, whatever its markup.
+        return {"type": "text", "media_type": "text/plain", "data": media.data.decode("utf-8-sig")}
+    except UnicodeDecodeError:
+        return "the text of the document is not UTF-8"
+
+
+def _url_or_base64(media: Media) -> dict[str, object]:
+    if media.url is not None:
+        return {"type": "url", "url": media.url}
+    return {"type": "base64", "media_type": media.mime_type, "data": b64encode(media.data or b"").decode()}

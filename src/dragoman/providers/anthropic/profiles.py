@@ -1,8 +1,5 @@
 """What Claude models can do, as rows.
 
-Owns: the profile of the dialect, the rows of its models, and the names of the quirks that only this codec understands.
-Must not know: how a profile is turned into a request.
-
 The rows follow the provider's tables (models overview; thinking by model; effort; migration guides) as of November
 2026. A Claude whose name no row knows is taken for one of the newest: those accept the least, and a request that asks
 for too little is better than one that is refused.
@@ -13,8 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
-
-__all__ = ["ALWAYS_THINKS", "BASE", "BOUND", "BUDGETS_TOO", "HIDDEN", "OFF_BETWEEN_TOOLS", "ONE_SAMPLER", "ROWS"]
 
 # --- quirks ----------------------------------------------------------------------------------------------------------
 

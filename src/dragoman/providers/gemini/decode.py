@@ -1,235 +1,655 @@
-"""Bytes of a reply → events.
-
-Owns: the three forms in which a reply comes (one JSON object, server-sent events, a JSON array of chunks), the quick
-way for chunks of plain text and the careful one for all others, and what makes a reply complete.
-Must not know: what the parts of the content are.
+"""From the bytes of a reply to events: one JSON object, server-sent events, or a JSON array of chunks.
 
 A whole reply is one chunk. The form is told by the first byte: a proxy may answer a request for a stream with a whole
-reply, or with the array that the API gives where events were not asked for. `Completed` comes when the bytes have
-ended: a chunk with a finish reason is not always the last one.
+reply, or with the array that the API gives where events were not asked for. Chunks of plain text, of which streams
+consist, are decoded straight into structs; all others are taken apart into raw members, so that nothing is lost.
+`Completed` comes when the bytes have ended: a chunk with a finish reason is not always the last one.
 """
+
+# ruff: noqa: N815 -- the wire's own names
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import pairwise
+from json import JSONDecoder
+from typing import ClassVar, Final, TypeAlias, cast
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
-from dragoman.conversation import Completed, ReplyEvent, ReplyStarted, TextDelta, ThinkingDelta, UsageReported
+from dragoman.conversation import (
+    BlockReceived,
+    Completed,
+    Media,
+    Native,
+    Opaque,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThinkingStarted,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    Usage,
+    UsageReported,
+)
 from dragoman.errors import ProtocolError
-from dragoman.providers.codec import Call, Encoded
+from dragoman.providers.codec import Call
+from dragoman.providers.raw_json import ABSENT, read_elements, read_members, read_text
 from dragoman.providers.sse import EventStream
 
-from .about import FINISH_UNKNOWN, About, stop_reason
-from .errors import blocked, failed
-from .json_array import ArrayStream
-from .parts import Parts
-from .wire import ABSENT, Chunk, decode_chunk, given_members, raw_list, text_of, text_or_none
+from .errors import read_blocked_prompt, read_chunk_error
+from .history import MADE_UP_ID, READER, SIGNATURE
 
-__all__ = ["GeminiDecoder"]
-
-_SPACE = b" \t\r\n"
-_BOM = b"\xef\xbb\xbf"
+_BOM: Final = b"\xef\xbb\xbf"
 # All that reading bytes which somebody else wrote can raise.
 _MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
-_BLOCK_UNKNOWN = "BLOCK_REASON_UNSPECIFIED"
+_encode = msgspec.json.encode
+_read_string = msgspec.json.Decoder(str).decode
+_read_bool = msgspec.json.Decoder(bool).decode
+_read_index = msgspec.json.Decoder(int).decode
 
-_decode_index = msgspec.json.Decoder(int).decode
+
+def _read_given(data: bytes | str | Raw) -> dict[str, Raw]:
+    """The members of a JSON object without those that are null: Google leaves out what is not there, proxies do not."""
+    return {name: raw for name, raw in read_members(data).items() if bytes(raw) != b"null"}
 
 
-# A struct, because one is made for every reply, and a struct is made at a third of the cost.
+def _compact(raw: Raw) -> Raw:
+    """A copy without the spaces between tokens: whole replies are pretty-printed, streams are not, and they mean the
+    same. Numbers and strings keep their spelling."""
+    return Raw(msgspec.json.format(bytes(raw), indent=-1))
+
+
+def _native(members: dict[str, Raw]) -> Native | None:
+    return Native(READER, {name: _compact(raw) for name, raw in members.items()}) if members else None
+
+
+# --- why a reply ended, and what it cost ------------------------------------------------------------------------------
+
+_FINISH_UNKNOWN: Final = "FINISH_REASON_UNSPECIFIED"
+_BLOCK_UNKNOWN: Final = "BLOCK_REASON_UNSPECIFIED"
+_STOP_REASONS: Final[dict[str | None, StopReason]] = {
+    "STOP": StopReason.END,
+    "MAX_TOKENS": StopReason.MAX_TOKENS,
+    "SAFETY": StopReason.CONTENT_FILTER,
+    "RECITATION": StopReason.CONTENT_FILTER,
+    "BLOCKLIST": StopReason.CONTENT_FILTER,
+    "PROHIBITED_CONTENT": StopReason.CONTENT_FILTER,
+    "SPII": StopReason.CONTENT_FILTER,
+    "MODEL_ARMOR": StopReason.CONTENT_FILTER,
+    "IMAGE_SAFETY": StopReason.CONTENT_FILTER,
+    "IMAGE_PROHIBITED_CONTENT": StopReason.CONTENT_FILTER,
+    "IMAGE_RECITATION": StopReason.CONTENT_FILTER,
+    "MALFORMED_FUNCTION_CALL": StopReason.ERROR,
+    "MALFORMED_RESPONSE": StopReason.ERROR,
+    "MISSING_THOUGHT_SIGNATURE": StopReason.ERROR,
+    "UNEXPECTED_TOOL_CALL": StopReason.ERROR,
+    # The reply is longer than one request gives; the token that came with it fetches the rest.
+    "CONTINUATION": StopReason.PAUSED,
+}
+"""What is not here (OTHER, LANGUAGE, NO_IMAGE, TOO_MANY_TOOL_CALLS, …) is OTHER; the word itself is kept."""
+
+# A reply that calls functions ends like any other. An "unexpected" call names a function that was not offered: it is a
+# call all the same, and the model learns of its mistake from the result.
+_CALLING: Final = frozenset(["STOP", "UNEXPECTED_TOOL_CALL"])
+
+
+class _Counts(Struct, gc=False):
+    promptTokenCount: int | None = None
+    cachedContentTokenCount: int | None = None
+    candidatesTokenCount: int | None = None
+    thoughtsTokenCount: int | None = None
+    toolUsePromptTokenCount: int | None = None
+    totalTokenCount: int | None = None
+
+
+_read_counts = msgspec.json.Decoder(_Counts | None, strict=False).decode
+
+
+def _read_usage(raw: Raw) -> Usage | None:
+    """The usage in a `usageMetadata`; None if it has no counts at all."""
+    counts = _read_counts(raw) or _Counts()
+    read, said, thought = counts.promptTokenCount, counts.candidatesTokenCount, counts.thoughtsTokenCount
+    written = None
+    if said is not None or thought is not None or counts.totalTokenCount is not None:
+        # A count of zero is left out of the JSON: where the total is known, what is absent is nothing.
+        written = (said or 0) + (thought or 0)
+    elif read is None:
+        return None
+    if counts.toolUsePromptTokenCount is not None:  # what the provider's own tools brought, and the model read
+        read = (read or 0) + counts.toolUsePromptTokenCount
+    cached, total = counts.cachedContentTokenCount, counts.totalTokenCount
+    return Usage(input=read, output=written, cache_read=cached, reasoning=thought, total=total)
+
+
+def _merge_metadata(old: Raw, new: Raw) -> Raw:
+    """Metadata of two chunks as one. Some models send it anew with each chunk, some only what is new: a list that does
+    not begin with what is known is taken for its continuation; other values replace the known ones."""
+    if bytes(old) == bytes(new):
+        return old
+    kinds = bytes(old)[:1] + bytes(new)[:1]
+    if kinds == b"[[":
+        known, more = read_elements(old), read_elements(new)
+        anew = list(map(bytes, more[: len(known)])) == list(map(bytes, known))
+        return new if anew else Raw(_encode([*known, *more]))
+    if kinds != b"{{":
+        return new
+    members = read_members(old)
+    for name, raw in read_members(new).items():
+        members[name] = _merge_metadata(members[name], raw) if name in members else raw
+    return Raw(_encode(members))
+
+
+# --- a function call whose arguments arrive in pieces, each with the path of its place (Vertex AI, on request) --------
+
+# A JSON Path (RFC 9535) to one place: `$.city`, `$.stops[0].name`, `$['a.b']`.
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+_Step: TypeAlias = str | int
+_Tree: TypeAlias = "dict[str, _Tree] | list[_Tree] | str | Raw"
+
+
+class _PartialCall(Struct, eq=False):
+    """A call while it grows."""
+
+    index: int
+    id: str
+    native: dict[str, Raw] = {}
+    """Further members of its parts, e.g. the thought signature."""
+    arguments: dict[str, _Tree] = {}
+    """Those that came in pieces."""
+
+    def take_pieces(self, partial_args: Raw) -> None:
+        for piece in read_elements(partial_args):
+            members = read_members(piece)
+            if "jsonPath" not in members:
+                raise ProtocolError("A piece of a function call's arguments says no place.")
+            steps = _read_path(_read_string(members["jsonPath"]))
+            if "stringValue" in members:
+                self._put(steps, _read_string(members["stringValue"]))
+            for name in ("numberValue", "boolValue"):
+                if name in members:
+                    self._put(steps, members[name].copy())
+            if "nullValue" in members:
+                self._put(steps, Raw(b"null"))
+
+    def _put(self, steps: list[_Step], value: str | Raw) -> None:
+        """Set a place, making the objects and arrays on the way to it. A string continues the one that is there."""
+        node: _Tree = self.arguments
+        for step, following in pairwise(steps):
+            inner = _child(node, step)
+            if inner is None:
+                inner = cast("_Tree", [] if isinstance(following, int) else {})
+                _set_child(node, step, inner)
+            node = inner
+        known = _child(node, steps[-1])
+        _set_child(node, steps[-1], known + value if isinstance(known, str) and isinstance(value, str) else value)
+
+
+def _child(node: _Tree, step: _Step) -> _Tree | None:
+    if isinstance(node, dict) and isinstance(step, str):
+        return node.get(step)
+    if isinstance(node, list) and isinstance(step, int):
+        return node[step] if step < len(node) else None
+    return None
+
+
+def _set_child(node: _Tree, step: _Step, value: _Tree) -> None:
+    if isinstance(node, dict) and isinstance(step, str):
+        node[step] = value
+    elif isinstance(node, list) and isinstance(step, int) and step <= len(node):
+        node[step : step + 1] = [value]
+    else:
+        raise ProtocolError("The pieces of a function call's arguments do not fit together.")
+
+
+def _read_path(path: str) -> list[_Step]:
+    steps: list[_Step] = []
+    at = 1
+    while path.startswith("$") and (found := _STEP.match(path, at)) is not None:
+        name, index, single, double = found.groups()
+        quoted = single if single is not None else double or ""
+        steps.append(int(index) if index is not None else name if name is not None else _ESCAPE.sub(r"\1", quoted))
+        at = found.end()
+    if not steps or at != len(path):
+        raise ProtocolError(f"A piece of a function call's arguments has no path that can be read: {path[:100]!r}.")
+    return steps
+
+
+# --- the content of a reply -------------------------------------------------------------------------------------------
+# Texts and thoughts: within one chunk every part stands for itself; a text at the head of the next chunk continues the
+# text that was open. So a whole reply keeps its parts as they are, and a stream gives one text for its many pieces. A
+# part with a thought signature (or anything else beside its text) ends the text it belongs to, and the signature is
+# kept on it: Google wants each signature back in the part it came in. A signature on an empty text belongs to the text
+# before it; where there is none, the part is kept as it came.
+
+# Members of a part that say something about its data and are no data themselves.
+_ABOUT_DATA = frozenset(
+    ["thought", SIGNATURE, "partMetadata", "videoMetadata", "mediaResolution", "mediaProcessing", "speechMetadata"]
+)
+_CALL_MEMBERS = frozenset(["id", "name", "args", "partialArgs", "willContinue"])
+_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+_PLAIN_ALPHABET = str.maketrans("-_", "+/")
+
+
+class _Content(Struct, eq=False):
+    """The parts of one reply while they grow. `names` maps the names of tools back to their own."""
+
+    names: Mapping[str, str]
+    id_prefix: str = MADE_UP_ID
+    first_number: int = 0
+    """What ids are made of for calls that come without one, and where their count begins."""
+    calls: int = 0
+    index: int = -1
+    at_head: bool = True
+    """Whether the next part is the first of its chunk."""
+    open: bool | None = None
+    """The part that can grow: a thought (True), a text (False), or none."""
+    _ids: set[str] = set()
+    _call: _PartialCall | None = None
+
+    def add_text(self, text: str, thought: bool, events: list[ReplyEvent]) -> None:
+        """A plain piece of text or thought: nearly all parts of a stream."""
+        if text:
+            if self.open is not thought or not self.at_head:
+                self._start(thought, events)
+            self.at_head = False
+            events.append((ThinkingDelta if thought else TextDelta)(self.index, "", text))
+
+    def add_part(self, raw: Raw, events: list[ReplyEvent]) -> None:
+        """Any part."""
+        members = _read_given(raw)
+        if "thought" in members and not _read_bool(members["thought"]):
+            del members["thought"]  # from here on, what has this member is a thought
+        kind = next((name for name in self._HANDLERS if name in members), "text")
+        data = members.pop(kind, None)
+        if data is None and not members.keys() <= _ABOUT_DATA:
+            # The provider's own tools (executableCode, codeExecutionResult, toolCall, toolResponse), and what is new.
+            self._keep(raw, events)
+        else:
+            self._HANDLERS[kind](self, raw, data, members, events)
+
+    def end(self, events: list[ReplyEvent], native: Native | None = None, signature: str | None = None) -> None:
+        """End the text or thought that is open, if one is."""
+        if self.open is not None:
+            ended = ThinkingEnded(self.index, "", signature, None, native) if self.open else None
+            events.append(ended or TextEnded(self.index, "", native))
+            self.open = None
+
+    def _start(self, thought: bool, events: list[ReplyEvent]) -> None:
+        self.end(events)
+        self.index += 1
+        self.open = thought
+        events.append(ThinkingStarted(self.index, "", READER) if thought else TextStarted(self.index, ""))
+
+    def _next_index(self, events: list[ReplyEvent]) -> int:
+        """The index of a new part that is neither text nor thought."""
+        self.end(events)
+        self.at_head = False
+        self.index += 1
+        return self.index
+
+    def _keep(self, raw: Raw, events: list[ReplyEvent]) -> None:
+        index = self._next_index(events)
+        events.append(BlockReceived(index, "", Opaque(READER, _compact(raw))))
+
+    # --- one handler for each kind of data that we know: it gets the raw part, its data and its other members ---
+
+    def _take_text(self, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        text = _read_string(data) if data is not None else ""
+        thought = beside.pop("thought", None) is not None
+        if not beside:
+            self.add_text(text, thought, events)
+            return
+        continues = self.at_head and self.open is thought
+        if not text and not thought and not continues:
+            # An empty part must have a kind to be accepted when it goes back.
+            self._keep(raw if data is not None else Raw(_encode({"text": "", **beside})), events)
+            return
+        if text:
+            self.add_text(text, thought, events)
+        elif not continues:
+            self._start(thought, events)
+        signature = _read_string(beside.pop(SIGNATURE)) if thought and SIGNATURE in beside else None
+        self.at_head = False
+        self.end(events, _native(beside), signature)
+
+    def _take_call(self, _raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        members = _read_given(data) if data is not None else {}
+        goes_on = "willContinue" in members and _read_bool(members["willContinue"])
+        call = self._call
+        if call is None or "name" in members:
+            call = self._call = self._start_call(members, events)
+        call.native.update({name: _compact(raw) for name, raw in beside.items()})
+        further = {name: raw for name, raw in members.items() if name not in _CALL_MEMBERS}
+        if further:
+            call.native["functionCall"] = _compact(Raw(_encode(further)))
+        if "args" in members:
+            given = members["args"]  # some proxies give them as a text
+            text = _read_string(given) if bytes(given)[:1] == b'"' else bytes(_compact(given)).decode()
+            events.append(ToolCallDelta(call.index, call.id, text))
+        elif "partialArgs" in members:
+            call.take_pieces(members["partialArgs"])
+        if not goes_on:
+            if call.arguments:
+                events.append(ToolCallDelta(call.index, call.id, _encode(call.arguments).decode()))
+            events.append(ToolCallEnded(call.index, call.id, Native(READER, call.native) if call.native else None))
+            self._call = None
+
+    def _start_call(self, members: dict[str, Raw], events: list[ReplyEvent]) -> _PartialCall:
+        if "name" not in members:
+            raise ProtocolError("The model calls a function without naming it.")
+        name = _read_string(members["name"])
+        id = _read_string(members["id"]) if "id" in members else ""
+        if not id or id in self._ids:
+            id = f"{self.id_prefix}{self.first_number + self.calls}"
+        self._ids.add(id)
+        self.calls += 1
+        call = _PartialCall(self._next_index(events), id)
+        events.append(ToolCallStarted(call.index, id, self.names.get(name, name)))
+        return call
+
+    def _take_inline_data(self, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        if "thought" in beside:  # a sketch on the way to the picture: not part of the answer
+            self._keep(raw, events)
+            return
+        blob = _read_given(data) if data is not None else {}
+        content = _read_base64(blob.pop("data")) if "data" in blob else b""
+        self._add_media(Media.from_bytes(content, _pop_mime_type(blob)), "inlineData", blob, beside, events)
+
+    def _take_file_data(self, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        file = _read_given(data) if data is not None else {}
+        if "thought" in beside or "fileUri" not in file:
+            self._keep(raw, events)
+            return
+        media = Media.from_url(_read_string(file.pop("fileUri")), mime_type=_pop_mime_type(file))
+        self._add_media(media, "fileData", file, beside, events)
+
+    def _add_media(
+        self, media: Media, kind: str, further: dict[str, Raw], beside: dict[str, Raw], events: list[ReplyEvent]
+    ) -> None:
+        if further:
+            beside[kind] = Raw(_encode(further))
+        media = msgspec.structs.replace(media, native=_native(beside)) if beside else media
+        events.append(BlockReceived(self._next_index(events), "", media))
+
+    # In this order: a part has one kind of data, but a text beside a call would be an addition to the call.
+    _HANDLERS: ClassVar[dict[str, Callable[[_Content, Raw, Raw | None, dict[str, Raw], list[ReplyEvent]], None]]] = {
+        "functionCall": _take_call,
+        "inlineData": _take_inline_data,
+        "fileData": _take_file_data,
+        "text": _take_text,
+    }
+
+
+def _pop_mime_type(members: dict[str, Raw]) -> str:
+    return _read_string(members.pop("mimeType")) if "mimeType" in members else "application/octet-stream"
+
+
+def _read_base64(raw: Raw) -> bytes:
+    """Bytes in base64 of either alphabet, padded or not."""
+    text = _read_string(raw).translate(_PLAIN_ALPHABET).rstrip("=")
+    try:
+        return b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        raise ProtocolError("The media in the reply are not valid base64.") from None
+
+
+# --- a chunk of plain text: a member that is not named here makes it one that is taken apart --------------------------
+
+
+class _TextPart(Struct, forbid_unknown_fields=True, gc=False):
+    text: str = ""
+    thought: bool = False
+
+
+class _TextContent(Struct, forbid_unknown_fields=True, gc=False):
+    parts: list[_TextPart] = []
+    role: str | None = None
+
+
+class _TextCandidate(Struct, forbid_unknown_fields=True, gc=False):
+    content: _TextContent
+    index: int = 0
+    groundingMetadata: Raw = ABSENT
+    """Empty in every chunk of a grounded reply but the last."""
+
+
+class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
+    candidates: list[_TextCandidate]
+    usageMetadata: Raw = ABSENT
+    modelVersion: Raw = ABSENT
+    responseId: Raw = ABSENT
+    createTime: Raw = ABSENT
+
+
+_read_text_chunk = msgspec.json.Decoder(_TextChunk).decode
+
+# --- the reply --------------------------------------------------------------------------------------------------------
+
+_MAX_ELEMENT_BYTES: Final = 64 * 1024 * 1024
+_NO_SEPARATOR = re.compile(r"[^ \t\r\n,]")
+_read_value = JSONDecoder().raw_decode
+
+
+class _ArrayStream:
+    """Splits a JSON array, behind its opening bracket, into its elements, from bytes in any pieces."""
+
+    __slots__ = ("_buffer", "complete")
+
+    def __init__(self) -> None:
+        self._buffer: bytes = b""
+        self.complete: bool = False
+        """Whether the closing bracket has come."""
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The elements that these bytes complete, as events without a name. What comes behind the array is ignored."""
+        self._buffer += data
+        if len(self._buffer) > _MAX_ELEMENT_BYTES:
+            raise ProtocolError(f"A single element of the stream is longer than {_MAX_ELEMENT_BYTES} bytes.")
+        if self.complete or (b"}" not in data and b"]" not in data):  # no element ends without one
+            return []
+        elements: list[tuple[bytes, bytes]] = []
+        text, at = self._buffer.decode("latin-1"), 0  # a character for each byte
+        with suppress(ValueError, RecursionError):  # the rest of an element has not come yet
+            while (begin := _NO_SEPARATOR.search(text, at)) is not None and not self.complete:
+                if begin[0] == "]":
+                    self.complete = True
+                else:
+                    _, at = _read_value(text, begin.start())
+                    elements.append((b"", self._buffer[begin.start() : at]))
+        self._buffer = self._buffer[at:]
+        return elements
+
+    def finish(self) -> list[tuple[bytes, bytes]]:
+        """What is left is no element."""
+        return []
+
+
 class GeminiDecoder(Struct, eq=False):
-    """Reads one reply."""
+    """Reads one reply; see Decoder. `_names` maps the names of tools back to their own."""
 
     _call: Call
-    _encoded: Encoded
-    _about: About = field(default_factory=About)
-    _parts_so_far: Parts | None = None
-    _started: bool = False
-    _form: EventStream | ArrayStream | None = None
-    """How the chunks are told apart; None for a whole reply, and before the first byte."""
-    _head: bytes = b""
-    """Bytes before the form is known."""
-    _whole: list[bytes] | None = None
-
-    @property
-    def _parts(self) -> Parts:
-        """Made when they are needed: most whole replies do without."""
-        parts = self._parts_so_far
-        if parts is None:
-            parts = self._parts_so_far = Parts(self._encoded.tool_names, self._calls_before)
-        return parts
+    _names: Mapping[str, str]
+    _stream: EventStream | _ArrayStream | None = None
+    """Set once it is known that the reply comes in chunks."""
+    _undecided: bool = True
+    _body: list[bytes] = []
+    """The reply so far, where it is whole or its form is not yet known."""
+    _content: _Content | None = None
+    """Set by the first chunk."""
+    _finish_reason: str | None = None
+    _usage: Raw = ABSENT
+    """The newest `usageMetadata`: each replaces the one before."""
+    _first_usage: Usage | None = None
+    _kept: dict[str, Raw] = {}
+    """Members of chunks and candidates that have no place in our values."""
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """Take in the next bytes and append the events that they complete."""
-        form = self._form
-        if isinstance(form, EventStream):
-            for _, chunk in form.feed(data):
-                self._chunk(chunk, events)
-        elif form is not None:
-            for chunk in form.feed(data):
-                self._chunk(chunk, events)
-        elif self._whole is not None:
-            self._whole.append(data)
-        elif not self._head and data.startswith(b"{"):  # as nearly all whole replies do
-            self._whole = [data]
-        else:
-            self._begin(self._head + data, events)
+        """Take in the next bytes."""
+        if self._stream is not None:
+            for _, chunk in self._stream.feed(data):
+                self._take_chunk(chunk, events)
+            return
+        self._body.append(data)
+        if self._undecided:
+            self._decide_form(events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
-        """The bytes have ended. Appends the last events; raises ProtocolError if the reply is not complete."""
-        if isinstance(self._form, EventStream):
-            for _, chunk in self._form.finish():
-                self._chunk(chunk, events)
-        elif isinstance(self._form, ArrayStream):
-            if not self._form.complete:
-                raise self._broken_off(events)
-        elif self._whole is not None:
-            self._chunk(b"".join(self._whole), events)
-        about, parts = self._about, self._parts
-        if about.finish is None and (self._whole is None or parts.empty):
-            raise self._broken_off(events)
-        parts.end(events)
+        """The bytes have ended."""
+        if self._stream is not None:
+            for _, chunk in self._stream.finish():
+                self._take_chunk(chunk, events)
+        elif not self._undecided:
+            self._take_chunk(b"".join(self._body), events)
+        content = self._content
+        whole = self._stream is None and content is not None and content.index >= 0
+        cut = isinstance(self._stream, _ArrayStream) and not self._stream.complete
+        if content is None or cut or (self._finish_reason is None and not whole):
+            with suppress(*_MALFORMED):  # the error that follows says more
+                self._report_usage(events)
+            raise self._protocol_error("The reply broke off: it ended without a finish reason.")
+        content.end(events)
         try:
             self._report_usage(events)
-            native = about.native()
+            if self._usage is not ABSENT:
+                bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
+                self._keep("usageMetadata", self._usage)
         except _MALFORMED as error:
             raise self._malformed(error) from None
-        events.append(Completed(stop_reason(about.finish, calls=parts.calls > 0), about.finish, native))
+        reason = _STOP_REASONS.get(self._finish_reason, StopReason.OTHER)
+        if content.calls and self._finish_reason in _CALLING:
+            reason = StopReason.TOOL_CALLS
+        events.append(Completed(reason, self._finish_reason, Native(READER, self._kept) if self._kept else None))
 
-    # --- the form ---
-
-    def _begin(self, data: bytes, events: list[ReplyEvent]) -> None:
+    def _decide_form(self, events: list[ReplyEvent]) -> None:
         """See what form the reply has, as soon as enough bytes are there to tell."""
-        rest = data.removeprefix(_BOM).lstrip(_SPACE)
-        if not rest or _BOM.startswith(rest):
-            self._head = data
+        body = b"".join(self._body).removeprefix(_BOM).lstrip(b" \t\r\n")
+        if not body or _BOM.startswith(body):
             return
-        self._head = b""
-        if rest.startswith(b"["):
-            self._form = ArrayStream()
-        elif self._call.stream and not rest.startswith(b"{"):
-            self._form = EventStream()
-        else:
-            self._whole = []
-        self.feed(rest, events)
+        self._undecided = False
+        if body.startswith(b"["):
+            self._stream, body = _ArrayStream(), body[1:]
+        elif self._call.stream and not body.startswith(b"{"):
+            self._stream = EventStream()
+        self._body = []
+        self.feed(body, events)
 
     # --- chunks ---
 
-    def _chunk(self, data: bytes, events: list[ReplyEvent]) -> None:
+    def _take_chunk(self, data: bytes, events: list[ReplyEvent]) -> None:
         try:
-            chunk = decode_chunk(data)
+            chunk = _read_text_chunk(data)
         except _MALFORMED:
-            self._any_chunk(data, events)
-            return
-        candidates = chunk.candidates
-        candidate = candidates[0] if len(candidates) == 1 else None
-        if candidate is None or candidate.index or len(candidate.groundingMetadata) > 2:
-            self._any_chunk(data, events)
+            chunk = None
+        candidate = chunk.candidates[0] if chunk is not None and len(chunk.candidates) == 1 else None
+        if chunk is None or candidate is None or candidate.index or len(candidate.groundingMetadata) > 2:
+            self._take_apart(data, events)
             return
         if chunk.usageMetadata is not ABSENT:
-            self._about.usage = chunk.usageMetadata
-        if not self._started:
-            self._first_chunk(chunk, events)
-        parts = self._parts_so_far or self._parts
-        parts.first = True
+            self._usage = chunk.usageMetadata
+        content = self._content
+        if content is None:
+            try:
+                content = self._start(chunk.modelVersion, chunk.responseId, events)
+                if chunk.createTime is not ABSENT:
+                    self._keep("createTime", chunk.createTime)
+            except _MALFORMED as error:
+                raise self._malformed(error) from None
+        content.at_head = True
         for part in candidate.content.parts:
-            if parts.first and part.text and parts.open is part.thought:  # the usual case, without a call
-                parts.first = False
-                events.append((ThinkingDelta if part.thought else TextDelta)(parts.index, "", part.text))
-            else:
-                parts.piece(part.text, part.thought, events)
+            content.add_text(part.text, part.thought, events)
 
-    def _any_chunk(self, data: bytes, events: list[ReplyEvent]) -> None:
+    def _take_apart(self, data: bytes, events: list[ReplyEvent]) -> None:
         if data == b"[DONE]":  # not Google's, but proxies end their streams so
             return
         try:
             # Members are kept as slices, which nothing has looked into: what is not UTF-8 must not get that far.
-            self._careful(given_members(data.decode()), events)
+            self._take_members(_read_given(data.decode()), events)
         except _MALFORMED as error:
             raise self._malformed(error) from None
 
-    def _careful(self, chunk: dict[str, Raw], events: list[ReplyEvent]) -> None:
+    def _take_members(self, chunk: dict[str, Raw], events: list[ReplyEvent]) -> None:
         error = chunk.pop("error", None)
         if error is not None:
-            raise failed(self._call, msgspec.json.decode(error))
-        candidates = chunk.pop("candidates", None)
+            raise read_chunk_error(self._call, msgspec.json.decode(error))
+        candidates = read_elements(chunk.pop("candidates", b"[]"))
         feedback = chunk.pop("promptFeedback", None)
-        self._about.usage = chunk.pop("usageMetadata", self._about.usage)
-        model, reply_id = chunk.pop("modelVersion", ABSENT), chunk.pop("responseId", ABSENT)
-        if not self._started:
-            self._start(model, reply_id, events)
+        self._usage = chunk.pop("usageMetadata", self._usage)
+        model, id = chunk.pop("modelVersion", ABSENT), chunk.pop("responseId", ABSENT)
+        content = self._content or self._start(model, id, events)
         for name, raw in chunk.items():
-            self._about.note(name, raw)
-        self._parts.first = True
-        given = raw_list(candidates) if candidates is not None else []
-        for candidate in given:
-            self._candidate(candidate, events)
+            self._keep(name, raw)
+        content.at_head = True
+        for candidate in candidates:
+            self._take_candidate(candidate, content, events)
         if feedback is not None:
-            self._feedback(feedback, answered=bool(given))
+            # A blocked prompt has no reply, which is an error and never an empty answer.
+            reason = _read_given(feedback).get("blockReason")
+            if reason is not None and not candidates and _read_string(reason) != _BLOCK_UNKNOWN:
+                raise read_blocked_prompt(self._call, msgspec.json.decode(feedback))
+            self._keep("promptFeedback", feedback)
 
-    def _candidate(self, raw: Raw, events: list[ReplyEvent]) -> None:
-        candidate = given_members(raw)
-        if _decode_index(candidate.pop("index", b"0")) != 0:
+    def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
+        candidate = _read_given(raw)
+        if _read_index(candidate.pop("index", b"0")) != 0:
             # One reply is one message. Further candidates, which only `extra_body` can ask for, are kept as they came.
-            self._about.note("candidates", Raw(b"[" + bytes(raw) + b"]"))
+            self._keep("candidates", Raw(b"[" + bytes(raw) + b"]"))
             return
-        content = candidate.pop("content", None)
-        if content is not None:
-            parts = given_members(content).get("parts")
-            for part in raw_list(parts) if parts is not None else ():
-                self._parts.part(part, events)
+        for part in read_elements(_read_given(candidate.pop("content", b"{}")).get("parts", b"[]")):
+            content.add_part(part, events)
         finish = candidate.pop("finishReason", None)
-        if finish is not None and (word := text_of(finish)) != FINISH_UNKNOWN:
-            self._about.finish = word
+        if finish is not None and (word := _read_string(finish)) != _FINISH_UNKNOWN:
+            self._finish_reason = word
         for name, member in candidate.items():
-            self._about.note(name, member)
+            self._keep(name, member)
 
-    def _feedback(self, raw: Raw, *, answered: bool) -> None:
-        """What is said about the prompt: a blocked one has no reply, which is an error and never an empty answer."""
-        reason = given_members(raw).get("blockReason")
-        if reason is not None and not answered and text_of(reason) != _BLOCK_UNKNOWN:
-            raise blocked(self._call, msgspec.json.decode(raw))
-        self._about.note("promptFeedback", raw)
-
-    # --- beginning and end ---
-
-    def _first_chunk(self, chunk: Chunk, events: list[ReplyEvent]) -> None:
-        try:
-            self._start(chunk.modelVersion, chunk.responseId, events)
-            if chunk.createTime is not ABSENT:
-                self._about.note("createTime", chunk.createTime)
-        except _MALFORMED as error:
-            raise self._malformed(error) from None
-
-    def _start(self, model: Raw, reply_id: Raw, events: list[ReplyEvent]) -> None:
-        self._started = True
+    def _start(self, model: Raw, id: Raw, events: list[ReplyEvent]) -> _Content:
         call = self._call
-        name = text_or_none(model) if model is not ABSENT else None
-        own_id = text_or_none(reply_id) if reply_id is not ABSENT else None
-        self._parts.of_reply(own_id)
-        events.append(ReplyStarted(call.profile.provider, name or call.model, own_id or None))
-        if self._about.usage is not ABSENT and (usage := self._about.first_usage()) is not None:
-            events.append(UsageReported(usage))
+        model_name = read_text(model) if model is not ABSENT else None
+        reply_id = read_text(id) if id is not ABSENT else None
+        content = self._content = _Content(self._names)
+        mark = _NOT_IN_IDS.sub("", reply_id or "")[-24:]
+        if mark:
+            content.id_prefix = f"{MADE_UP_ID}{mark}_"
+        else:  # their number among all calls of the conversation makes the ids unique there
+            content.first_number = sum(len(message.tool_calls) for message in call.conversation.messages)
+        events.append(ReplyStarted(call.profile.provider, model_name or call.model, reply_id or None))
+        if self._usage is not ABSENT:  # what the prompt cost is known even if the reply breaks off
+            self._first_usage = _read_usage(self._usage)
+            if self._first_usage is not None:
+                events.append(UsageReported(self._first_usage))
+        return content
+
+    # --- what a reply says of itself beside its content ---
+
+    def _keep(self, name: str, raw: Raw) -> None:
+        if bytes(raw) not in (b"{}", b"[]", b"null"):
+            known = self._kept.get(name)
+            self._kept[name] = _compact(raw) if known is None else _merge_metadata(known, _compact(raw))
 
     def _report_usage(self, events: list[ReplyEvent]) -> None:
-        usage = self._about.last_usage()
+        """Report the usage as last told. A cached part that only the first chunk told of is not forgotten."""
+        usage, first = _read_usage(self._usage) if self._usage is not ABSENT else None, self._first_usage
         if usage is not None:
+            if usage.cache_read is None and first is not None and first.cache_read is not None:
+                usage = msgspec.structs.replace(usage, cache_read=first.cache_read)
             events.append(UsageReported(usage))
-
-    def _broken_off(self, events: list[ReplyEvent]) -> ProtocolError:
-        with suppress(*_MALFORMED):  # the error that follows says more
-            self._report_usage(events)
-        return self._protocol_error("The reply broke off: it ended without a finish reason.")
 
     def _malformed(self, error: Exception) -> ProtocolError:
         return self._protocol_error(f"A part of the reply is not what the protocol allows: {error}.")
 
     def _protocol_error(self, message: str) -> ProtocolError:
         return ProtocolError(message, provider=self._call.profile.provider, model=self._call.model)
-
-    def _calls_before(self) -> int:
-        """How many tool calls the conversation has already."""
-        return sum(len(message.tool_calls) for message in self._call.conversation.messages)

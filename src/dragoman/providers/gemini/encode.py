@@ -1,54 +1,38 @@
-"""A call → one request.
+"""From a call to one request: the path, options, thinking and tools.
 
-Owns: the path, the body and what goes together in it.
-Must not know: how a message or a parameter is written; history.py and settings.py do.
-
-What stands around the contents depends on the terms of the call, and on whether there is a system prompt: it is written
-once for all calls on the same terms.
+All of the body but the contents and the system prompt depends on the terms of the call and on whether there is a system
+prompt, and is written once for all calls on the same terms; history.py writes the contents.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
+from msgspec import Raw
 
-from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
+from dragoman.conversation import Message, OneTool, StopReason, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import (
-    GAP,
-    Adaptation,
-    Call,
-    Encoded,
-    Loss,
-    WireRequest,
-    Written,
-    around_gaps,
-    per_terms,
-    remembered,
-    written_up_to,
-)
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
 from dragoman.providers.names import ToolNames
-from dragoman.providers.options import ModelOptions
+from dragoman.providers.options import Effort, ModelOptions, Reasoning
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import convert
 
-from .history import NO_USER, Manner
-from .settings import generation_config, tool_config
-from .wire import READER
-
-__all__ = ["encode"]
-
-_json = msgspec.json.encode
-_NOTHING = Written()
+from .history import READER, Rules, write_history
 
 _SAFE_MODEL = re.compile(r"[A-Za-z0-9._@:/~-]+")
 # Names that say where they are themselves. On Vertex AI a model is named with its publisher, and mostly its project.
 _VERTEX = re.compile(r"projects/.+|publishers/.+")
 _GEMINI_API = re.compile(r"models/.+|tunedModels/.+")
+
+_NO_USER: Final = b'{"role":"user","parts":[{"text":""}]}'
+"""An empty turn of the user, for conversations that begin with something else: the API wants the user first."""
+
+_encode = msgspec.json.encode
 
 
 class _Terms(NamedTuple):
@@ -59,71 +43,70 @@ class _Terms(NamedTuple):
     options: ModelOptions
     adaptations: tuple[Adaptation, ...]
     """Those that the options needed."""
-    manner: Manner
+    rules: Rules
     path: str
     frames: dict[bool, _Frame]
     """By whether there is a system prompt."""
-    systems: dict[str, bytes]
-    """The last system prompt as the text of a part: from turn to turn it is the same."""
 
 
 class _Frame(NamedTuple):
     """A request but for its contents and its system prompt."""
 
-    before: bytes
-    """The body up to the contents."""
-    between: bytes
-    behind: bytes
-    takes_contents: bool
+    members: bytes
+    """Of the body, without its braces; there may be none."""
     takes_system: bool
-    """Whether ours are put in: there may be none, and the caller may give their own."""
-    takes_continuation: bool
-    headers: Mapping[str, str]
+    """Whether our system prompt is put in: a model may have none, and the caller may give their own."""
     adaptations: tuple[Adaptation, ...]
 
 
-def encode(call: Call) -> Encoded:
-    """The request for this call."""
-    terms = _terms(call)
-    conversation = call.conversation
-    system = conversation.system
-    frame = terms.frames.get(bool(system))
+def encode_call(call: Call) -> Encoded:
+    """The request for this call, and what had to be changed or left out to make it."""
+    terms = _decide_terms(call)
+    conversation, own = call.conversation, terms.options.extra_body
+    has_system = bool(conversation.system)
+    frame = terms.frames.get(has_system)
     if frame is None:
-        frame = terms.frames[bool(system)] = _frame(terms, system=bool(system))
-    messages, continuation = _to_continue(conversation.messages)
-    contents, losses = _contents(conversation, messages, terms)
-    before = frame.before
-    if continuation is not None and frame.takes_continuation:
-        before = b'{"continuationToken":%b,%b' % (continuation, before[1:])
-    body = (
-        before,
-        *(contents if frame.takes_contents else ()),
-        frame.between,
-        _text_part(system, terms) if system and frame.takes_system else b"",
-        frame.behind,
-    )
+        frame = terms.frames[has_system] = _build_frame(terms, system=has_system)
+    count, continuation = _find_continuation(conversation.messages)
+    history = write_history(conversation, count, terms.rules)
+    pieces = history.pieces
+    body = [b"{"]
+    if continuation is not None and "continuationToken" not in own:
+        body += (b'"continuationToken":', continuation, b",")
+    if has_system:
+        part = b'"parts":[{"text":%b}]}' % _encode(conversation.system)
+        if call.profile.system_role == "user":
+            pieces = (b'{"role":"user",' + part, *pieces)
+        elif frame.takes_system:
+            body += (b'"systemInstruction":{', part, b",")
+    if not pieces or pieces[0].startswith(b'{"role":"model"'):
+        pieces = (_NO_USER, *pieces)
+    body.append(frame.members)
+    if "contents" not in own:
+        body += (b',"contents":[' if frame.members else b'"contents":[', b",".join(pieces), b"]")
+    body.append(b"}")
     return Encoded(
-        request=WireRequest(path=terms.path, body=b"".join(body), headers=frame.headers),
+        request=WireRequest(path=terms.path, body=b"".join(body), headers=terms.options.extra_headers),
         adaptations=frame.adaptations,
-        losses=losses,
-        tool_names=terms.manner.names.to_own,
+        losses=history.losses,
+        tool_names=terms.rules.names.to_own,
     )
 
 
 @per_terms
-def _terms(call: Call) -> _Terms:
+def _decide_terms(call: Call) -> _Terms:
     adaptations: list[Adaptation] = []
-    options = _combinable(call, effective_options(call, adaptations), adaptations)
+    options = _separate_features(call, effective_options(call, adaptations), adaptations)
     if call.tools and not call.profile.tools:
         refuse_or_adapt(call, adaptations, "tools", "this model calls no functions", "Leave the tools out.")
         call = msgspec.structs.replace(call, tools=())
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     vertex = "vertex" in call.profile.quirks or _VERTEX.fullmatch(call.model) is not None
-    manner = Manner.of(call.profile, names, vertex=vertex)
-    return _Terms(call, options, tuple(adaptations), manner, _path(call, vertex=vertex), {}, {})
+    rules = Rules.of(call.profile, names, vertex=vertex)
+    return _Terms(call, options, tuple(adaptations), rules, _build_path(call, vertex=vertex), {})
 
 
-def _path(call: Call, *, vertex: bool) -> str:
+def _build_path(call: Call, *, vertex: bool) -> str:
     model = call.model
     if not _SAFE_MODEL.fullmatch(model) or ".." in model:
         message = f"{model!r} cannot be the name of a model."
@@ -140,7 +123,7 @@ def _path(call: Call, *, vertex: bool) -> str:
     return f"/{where}:{'streamGenerateContent?alt=sse' if call.stream else 'generateContent'}"
 
 
-def _combinable(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> ModelOptions:
+def _separate_features(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> ModelOptions:
     """Before Gemini 3, functions, the provider's own tools and a schema for the reply exclude each other."""
     if "no_combinations" not in call.profile.quirks:
         return options
@@ -155,123 +138,195 @@ def _combinable(call: Call, options: ModelOptions, adaptations: list[Adaptation]
     return options
 
 
-def _frame(terms: _Terms, *, system: bool) -> _Frame:
-    call, options, adaptations = terms.call, terms.options, list(terms.adaptations)
-    members: dict[str, bytes] = {"contents": GAP}
-    if system and call.profile.system_role == "user":
+def _build_frame(terms: _Terms, *, system: bool) -> _Frame:
+    options, adaptations = terms.options, list(terms.adaptations)
+    takes_system = system and terms.call.profile.system_role != "user"
+    if system and not takes_system:
         adaptations.append(Adaptation("system prompt", "this model has none; it is sent as the user's first words"))
-    elif system:
-        members["systemInstruction"] = GAP
-    tools = _tools(terms, adaptations)
-    if tools:
-        members["tools"] = b"[%b]" % b",".join(tools)
-    objects = {
-        "toolConfig": tool_config(call, options, terms.manner.names, invocations=terms.manner.invocations),
-        "generationConfig": generation_config(call, options, adaptations),
+    members: dict[str, object] = {
+        "tools": _declare_tools(terms, adaptations),
+        "toolConfig": _configure_tools(terms),
+        "generationConfig": _configure_generation(terms.call, options, adaptations),
     }
     if options.extra_body.get("cachedContent"):
-        _leave_to_the_cache(members, objects, adaptations)
-    _add_extra(members, objects, options.extra_body)
-    members.update({name: _json(value) for name, value in objects.items() if value})
-    before, between, behind = around_gaps(members, ("contents", "systemInstruction"))
+        # What a cached content holds must not be in the request too: the API refuses both together.
+        left_out = ["systemInstruction"] if takes_system else []
+        left_out += [name for name in ("tools", "toolConfig") if members.pop(name)]
+        adaptations += [Adaptation(name, "left out: it must be part of the cached content") for name in left_out]
+        takes_system = False
+    members = {name: value for name, value in members.items() if value}
+    for name, value in options.extra_body.items():
+        # The caller's own members: these two are laid over ours, anything else wins as a whole.
+        below = members.get(name) if name in {"toolConfig", "generationConfig"} else None
+        members[name] = _merge(below, value)
     return _Frame(
-        before=before,
-        between=between,
-        behind=behind,
-        takes_contents=not members["contents"],
-        takes_system=members.get("systemInstruction") == GAP,
-        takes_continuation="continuationToken" not in members,
-        headers=options.extra_headers,
+        members=_encode(members)[1:-1],
+        takes_system=takes_system and "systemInstruction" not in options.extra_body,
         adaptations=tuple(adaptations),
     )
 
 
-def _text_part(system: str, terms: _Terms) -> bytes:
-    """The system prompt as a content of the user, or without a role."""
-    known = terms.systems.get(system)
-    if known is None:
-        role = b'"role":"user",' if terms.call.profile.system_role == "user" else b""
-        known = b'{%b"parts":[{"text":%b}]}' % (role, _json(system))
-        terms.systems.clear()
-        terms.systems[system] = known
-    return known
+def _merge(below: object, above: object) -> object:
+    """An object laid over another, member by member; anything else wins as a whole."""
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return above
+    merged = dict(cast("Mapping[str, object]", below))
+    for name, value in cast("Mapping[str, object]", above).items():
+        merged[name] = _merge(merged.get(name), value)
+    return merged
 
 
-def _contents(
-    conversation: Conversation, messages: tuple[Message, ...], terms: _Terms
-) -> tuple[list[bytes], tuple[Loss, ...]]:
-    """The array of the contents in pieces, and what of the messages this model does not get."""
-    manner = terms.manner
-    written = written_up_to(conversation, len(messages), manner.key, manner.further, _NOTHING)
-    pieces = written.pieces
-    if conversation.system and terms.call.profile.system_role == "user":
-        pieces = (_text_part(conversation.system, terms), *pieces)
-    if not pieces or pieces[0].startswith(b'{"role":"model"'):
-        pieces = (NO_USER, *pieces)
-    return [b"[", b",".join(pieces), b"]"], written.losses
-
-
-def _to_continue(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], bytes | None]:
-    """For a reply that was longer than one request gives: the messages before it, and the token for its rest."""
+def _find_continuation(messages: tuple[Message, ...]) -> tuple[int, bytes | None]:
+    """How many messages are sent. For a reply that was longer than one request gives: those before it, and the token
+    for its rest."""
     native = messages[-1].native if messages else None
     token = native.fields.get("continuationToken") if native is not None and native.provider == READER else None
-    if token is None or messages[-1].stop_reason is not StopReason.PAUSED:
-        return messages, None
     end = len(messages)
+    if token is None or messages[-1].stop_reason is not StopReason.PAUSED:
+        return end, None
     while end and messages[end - 1].role == "assistant" and messages[end - 1].stop_reason is StopReason.PAUSED:
         end -= 1
-    return messages[:end], bytes(token)
+    return end, bytes(token)
 
 
-def _tools(terms: _Terms, adaptations: list[Adaptation]) -> list[bytes]:
-    tools: list[bytes] = []
+# --- generationConfig -------------------------------------------------------------------------------------------------
+
+_PARAMETERS: Final = {
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "stop": "stopSequences",
+    "seed": "seed",
+}
+
+# From less to more. The numbers are those that Google's own compatibility layer uses for these words.
+_BUDGETS: Final[dict[Effort, int]] = {
+    "none": 0,
+    "minimal": 1024,
+    "low": 1024,
+    "medium": 8192,
+    "high": 24576,
+    "xhigh": 24576,
+    "max": 32768,
+}
+_EFFORTS: Final[tuple[Effort, ...]] = tuple(_BUDGETS)
+
+
+def _configure_generation(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object]:
+    config: dict[str, object] = {}
+    for option, usual in _PARAMETERS.items():
+        value: object = getattr(options, option)
+        if value is not None and value != ():
+            config[call.profile.renamed.get(option, usual)] = value
+    if options.response_format is not None:
+        wanted = options.response_format
+        style = call.profile.structured_schema
+        schema, notes = convert(msgspec.json.decode(wanted.schema, type=dict[str, object]), style, strict=wanted.strict)
+        adaptations += [Adaptation("schema of the reply", note) for note in notes]
+        if wanted.description and "description" not in schema:
+            schema = {**schema, "description": wanted.description}
+        config["responseMimeType"] = "application/json"
+        config["responseSchema" if style == "gemini" else "responseJsonSchema"] = schema
+    if options.reasoning is not None:
+        thinking = _configure_thinking(call, options.reasoning, adaptations)
+        if thinking:
+            config["thinkingConfig"] = thinking
+    return config
+
+
+def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adaptation]) -> dict[str, object]:
+    by_budget = call.profile.reasoning == "budget"
+    effort, budget = reasoning.effort, reasoning.budget
+    if effort is not None and budget is not None:
+        unused = "effort" if by_budget else "budget"
+        adaptations.append(Adaptation(f"reasoning.{unused}", "not sent: only one of the two can be"))
+        effort, budget = (None, budget) if by_budget else (effort, None)
+    config: dict[str, object] = {}
+    if effort is not None:
+        effort = _known_effort(call, effort, adaptations)
+    if by_budget:
+        if effort is not None:
+            budget = _BUDGETS[effort]
+            why = f"this model is told a number of tokens: {effort!r} became {budget}"
+            adaptations.append(Adaptation("reasoning.effort", why))
+        if budget is not None:
+            config["thinkingBudget"] = budget
+    else:
+        if budget is not None:
+            enough: list[Effort] = [effort for effort, tokens in _BUDGETS.items() if tokens >= budget]
+            effort = _nearest_effort(enough[0] if enough else "max", call.profile.efforts)
+            why = f"this model is told a level, not a number of tokens: {budget} became {effort!r}"
+            adaptations.append(Adaptation("reasoning.budget", why))
+        if effort is not None:
+            config["thinkingLevel"] = effort.upper()
+    if reasoning.summary and budget != 0:
+        config["includeThoughts"] = True
+    return config
+
+
+def _known_effort(call: Call, effort: Effort, adaptations: list[Adaptation]) -> Effort:
+    """The effort, or the nearest one that the model knows."""
+    efforts = call.profile.efforts
+    if effort in efforts or not efforts:
+        return effort
+    instead = _nearest_effort(effort, efforts)
+    names = ", ".join(name for name in _EFFORTS if name in efforts)
+    why = f"this model knows {names}; {instead!r} is the nearest"
+    refuse_or_adapt(call, adaptations, f"reasoning.effort={effort!r}", why, f"Use one of: {names}.")
+    return instead
+
+
+def _nearest_effort(effort: Effort, efforts: frozenset[str]) -> Effort:
+    place = _EFFORTS.index(effort)
+    known: list[Effort] = [name for name in _EFFORTS if name in efforts] or [effort]
+    return min(known, key=lambda name: abs(_EFFORTS.index(name) - place))
+
+
+# --- tools and toolConfig ---------------------------------------------------------------------------------------------
+
+_MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+def _declare_tools(terms: _Terms, adaptations: list[Adaptation]) -> list[object]:
+    """The functions, and behind them the tools that the provider runs itself."""
     style = terms.call.profile.tool_schema
+    functions: list[dict[str, object]] = []
     for tool in terms.call.tools:
-        rest, notes = remembered(tool, f"gemini {style}", lambda tool=tool: _declaration(tool, style))
-        tools.append(b'{"name":%b%b}' % (_json(terms.manner.names.wire(tool.name)), rest))
+        declared, notes = remembered(tool, f"{READER} {style}", lambda tool=tool: _declare(tool, style))
+        functions.append({"name": terms.rules.names.wire(tool.name), **declared})
         adaptations += [Adaptation(f"schema of tool {tool.name!r}", note) for note in notes]
-    declared = [b'{"functionDeclarations":[%b]}' % b",".join(tools)] if tools else []
-    return declared + [bytes(tool) for tool in terms.options.server_tools]
+    own: list[object] = [{"functionDeclarations": functions}] if functions else []
+    return own + list(terms.options.server_tools)
 
 
-def _declaration(tool: ToolSpec, style: SchemaStyle) -> tuple[bytes, tuple[str, ...]]:
+def _declare(tool: ToolSpec, style: SchemaStyle) -> tuple[dict[str, object], tuple[str, ...]]:
     """A tool's declaration behind its name, and notes about its schema."""
     schema, notes = convert(tool.schema, style, strict=tool.strict is True)
-    described = b',"description":' + _json(tool.description)
+    declared: dict[str, object] = {"description": tool.description}
     if style != "gemini":
-        return described + b',"parametersJsonSchema":' + _json(schema), notes
-    if not schema.get("properties"):  # an object without properties is refused; no parameters are not
-        return described, notes
-    return described + b',"parameters":' + _json(schema), notes
+        declared["parametersJsonSchema"] = Raw(_encode(schema))
+    elif schema.get("properties"):  # an object without properties is refused; no parameters are not
+        declared["parameters"] = Raw(_encode(schema))
+    return declared, notes
 
 
-def _leave_to_the_cache(
-    members: dict[str, bytes], objects: dict[str, dict[str, object]], adaptations: list[Adaptation]
-) -> None:
-    """What a cached content holds must not be in the request too: the API refuses both together."""
-    left_out = [name for name in ("systemInstruction", "tools") if members.pop(name, None) is not None]
-    if objects.pop("toolConfig", None):
-        left_out.append("toolConfig")
-    why = "left out: it must be part of the cached content"
-    adaptations += [Adaptation(name, why) for name in left_out]
-
-
-def _add_extra(members: dict[str, bytes], objects: dict[str, dict[str, object]], extra: Mapping[str, object]) -> None:
-    """Lay the caller's own members over ours: objects member by member, anything else as a whole."""
-    for name, value in extra.items():
-        if name in objects and isinstance(value, Mapping):
-            objects[name] = _laid_over(objects[name], cast("Mapping[str, object]", value))
-        else:
-            objects.pop(name, None)
-            members[name] = _json(value)
-
-
-def _laid_over(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
-    merged = dict(below)
-    for name, value in above.items():
-        known = merged.get(name)
-        if isinstance(known, dict) and isinstance(value, Mapping):
-            merged[name] = _laid_over(cast("dict[str, object]", known), cast("Mapping[str, object]", value))
-        else:
-            merged[name] = value
-    return merged
+def _configure_tools(terms: _Terms) -> dict[str, object]:
+    """How the model is held to calling tools; empty if the default is wanted."""
+    call, options = terms.call, terms.options
+    config: dict[str, object] = {}
+    choice = options.tool_choice
+    calling: dict[str, object] = {}
+    if isinstance(choice, OneTool):
+        calling = {"mode": "ANY", "allowedFunctionNames": [terms.rules.names.wire(choice.name)]}
+    elif choice != "auto":
+        calling = {"mode": _MODES[choice]}
+    elif call.profile.strict_tools and any(tool.strict for tool in call.tools):
+        # The API holds the model to the schemas of all functions or of none.
+        calling = {"mode": "VALIDATED"}
+    if calling and call.tools:  # refused where there are no functions that it could be about
+        config["functionCallingConfig"] = calling
+    if terms.rules.invocations and call.tools and options.server_tools:
+        # Without it, functions and the provider's own tools cannot be used in one request.
+        config["includeServerSideToolInvocations"] = True
+    return config

@@ -1,8 +1,7 @@
 """What Google's models can do, as rows.
 
-Owns: the profile of the newest models, and rows for the older ones and for those that differ. A name that no row knows
-is taken for a new model.
-Must not know: how anything is encoded.
+The profile is that of the newest models, and the rows are for older ones and those that differ: a name that no row
+knows is taken for a new model.
 
 Quirks of this dialect:
 
@@ -18,8 +17,6 @@ from typing import Any
 
 from dragoman.conversation import MediaKind
 from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
-
-__all__ = ["BASE", "ROWS"]
 
 _ALL_MEDIA: frozenset[MediaKind] = frozenset(["image", "document", "audio", "video"])
 

@@ -1,8 +1,5 @@
 """The PermissionChecker: one policy for every call, whichever door it comes through.
 
-Owns: the way from a call to a decision: judge, remember, ask, write the audit line.
-Must not know: how rules are matched, and what a person sees.
-
 It is the executor's permission check, so that the API, an MCP server and the claude program, which all run tools
 through an executor, are under the same rules. Deciding takes no time; only a question waits, in the colour of the run:
 a plain responder is asked in the caller's own thread, or, on an event loop, in a thread of its own.
@@ -13,32 +10,30 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, cast
+import re
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, cast
 
 import msgspec
+from msgspec import structs
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.call import discard
 from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
 
-from .audit import AUDIT, audit
-from .conditions import compile_rule
-from .judgement import Judge, Verdict
-from .match import Match
-from .paths import Surroundings
-from .policy_file import policy_from
-from .questions import Answer, AsksPermission, Later, RuleAnswer, Turns, in_thread, is_on_loop, is_plain
-from .rules import PermissionPolicy, Rule
-from .session import Session
+from .judge import CompiledRule, Judge, Verdict, compile_rule, suggest_rule
+from .places import Surroundings
+from .questions import Answer, AsksPermission, Later, RuleAnswer, Turns, in_thread, is_on_loop
+from .rules import Match, PermissionPolicy, Rule, policy_from
 from .subject import Subject, subject_of
-from .suggestion import suggested_rule
 
-__all__ = ["PermissionChecker"]
+_AUDIT: Final = logging.getLogger("dragoman.audit")
+_MOST_ANSWERS: Final = 10_000
+"""Answers that are kept; beyond them the oldest are asked again."""
 
 
 class PermissionChecker:
@@ -61,10 +56,14 @@ class PermissionChecker:
         rules = policy_from(policy) if isinstance(policy, Mapping) else policy or PermissionPolicy()
         self._judge: Judge = Judge(rules, Surroundings.of(workspace, home))
         self._responder: AsksPermission | None = responder
-        self._logger: logging.Logger = logger or AUDIT
+        self._logger: logging.Logger = logger or _AUDIT
         self._door: str = door
-        self._session: Session = Session()
         self._turns: Turns = Turns()
+        self._lock: threading.Lock = threading.Lock()
+        self._answers: dict[tuple[str, str], Verdict] = {}
+        """What a person has answered about a tool as it is now and its exact arguments."""
+        self._allowed: tuple[CompiledRule, ...] = ()
+        """Rules that a person has agreed to."""
 
     @property
     def policy(self) -> PermissionPolicy:
@@ -106,21 +105,33 @@ class PermissionChecker:
 
     def suggest(self, call: ToolCall, tool: AnyTool | None = None) -> Rule | None:
         """A rule that would allow this call and others like it, to offer to the person who is asked; None if unsure."""
-        return suggested_rule(subject_of(call, tool), self._judge.around)
+        return suggest_rule(subject_of(call, tool), self._judge.around)
 
     def allow(self, rule: Rule) -> None:
         """Let this rule answer questions for the rest of the session. Rules that deny still win."""
-        self._session.add(compile_rule(msgspec.structs.replace(rule, action="allow"), self._judge.around))
+        self._allow(compile_rule(structs.replace(rule, action="allow"), self._judge.around))
 
     def forget(self) -> None:
         """Forget all answers of the session."""
-        self._session.forget()
+        with self._lock:
+            self._answers = {}
+            self._allowed = ()
 
-    # --- inside ---
+    def _allow(self, rule: CompiledRule) -> None:
+        with self._lock:
+            if rule not in self._allowed:
+                self._allowed = (*self._allowed, rule)
+
+    def _remember(self, subject: Subject, verdict: Verdict) -> None:
+        with self._lock:
+            self._answers[_key(subject)] = structs.replace(verdict, source="session")
+            if len(self._answers) > _MOST_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+
+    # --- deciding ---
 
     def _verdict(self, subject: Subject) -> Verdict:
-        session = self._session
-        return self._judge.decide(subject, answer=session.answer_to(subject), also_allow=session.rules)
+        return self._judge.decide(subject, answer=self._answers.get(_key(subject)), also_allow=self._allowed)
 
     def _check(self, call: ToolCall, tool: AnyTool | None, door: str) -> Decision | Awaitable[Decision]:
         try:
@@ -133,65 +144,50 @@ class PermissionChecker:
         verdict = self._verdict(subject)
         if verdict.action != "ask" or self._responder is None:
             return self._conclude(subject, verdict, door)
-        ask = self._responder.ask_permission
-        if is_plain(ask) and not is_on_loop():
-            return self._ask_plainly(call, subject, door, ask)
-        return self._ask_on_loop(call, subject, door, ask)
+        ask: Callable[[PermissionRequest], object] = self._responder.ask_permission
+        if inspect.iscoroutinefunction(ask):
+            return self._ask_on_loop(call, subject, door, ask)
+        if is_on_loop():
+            return self._ask_on_loop(call, subject, door, lambda request: in_thread(lambda: ask(request)))
+        return self._ask_plainly(call, subject, door, ask)
 
     def _ask_plainly(
         self, call: ToolCall, subject: Subject, door: str, ask: Callable[[PermissionRequest], object]
     ) -> Decision | Awaitable[Decision]:
         with self._turns.plain():
             verdict = self._verdict(subject)  # the question before may have answered this one
-            if verdict.action != "ask":
-                return self._conclude(subject, verdict, door)
-            try:
-                said = ask(PermissionRequest(call=call, reason=verdict.reason))
-            except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
-                return self._conclude(subject, _failed(error), door)
-            if not inspect.isawaitable(said):
-                return self._answered(subject, said, verdict, door)
-        return Later(cast("Awaitable[object]", said), lambda answer: self._awaited(subject, answer, door))
-
-    async def _awaited(self, subject: Subject, said: Awaitable[object], door: str) -> Decision:
-        """A plain function that returned an awaitable after all: its question begins here, and waits for its turn."""
-        async with self._turns.on_loop():
-            verdict = self._verdict(subject)
-            if verdict.action != "ask":
-                discard(said)
-                return self._conclude(subject, verdict, door)
-            try:
-                answer = await said
-            except Exception as error:  # noqa: BLE001 -- as above
-                return self._conclude(subject, _failed(error), door)
-            return self._answered(subject, answer, verdict, door)
+            if verdict.action == "ask":
+                try:
+                    said = ask(PermissionRequest(call=call, reason=verdict.reason))
+                except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
+                    return self._conclude(subject, _failed(error), door)
+                if inspect.isawaitable(said):  # a plain function that is not: its question begins with the awaiting
+                    return Later(said, lambda: self._ask_on_loop(call, subject, door, lambda _: said))
+                verdict = self._read_answer(subject, said, verdict)
+            return self._conclude(subject, verdict, door)
 
     async def _ask_on_loop(
         self, call: ToolCall, subject: Subject, door: str, ask: Callable[[PermissionRequest], object]
     ) -> Decision:
         async with self._turns.on_loop():
             verdict = self._verdict(subject)
-            if verdict.action != "ask":
-                return self._conclude(subject, verdict, door)
-            request = PermissionRequest(call=call, reason=verdict.reason)
-            try:
-                said = await in_thread(lambda: ask(request)) if is_plain(ask) else ask(request)
-                if inspect.isawaitable(said):
-                    said = await cast("Coroutine[Any, Any, object]", said)
-            except Exception as error:  # noqa: BLE001 -- as above
-                return self._conclude(subject, _failed(error), door)
-            return self._answered(subject, said, verdict, door)
+            if verdict.action == "ask":
+                try:
+                    said = ask(PermissionRequest(call=call, reason=verdict.reason))
+                    while inspect.isawaitable(said):
+                        said = cast("object", await said)
+                except Exception as error:  # noqa: BLE001 -- as above
+                    return self._conclude(subject, _failed(error), door)
+                verdict = self._read_answer(subject, said, verdict)
+            return self._conclude(subject, verdict, door)
 
-    def _answered(self, subject: Subject, said: object, asked: Verdict, door: str) -> Decision:
-        verdict = self._taken(subject, cast("Answer", said), asked)
-        return self._conclude(subject, verdict, door)
-
-    def _taken(self, subject: Subject, answer: Answer, asked: Verdict) -> Verdict:
+    def _read_answer(self, subject: Subject, said: object, asked: Verdict) -> Verdict:
         """What an answer means, and keep it if it is to be kept."""
+        answer = cast("Answer", said)
         if answer is None:
             return asked
         if isinstance(answer, RuleAnswer):
-            return self._taken_rule(subject, answer.rule)
+            return self._read_rule(subject, answer.rule)
         if not isinstance(answer, PermissionAnswer):  # pyright: ignore[reportUnnecessaryIsInstance] -- foreign code
             return Verdict("deny", f"the answer was of type {type(answer).__name__}", "error")
         if answer.allowed:
@@ -199,21 +195,21 @@ class PermissionChecker:
         else:
             verdict = Verdict("deny", answer.reason or "the user refused", "person", asked.rule)
         if answer.remember == "session":
-            self._session.remember(subject, msgspec.structs.replace(verdict, source="session"))
+            self._remember(subject, verdict)
         return verdict
 
-    def _taken_rule(self, subject: Subject, rule: Rule) -> Verdict:
+    def _read_rule(self, subject: Subject, rule: Rule) -> Verdict:
         """A rule that the person agreed to. It must speak of the very call that was asked about."""
         try:
             compiled = compile_rule(rule, self._judge.around)
         except ConfigurationError as error:
             return Verdict("deny", f"the rule that was answered cannot be used: {error.message}", "error")
         if rule.action == "allow" and compiled.covers(subject):
-            self._session.add(compiled)
+            self._allow(compiled)
             return Verdict("allow", rule.reason or "the user allowed it", "person", rule.label)
         if rule.action == "deny" and compiled.touches(subject) is Match.YES:
             verdict = Verdict("deny", rule.reason or "the user refused", "person", rule.label)
-            self._session.remember(subject, msgspec.structs.replace(verdict, source="session"))
+            self._remember(subject, verdict)
             return verdict
         return Verdict("deny", "the rule that was answered does not fit the call", "error", rule.label)
 
@@ -231,3 +227,47 @@ class PermissionChecker:
 
 def _failed(error: Exception) -> Verdict:
     return Verdict("deny", f"the question could not be asked ({type(error).__name__})", "error")
+
+
+def _key(subject: Subject) -> tuple[str, str]:
+    # A tool that has changed since, as a server may change one after it was approved, is asked about again.
+    return subject.fingerprint, subject.tool_version
+
+
+# --- the audit line --------------------------------------------------------------------------------------------------
+
+_SHOWN_DIGITS: Final = 16
+_LONGEST: Final = 300
+_WORD: Final = re.compile(r"[\w.:/@+-]+", re.ASCII)
+
+
+def audit(logger: logging.Logger, subject: Subject, verdict: Verdict, *, door: str) -> None:
+    """Write one line of key=value pairs; the same fields are on the record as `permission`.
+
+    Arguments are the user's data and may hold secrets: only a hash of them is written, the same on every door. Where
+    the program has set up no logging at all nothing is written, not even Python's last resort on stderr.
+    """
+    level = logging.WARNING if verdict.action == "deny" else logging.INFO
+    if not logger.isEnabledFor(level) or not logger.hasHandlers():
+        return
+    fields = {
+        "tool": subject.tool,
+        "arguments": subject.fingerprint[:_SHOWN_DIGITS],
+        "decision": verdict.action,
+        "by": verdict.source,
+        "rule": verdict.rule or "-",
+        "reason": verdict.reason or "-",
+        "door": door,
+    }
+    line = " ".join([f"{key}={_quote(value)}" for key, value in fields.items()])
+    # As an argument rather than as the format: a percent sign in a rule is no place to put something.
+    logger.log(level, "%s", line, extra={"permission": fields})
+
+
+def _quote(text: str) -> str:
+    """A text that cannot be taken for more than one value, nor for more than one line."""
+    cut = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    if _WORD.fullmatch(cut):
+        return cut
+    quoted = msgspec.json.encode(cut.encode("utf-8", "replace").decode()).decode()
+    return "".join([each if each.isprintable() else f"\\u{ord(each):04x}" for each in quoted])

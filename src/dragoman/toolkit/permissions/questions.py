@@ -1,28 +1,20 @@
-"""Asking a person, one question at a time, in both colours.
-
-Owns: who can be asked, waiting for one's turn, and where a plain function runs that may take as long as a person does.
-Must not know: rules.
-"""
+"""Asking a person, one question at a time, in both colours."""
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
-import inspect
-import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
-from dragoman.tools.call import discard
+from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest, close_unstarted
 
 from .rules import Rule
-
-__all__ = ["Answer", "AsksPermission", "Later", "RuleAnswer", "Turns", "in_thread", "is_on_loop", "is_plain"]
 
 T = TypeVar("T")
 
@@ -40,7 +32,7 @@ Answer: TypeAlias = PermissionAnswer | RuleAnswer | None
 class AsksPermission(Protocol):
     """The part of a Responder that is needed here; plain or async."""
 
-    def ask_permission(self, request: PermissionRequest) -> Awaitable[Answer] | Answer:
+    def ask_permission(self, request: PermissionRequest, /) -> Awaitable[Answer] | Answer:
         """Show the call to a person and give the answer."""
         ...
 
@@ -57,6 +49,7 @@ class Turns:
 
     @contextmanager
     def plain(self) -> Generator[None, None, None]:
+        """The caller's turn, in a plain program."""
         before, mine = self._queue()
         try:
             if before is not None:
@@ -67,10 +60,11 @@ class Turns:
 
     @asynccontextmanager
     async def on_loop(self) -> AsyncGenerator[None, None]:
+        """The caller's turn, on an event loop."""
         before, mine = self._queue()
         try:
             if before is not None:
-                await _done(before)
+                await _wait_for(before)
             yield
         finally:
             _pass_on(before, mine)
@@ -90,9 +84,7 @@ def _pass_on(before: Future[None] | None, mine: Future[None]) -> None:
         before.add_done_callback(lambda _: mine.set_result(None))
 
 
-async def _done(future: Future[T]) -> None:
-    import asyncio
-
+async def _wait_for(future: Future[T]) -> None:
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
 
@@ -111,15 +103,15 @@ async def _done(future: Future[T]) -> None:
 class Later(Generic[T]):
     """Something to await, around an answer that is to be awaited. If nobody does, neither complains."""
 
-    def __init__(self, answer: Awaitable[object], rest: Callable[[Awaitable[object]], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, answer: Awaitable[object], rest: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._answer: Awaitable[object] = answer
-        self._rest: Callable[[Awaitable[object]], Coroutine[Any, Any, T]] = rest
+        self._rest: Callable[[], Coroutine[Any, Any, T]] = rest
 
     def __await__(self) -> Generator[Any, Any, T]:
-        return self._rest(self._answer).__await__()
+        return self._rest().__await__()
 
     def __del__(self) -> None:
-        discard(self._answer)
+        close_unstarted(self._answer)
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -134,22 +126,14 @@ async def in_thread(function: Callable[[], T]) -> T:
             future.set_exception(error)
 
     threading.Thread(target=call, name="dragoman-question", daemon=True).start()
-    await _done(future)
+    await _wait_for(future)
     return future.result()
-
-
-def is_plain(function: Callable[..., object]) -> bool:
-    """Whether calling the function may block; an async one only makes a coroutine."""
-    return not inspect.iscoroutinefunction(function)
 
 
 def is_on_loop() -> bool:
     """Whether an event loop runs in this thread, so that nothing here may block."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None:
-        return False
     try:
-        cast("Callable[[], object]", asyncio.get_running_loop)()
+        asyncio.get_running_loop()
     except RuntimeError:
         return False
     return True

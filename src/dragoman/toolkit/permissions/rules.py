@@ -1,19 +1,19 @@
-"""Rules as data.
-
-Owns: Rule and PermissionPolicy, and what is wrong with one.
-Must not know: calls, files, and how a rule is matched.
-"""
+"""Rules and policies as data, and reading them from TOML, JSON or a dict."""
 
 from __future__ import annotations
 
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from enum import IntEnum
+from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigurationError
-
-__all__ = ["Action", "PermissionPolicy", "Rule"]
 
 Action: TypeAlias = Literal["allow", "deny", "ask"]
 """What a rule says about the calls that it covers."""
@@ -22,6 +22,15 @@ Texts: TypeAlias = str | tuple[str, ...]
 _LONGEST_LABEL: Final = 200
 _LISTED: Final = ("tool", "command", "options", "path", "host")
 """The fields that are one text or several."""
+
+
+class Match(IntEnum):
+    """Whether a rule speaks of something: of several conditions the least holds, of several parts the greatest."""
+
+    NO = 0
+    MAYBE = 1
+    """It cannot be told: a person should look."""
+    YES = 2
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -65,7 +74,8 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     @property
     def label(self) -> str:
         """What the rule is called in the audit line."""
-        return self.name or _cut(f"{self.action} {self.canonical}")
+        text = self.name or f"{self.action} {self.canonical}"
+        return text if self.name or len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
 
     @property
     def canonical(self) -> str:
@@ -90,5 +100,48 @@ def texts(value: Texts) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+def words_in(text: str) -> frozenset[str]:
+    """The words of a table, which is easier to read in lines than in a column."""
+    return frozenset(text.split())
+
+
+def policy_from(data: Mapping[str, object]) -> PermissionPolicy:
+    """A policy from plain data: `{"rules": [{"action": "allow", "tool": "Read"}]}`. Raises ConfigurationError."""
+    _check_keys(data, PermissionPolicy.__struct_fields__, "permissions")
+    rules = data.get("rules", ())
+    if isinstance(rules, list | tuple):
+        for index, rule in enumerate(cast("list[object]", rules)):
+            if isinstance(rule, Mapping):
+                _check_keys(cast("Mapping[str, object]", rule), Rule.__struct_fields__, f"rules[{index}]")
+    try:
+        return msgspec.convert(dict(data), PermissionPolicy)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"The permissions cannot be used: {error}.") from None
+
+
+def _check_keys(data: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
+    # Before msgspec looks at it, because a misspelt rule is a hole in the fence and deserves the best message.
+    for key in data:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            nearest = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+            raise ConfigurationError(
+                f"{where}.{key}: unknown key; {nearest}", hint="Correct the key; nothing was loaded."
+            )
+
+
+def load_policy(path: str | os.PathLike[str]) -> PermissionPolicy:
+    """A policy from a .toml or .json file: its table `permissions`, or all of it. Raises ConfigurationError."""
+    file = Path(path)
+    try:
+        raw = file.read_bytes()
+        data: object = msgspec.json.decode(raw) if file.suffix == ".json" else tomllib.loads(raw.decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"The permissions in {file.name!r} cannot be read: {error}.") from None
+    if isinstance(data, dict):
+        found = cast("dict[str, object]", data)
+        data = found.get("permissions", found)
+    if not isinstance(data, dict):
+        hint = "Write [[permissions.rules]] tables, or an object with the key 'rules'."
+        raise ConfigurationError(f"The permissions in {file.name!r} are not a table.", hint=hint)
+    return policy_from(cast("dict[str, object]", data))

@@ -1,10 +1,11 @@
-"""Reading the text of a shell command, carefully and no further than is safe.
-
-Owns: which simple commands a text holds, and whether all of it was understood.
-Must not know: rules.
+"""Shell commands: reading their text, and patterns that a rule has for them.
 
 This is no shell. A rule that allows something must not be deceived, so whatever is not plainly a simple command is not
 understood; a rule that denies something looks at all that can be seen, understood or not.
+
+`git status` as a pattern is the beginning of a command: these words, then any operands, then those options alone that
+the rule lists. Options are where programs hide their teeth (`git diff --output=…`, `find -delete`, `rg --pre=…`), and
+they stand between the words as well (`git -c core.pager=… status`), so none is taken on trust.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from .match import words_in
+from dragoman.errors import ConfigurationError
 
-__all__ = ["ShellCommand", "ShellText", "Word", "mentioned", "read_shell"]
+from .rules import Match, words_in
 
 LONGEST: Final = 32_768
 """Characters of a command that are read; nobody writes more by hand, and a longer one is not understood."""
@@ -233,10 +234,168 @@ def read_shell(text: str) -> ShellText:
     return _Reader(text).read()
 
 
-_BETWEEN = re.compile(r"[\s;&|()<>{}$`,=!\[\]#]+")
-_QUOTES = re.compile(r"""['"\\]""")
+_BETWEEN: Final = re.compile(r"[\s;&|()<>{}$`,=!\[\]#]+")
+_QUOTES: Final = re.compile(r"""['"\\]""")
 
 
 def mentioned(text: str) -> tuple[list[str], list[str]]:
     """Everything in a text that could be a word: once with the quotes taken off, once with them as separators."""
     return _BETWEEN.split(_QUOTES.sub("", text)), _BETWEEN.split(_QUOTES.sub(" ", text))
+
+
+# --- command patterns ------------------------------------------------------------------------------------------------
+
+_RUN_THEIR_ARGUMENTS: Final = words_in(
+    ". ash bash batch at builtin busybox caffeinate chroot chrt cmd command coproc csh dash doas entr env eval exec"
+    " expect fish flock ionice ksh ltrace nice nohup nsenter parallel pkexec pwsh rlwrap runuser screen script"
+    " setarch setsid sh source ssh stdbuf strace su sudo systemd-run taskset tcsh time timeout tmux toybox trap"
+    " unshare watch xargs zsh"
+)
+"""A rule for one of these means exactly the words it says: what follows is a command of its own."""
+
+_INTERPRETERS: Final = words_in(
+    "awk bun deno ed emacs gawk gdb lua mawk nawk node nodejs nvim osascript perl php python python2 python3 pypy"
+    " pypy3 Rscript ruby sed tclsh vi vim"
+)
+"""The same unless the rule names the script or module: then what follows are arguments of that."""
+
+_MAY_RUN_COMMANDS: Final = (
+    _RUN_THEIR_ARGUMENTS
+    | _INTERPRETERS
+    | words_in("alias docker find kubectl npx nix-shell pdm pipenv pipx podman poetry start uv uvx xdg-open")
+)
+"""For a rule that denies: words after these may be commands."""
+
+
+class CommandPattern(Struct, frozen=True):
+    """A pattern, compiled."""
+
+    words: tuple[str, ...]
+    options: frozenset[str] = frozenset()
+    """Options that may follow; `*` stands for all of them."""
+    exact: bool = False
+    """Nothing may follow."""
+
+    def covers(self, text: ShellText) -> bool:
+        """Whether the text is this command and nothing else: for rules that allow."""
+        command = text.simple
+        if command is None:
+            return False
+        given = command.words[: len(self.words)]
+        if len(given) < len(self.words) or not all(map(_is_plainly, given, self.words)):
+            return False
+        rest = command.words[len(self.words) :]
+        if self.exact or self._is_closed:
+            return not rest
+        return all(self._may_follow(word.text) for word in rest)
+
+    @property
+    def _is_closed(self) -> bool:
+        program = program_of(self.words[0])
+        if program in _RUN_THEIR_ARGUMENTS:
+            return True
+        names_script = len(self.words) > 1 and self.words[-1][:1] not in "-+"
+        return _is_interpreter(program) and not names_script
+
+    def _may_follow(self, text: str) -> bool:
+        name = option_name(text)
+        return not name or name in self.options or "*" in self.options
+
+    def touches(self, text: ShellText) -> Match:
+        """Whether the text does this, or might: for rules that deny or ask."""
+        if text.opaque:
+            return Match.YES if self._is_mentioned(text.text) else Match.MAYBE
+        return max([self._touched_by(command) for command in text.commands], default=Match.NO)
+
+    def _touched_by(self, command: ShellCommand) -> Match:
+        if not command.words:
+            return Match.NO
+        first, *rest = command.words
+        if first.expands:
+            return Match.MAYBE
+        program = program_of(first.text)
+        # Within quotes as well: `bash -c "rm x"` has the command in one word.
+        whole = "\n".join([word.text for word in command.words])
+        if (program in _MAY_RUN_COMMANDS or _is_interpreter(program)) and self._is_mentioned(whole):
+            return Match.YES
+        if _same_program(program, self.words[0]):
+            return self._follows([word.text for word in rest], unsure=any(word.expands for word in rest))
+        runs_others = program in _MAY_RUN_COMMANDS or _is_interpreter(program)
+        if runs_others and any(word.expands for word in rest):
+            return Match.MAYBE
+        return Match.MAYBE if any(self._is_hidden_in(word) for word in rest) else Match.NO
+
+    def _follows(self, rest: list[str], *, unsure: bool) -> Match:
+        """Whether the pattern's other words are among these, in this order; other words may stand in between."""
+        wanted = [word for word in self.words[1:] if not _is_cluster(word)]
+        if _is_subsequence(wanted, rest):
+            letters = {letter for word in self.words[1:] if _is_cluster(word) for letter in word[1:]}
+            given = {letter for word in rest if _is_cluster(word) for letter in word[1:]}
+            if letters <= given:
+                return Match.YES
+            # `rm --recursive` may be what `rm -r` means.
+            return Match.MAYBE if unsure or any(word.startswith("--") for word in rest) else Match.NO
+        return Match.MAYBE if unsure else Match.NO
+
+    def _is_mentioned(self, text: str) -> bool:
+        return any(self._is_among(tokens) for tokens in mentioned(text))
+
+    def _is_among(self, tokens: list[str]) -> bool:
+        for index, token in enumerate(tokens):
+            if _same_program(program_of(token), self.words[0]):
+                # What follows a later mention follows the first one too.
+                return self._follows(tokens[index + 1 :], unsure=False) is not Match.NO
+        return False
+
+    def _is_hidden_in(self, word: Word) -> bool:
+        """Whether a quoted argument, taken as a command, would be this one: some programs run what they are given."""
+        if not word.quoted or not re.search(r"[\s;&|!]", word.text):
+            return False
+        parts = re.split(r"[;&|\n!`(]", word.text)
+        return any(_same_program(program_of(part.split()[0]), self.words[0]) for part in parts if part.strip())
+
+
+def compile_command(pattern: str, *, options: tuple[str, ...] = (), exact: bool = False) -> CommandPattern:
+    """The pattern, or ConfigurationError if it is not a plain command itself."""
+    command = read_shell(pattern).simple
+    if command is None:
+        message = f"The command pattern {pattern!r} is not a plain command."
+        hint = "Give the first words of one command, such as 'git status', without '*', ';', '|', '$' or redirections."
+        raise ConfigurationError(message, hint=hint)
+    return CommandPattern(tuple(word.text for word in command.words), frozenset(options), exact)
+
+
+def option_name(text: str) -> str:
+    """What an argument sets, if it is more than an operand: `--stat` of `--stat=80`, `CC` of `CC=evil`."""
+    name, equals, _ = text.partition("=")
+    is_more = bool(equals) or (text[:1] in ("-", "+", "@") and text not in ("--", "-"))
+    return (name or "=") if is_more else ""
+
+
+def program_of(word: str) -> str:
+    """The name of a program, however it is reached."""
+    return word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+
+
+def _is_plainly(given: Word, wanted: str) -> bool:
+    """Whether the word is the wanted one, and is written without need for quotes: nobody who means `git` quotes it."""
+    return given.text == wanted and (not given.quoted or not re.fullmatch(r"[\w./:@%+,-]+", wanted))
+
+
+def _is_interpreter(program: str) -> bool:
+    return program in _INTERPRETERS or re.fullmatch(r"(?:python|pypy|perl|ruby|lua|php)[\d.]+", program) is not None
+
+
+def _same_program(given: str, wanted: str) -> bool:
+    # Some file systems take RM for rm.
+    return given.casefold() == program_of(wanted).casefold()
+
+
+def _is_cluster(word: str) -> bool:
+    """`-rf`: letters that could also be given one by one, and in another order."""
+    return re.fullmatch(r"-[A-Za-z]+", word) is not None
+
+
+def _is_subsequence(wanted: list[str], given: list[str]) -> bool:
+    rest = iter(given)
+    return all(any(word == other for other in rest) for word in wanted)

@@ -1,8 +1,5 @@
 """What a call is about: its arguments, sorted by what they mean.
 
-Owns: the arguments as the tool will get them, and which of them are commands, paths and addresses.
-Must not know: rules.
-
 Rules must judge what runs, so the arguments are read with the tool's own decoder, defaults and all, not with a second
 one that might read them differently.
 """
@@ -10,6 +7,7 @@ one that might read them differently.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -22,12 +20,10 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
-from dragoman.tools.definition import AnyTool
 from dragoman.tools.call import decode_arguments
+from dragoman.tools.definition import AnyTool
 
-from .match import words_in
-
-__all__ = ["COMMAND_NAMES", "Kind", "Subject", "subject_of"]
+from .rules import words_in
 
 Kind: TypeAlias = Literal["command", "path", "url", "text", "environment"]
 
@@ -142,7 +138,7 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
         urls=tuple(found["url"]),
         surrounds=bool(found["environment"]),
         unclear=unclear or sorter.unclear,
-        fingerprint=_digest(call.name, _canonical(known), call.arguments if unclear else ""),
+        fingerprint=_digest(call.name, known, call.arguments if unclear else ""),
         tool_version="" if tool is None else _digest(tool.name, tool.description, bytes(tool.spec.parameters).decode()),
     )
 
@@ -176,28 +172,9 @@ def _builtin(value: object) -> object:
     dump = getattr(value, "model_dump", None)  # pydantic's models, without importing pydantic
     if callable(dump):
         return dump(mode="json")
-    message = f"a value of type {type(value).__name__} has no JSON form"
-    raise TypeError(message)
+    raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
 
 
-def _canonical(values: Mapping[str, object]) -> str:
-    # No text that a model wrote may be too odd for this: half a surrogate pair has no UTF-8 form.
-    return repr(_sorted(values))
-
-
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        entries = cast("dict[str, object]", value)
-        return [(key, _sorted(entries[key])) for key in sorted(entries)]
-    if isinstance(value, list):
-        return [_sorted(item) for item in cast("list[object]", value)]
-    return value
-
-
-def _digest(*texts: str) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        raw = text.encode("utf-8", "surrogatepass")
-        # With its length in front no two different lists of texts can give the same bytes.
-        digest.update(len(raw).to_bytes(8, "big") + raw)
-    return digest.hexdigest()
+def _digest(*values: object) -> str:
+    # ASCII, so that no text is too odd for it: half a surrogate pair has no UTF-8 form.
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -1,30 +1,34 @@
 """A skill: instructions that a model loads when it needs them.
 
-Owns: the values, and reading one from the text of a SKILL.md, leniently.
-Must not know: files and directories.
-
 The format is that of the open Agent Skills specification. What comes from elsewhere is often not quite right, so
-reading forgives and warns; validation.py does not.
+`read_skill` forgives and warns; `validate_skill` does not.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from .front_matter import FrontMatter, read_front_matter
-from .yaml_subset import Value
+from dragoman.errors import ConfigurationError
 
-__all__ = ["Skill", "SkillSummary", "SupportingFile", "is_safe_name", "normal_name", "read_skill"]
+if TYPE_CHECKING:
+    from .front_matter import FrontMatter, Value
 
-LONGEST_NAME: Final = 64
-LONGEST_DESCRIPTION: Final = 1024
-LONGEST_COMPATIBILITY: Final = 500
+SKILL_FILES: Final = ("SKILL.md", "skill.md")
+"""The names of a skill's own file, the better one first."""
+
+_LONGEST_NAME: Final = 64
+_LONGEST_DESCRIPTION: Final = 1024
+_LONGEST_COMPATIBILITY: Final = 500
 _MOST_METADATA: Final = 64
 _LONGEST_VALUE: Final = 2_000
+_MOST_BYTES: Final = 4 * 1024 * 1024
 
 
 class SkillSummary(Struct, frozen=True, kw_only=True):
@@ -50,6 +54,11 @@ class Skill(SkillSummary, frozen=True, kw_only=True):
     body: str
     files: tuple[str, ...] = ()
     """Its other files, which can be loaded as well; the first ones if there are many."""
+
+    @property
+    def summary(self) -> SkillSummary:
+        """What a list shows of it."""
+        return SkillSummary(**{name: getattr(self, name) for name in SkillSummary.__struct_fields__})
 
 
 class SupportingFile(Struct, frozen=True, kw_only=True):
@@ -77,7 +86,7 @@ def normal_name(name: str) -> str:
 def is_safe_name(name: str) -> bool:
     """Whether this can be the name of a skill here: one visible word or phrase that is no path and no way around."""
     return (
-        0 < len(name) <= LONGEST_NAME
+        0 < len(name) <= _LONGEST_NAME
         and name.isprintable()
         and name == name.strip()
         and not name.startswith((".", "~", "-"))
@@ -85,66 +94,151 @@ def is_safe_name(name: str) -> bool:
     )
 
 
+def _front_matter(text: str) -> FrontMatter:
+    try:
+        from .front_matter import read_front_matter
+    except ImportError as error:
+        message = "Skills are read with PyYAML, which is not installed."
+        raise ConfigurationError(message, hint="Install it: pip install 'dragoman[skills]'.") from error
+    return read_front_matter(text)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
 def read_skill(text: str, *, folder: str, location: str = "") -> Skill:
-    """A skill from the text of its SKILL.md. Never raises; a name that cannot be used is that of the folder."""
-    front = read_front_matter(text)
+    """A skill from the text of its SKILL.md, whatever that is; a name that cannot be used is that of the folder."""
+    front = _front_matter(text)
     warnings = list(front.problems)
-    name = _name(front.values.get("name"), folder, warnings)
+    name = _read_name(front.values.get("name"), folder, warnings)
     metadata = front.values.get("metadata", {})
+    known = list(metadata.items())[:_MOST_METADATA] if isinstance(metadata, dict) else []
     return Skill(
         name=name,
-        description=_description(front, warnings),
-        license=_text(front.values.get("license", "")),
-        compatibility=_text(front.values.get("compatibility", ""))[:LONGEST_COMPATIBILITY],
-        allowed_tools=_tools(front.values.get("allowed-tools", "")),
-        metadata=_metadata(metadata) if isinstance(metadata, dict) else {},
+        description=_read_description(front, warnings),
+        license=_as_text(front.values.get("license", "")),
+        compatibility=_as_text(front.values.get("compatibility", ""))[:_LONGEST_COMPATIBILITY],
+        allowed_tools=_read_tools(front.values.get("allowed-tools", "")),
+        metadata={key: value[:_LONGEST_VALUE] for key, value in known},
         location=location,
         warnings=tuple(warnings),
         body=front.body,
     )
 
 
-def _name(value: Value | None, folder: str, warnings: list[str]) -> str:
+def _read_name(value: Value | None, folder: str, warnings: list[str]) -> str:
     declared = normal_name(value) if isinstance(value, str) else ""
     directory = normal_name(folder)
-    if not declared:
-        warnings.append("there is no name; the directory's is taken")
-        return directory
     if not is_safe_name(declared):
-        warnings.append("the name cannot be used; the directory's is taken")
+        warnings.append(f"{'the name cannot be used' if declared else 'there is no name'}; the directory's is taken")
         return directory
     if declared != directory:
         warnings.append("the name is not that of the directory")
     return declared
 
 
-def _description(front: FrontMatter, warnings: list[str]) -> str:
-    value = front.values.get("description", "")
-    text = _text(value).strip()
+def _read_description(front: FrontMatter, warnings: list[str]) -> str:
+    text = _as_text(front.values.get("description", "")).strip()
     if not text:
         warnings.append("there is no description; the first line of the text is taken")
         lines = (line.strip().lstrip("#").strip() for line in front.body.split("\n"))
         text = next((line for line in lines if line), "")
-    if len(text) > LONGEST_DESCRIPTION:
-        warnings.append(f"the description has more than {LONGEST_DESCRIPTION} characters and is cut")
-        text = text[: LONGEST_DESCRIPTION - 1] + "…"
+    if len(text) > _LONGEST_DESCRIPTION:
+        warnings.append(f"the description has more than {_LONGEST_DESCRIPTION} characters and is cut")
+        text = text[: _LONGEST_DESCRIPTION - 1] + "…"
     return text
 
 
-def _text(value: Value) -> str:
+def _as_text(value: Value) -> str:
     """Any value as a text: somebody has written a list where a text belongs."""
     if isinstance(value, dict):
         value = [f"{key}: {item}" for key, item in value.items()]
-    text = value if isinstance(value, str) else ", ".join(value)
-    return text[:_LONGEST_VALUE]
+    return (value if isinstance(value, str) else ", ".join(value))[:_LONGEST_VALUE]
 
 
-def _tools(value: Value) -> tuple[str, ...]:
+def _read_tools(value: Value) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(value)
     # Blanks inside brackets belong to the pattern: `Bash(git status:*) Read`.
     return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)) if isinstance(value, str) else ()
 
 
-def _metadata(value: dict[str, str]) -> dict[str, str]:
-    return {key: text[:_LONGEST_VALUE] for key, text in list(value.items())[:_MOST_METADATA]}
+# --- checking --------------------------------------------------------------------------------------------------------
+
+
+def validate_skill(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """All that is wrong with the skill in a directory, a line each; nothing if it is good."""
+    directory = Path(path)
+    if directory.name.lower() == "skill.md" and directory.is_file():
+        directory = directory.parent
+    if not directory.exists():
+        return ("the path does not exist",)
+    if not directory.is_dir():
+        return ("the path is not a directory",)
+    file = next((file for name in SKILL_FILES if (file := directory / name).is_file()), None)
+    if file is None:
+        return ("there is no SKILL.md",)
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(_MOST_BYTES + 1)
+        text = raw.decode("utf-8")
+    except OSError as error:
+        return (f"{file.name} cannot be read: {error.strerror or type(error).__name__}",)
+    except UnicodeDecodeError:
+        return (f"{file.name} is not UTF-8",)
+    if len(raw) > _MOST_BYTES:
+        return (f"{file.name} is larger than {_MOST_BYTES} bytes",)
+    return _problems(text, folder=directory.resolve().name)
+
+
+def _problems(text: str, *, folder: str) -> tuple[str, ...]:
+    """All that is wrong with the text of a SKILL.md that lies in a folder of this name."""
+    front = _front_matter(text)
+    if front.fatal:
+        return (front.fatal,)
+    problems = [*front.problems, *(f"{each}, which checkers refuse" for each in front.style)]
+    unknown = sorted(key for key in front.values if key not in _CHECKS)
+    if unknown:
+        problems.append(f"unknown keys: {', '.join(unknown)}")
+    for key, check in _CHECKS.items():
+        if key in front.values:
+            problems += check(front.values[key], folder)
+        elif key in ("name", "description"):
+            problems.append(f"{key} is missing")
+    return tuple(problems)
+
+
+def _check_name(value: Value, folder: str) -> list[str]:
+    if not isinstance(value, str) or not value.strip():
+        return ["name must be a text, and not an empty one"]
+    name = normal_name(value)
+    found = {
+        f"name has {len(name)} characters; {_LONGEST_NAME} are allowed": len(name) > _LONGEST_NAME,
+        "name must be in lower case": name != name.lower(),
+        "name must not begin or end with a hyphen": name != name.strip("-"),
+        "name must not have two hyphens in a row": "--" in name,
+        "name may have letters, digits and hyphens only": not name.replace("-", "a").isalnum(),
+        "name is not that of the directory": name != unicodedata.normalize("NFKC", folder),
+    }
+    return [problem for problem, is_so in found.items() if is_so]
+
+
+def _check_text(key: str, longest: int, *, filled: bool = False) -> Callable[[Value, str], list[str]]:
+    def check(value: Value, _folder: str) -> list[str]:
+        if not isinstance(value, str) or (filled and not value.strip()):
+            return [f"{key} must be a text{', and not an empty one' if filled else ''}"]
+        return [f"{key} has {len(value)} characters; {longest} are allowed"] if len(value) > longest else []
+
+    return check
+
+
+_CHECKS: Final[dict[str, Callable[[Value, str], list[str]]]] = {
+    "name": _check_name,
+    "description": _check_text("description", _LONGEST_DESCRIPTION, filled=True),
+    "license": _check_text("license", _MOST_BYTES),
+    "compatibility": _check_text("compatibility", _LONGEST_COMPATIBILITY),
+    "metadata": lambda value, _: [] if isinstance(value, dict) or value == "" else ["metadata must be a map of texts"],
+    "allowed-tools": lambda value, _: (
+        ["allowed-tools must be a text or a list of texts"] if isinstance(value, dict) else []
+    ),
+}

@@ -1,23 +1,32 @@
-"""Where skills come from.
+"""Where skills come from: a protocol that anybody may implement, skills in memory, and skills in directories.
 
-Owns: SkillStore, which anybody may implement.
-Must not know: files.
+In directories, a skill is looked up among those that were found; its name is never made into a path. Files are opened
+through a Workspace, which says where the open file really lies: what has been checked is what is read. Nothing outside
+a skill's own directory is ever read for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
 
-import msgspec
+from msgspec import Struct, structs
 
-from dragoman.errors import SkillError, SkillNotFoundError
+from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError, ToolError
+from dragoman.toolkit.workspace import Workspace
 
-from .skill import Skill, SkillSummary, SupportingFile, is_safe_name, normal_name
+from .skill import SKILL_FILES, Skill, SkillSummary, SupportingFile, is_safe_name, normal_name, read_skill
 
-__all__ = ["MemorySkillStore", "SkillStore", "no_such_skill"]
-
-_SHOWN = 100
+_HERE: Final = Path(".agents", "skills")
+_LONGEST_PATH: Final = 512
+_MOST_DEPTH: Final = 5
+_MOST_FOLDERS: Final = 500
+_SHOWN: Final = 100
 
 
 class SkillStore(Protocol):
@@ -36,6 +45,20 @@ class SkillStore(Protocol):
         ...
 
 
+def shorten(text: str) -> str:
+    """A name as the model wrote it, unless it is very long or more than one line."""
+    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return cut if cut.isprintable() else repr(cut)
+
+
+def _no_such_skill(name: str) -> SkillNotFoundError:
+    return SkillNotFoundError(f"skill not found: {shorten(name)}")
+
+
+def _no_such_file(path: str) -> SkillError:
+    return SkillError(f"supporting file not found: {shorten(path)}", hint="Use a path that the skill names.")
+
+
 class MemorySkillStore:
     """Skills that a program makes itself, with their files."""
 
@@ -44,46 +67,257 @@ class MemorySkillStore:
         self._skills: dict[str, Skill] = {}
         for skill in skills:
             if not is_safe_name(skill.name):
-                message = f"{skill.name!r} cannot be the name of a skill."
-                raise SkillError(message, hint="Use lower-case letters, digits and hyphens.")
-            named = msgspec.structs.replace(skill, files=skill.files or tuple(self._files.get(skill.name, ())))
+                hint = "Use lower-case letters, digits and hyphens."
+                raise SkillError(f"{skill.name!r} cannot be the name of a skill.", hint=hint)
+            named = structs.replace(skill, files=skill.files or tuple(self._files.get(skill.name, ())))
             self._skills[normal_name(skill.name)] = named
 
     def list(self) -> tuple[SkillSummary, ...]:
-        return tuple(summary_of(skill) for skill in self._skills.values())
+        return tuple(skill.summary for skill in self._skills.values())
 
     def load(self, name: str) -> Skill:
         found = self._skills.get(normal_name(name))
         if found is None:
-            raise no_such_skill(name)
+            raise _no_such_skill(name)
         return found
 
     def load_supporting(self, name: str, path: str) -> SupportingFile:
         skill = self.load(name)
         content = self._files.get(skill.name, {}).get(path)
         if content is None:
-            raise no_such_file(path)
+            raise _no_such_file(path)
         data = content.encode() if isinstance(content, str) else content
         return SupportingFile(skill=skill.name, path=path, data=data)
 
 
-def summary_of(skill: Skill) -> SkillSummary:
-    """What a list shows of a skill."""
-    fields = {name: getattr(skill, name) for name in SkillSummary.__struct_fields__}
-    return SkillSummary(**fields)
+# --- in directories --------------------------------------------------------------------------------------------------
 
 
-def no_such_skill(name: str) -> SkillNotFoundError:
-    """The error for a name that is not there, or that cannot be one."""
-    return SkillNotFoundError(f"skill not found: {shown(name)}")
+class SkillLimits(Struct, frozen=True, kw_only=True):
+    """How much is taken in."""
+
+    skills: int = 200
+    """Skills in all; the rest is reported."""
+    entries: int = 2_000
+    """Entries of one directory that are looked at."""
+    skill_bytes: int = 256 * 1024
+    """Of one SKILL.md."""
+    file_bytes: int = 1024 * 1024
+    """Of one supporting file."""
+    listed_files: int = 100
+    """Supporting files of one skill that are listed."""
 
 
-def no_such_file(path: str) -> SkillError:
-    """The error for a file that is not there, or is none of the skill's business."""
-    return SkillError(f"supporting file not found: {shown(path)}", hint="Use a path that the skill names.")
+def skill_directories(
+    project: str | os.PathLike[str] | None = ".",
+    *,
+    home: str | os.PathLike[str] | None = None,
+    also: Iterable[str | os.PathLike[str]] = (),
+) -> tuple[str, ...]:
+    """Where skills usually lie: the given directories, then the project's, then the user's. The first one wins.
+
+    A project that was fetched from a stranger brings a stranger's skills; `project=None` leaves it out.
+    """
+    user = Path.home() if home is None else Path(home)
+    own = () if project is None else (str(Path(project) / _HERE),)
+    return (*(os.fspath(each) for each in also), *own, str(user / _HERE))
 
 
-def shown(text: str) -> str:
-    """A name as the model wrote it, unless it is very long or more than one line."""
-    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    return cut if cut.isprintable() else repr(cut)
+class _Place(Struct, frozen=True):
+    """Where a SKILL.md lies."""
+
+    root: str
+    folder: str
+    """Below the root; empty if the root is the skill's own directory."""
+    file: str
+
+    @property
+    def directory(self) -> str:
+        return os.path.join(self.root, self.folder)  # noqa: PTH118 -- with an empty folder, the root
+
+    @property
+    def name(self) -> str:
+        return self.folder or os.path.basename(self.root)  # noqa: PTH119
+
+
+_Stamp: TypeAlias = tuple[int, ...]
+_Known: TypeAlias = dict[_Place, tuple[_Stamp, Skill | str]]
+"""The times of each file, and the skill, or why it cannot be used."""
+_Texts: TypeAlias = list[str]
+
+
+class DirectorySkillStore:
+    """Skills from directories, earlier ones first. Safe to share between threads.
+
+    Every use looks at the times of the files, which costs a few system calls, and reads again what has changed. A
+    directory that does not exist holds no skills. What was left out, and why, is in `problems`.
+    """
+
+    def __init__(self, directories: Iterable[str | os.PathLike[str]], *, limits: SkillLimits | None = None) -> None:
+        self.directories: tuple[str, ...] = tuple(os.fspath(each) for each in directories)
+        self.limits: SkillLimits = limits or SkillLimits()
+        self._lock: threading.Lock = threading.Lock()
+        self._known: _Known = {}
+        self._problems: tuple[str, ...] = ()
+
+    def list(self) -> tuple[SkillSummary, ...]:
+        """All skills, in the order in which they were found."""
+        return tuple(skill.summary for _, skill in self._find_all().values())
+
+    def load(self, name: str) -> Skill:
+        """The skill of that name with its instructions, and a list of its other files."""
+        place, skill = self._find(name)
+        files = tuple(islice(_files_in(place), self.limits.listed_files))
+        return structs.replace(skill, files=files)
+
+    def load_supporting(self, name: str, path: str) -> SupportingFile:
+        """One of the skill's other files. The path is relative to the skill's directory and stays in it."""
+        place, skill = self._find(name)
+        parts = _parts(path)
+        most = self.limits.file_bytes
+        data = _read(place, "/".join(parts), most) if parts else None
+        if data is None:
+            raise _no_such_file(path)
+        if len(data) > most:
+            message = f"supporting file too large: {shorten(path)} has more than {most} bytes"
+            raise SkillError(message, hint="Split it, or raise the limit of the store.")
+        return SupportingFile(skill=skill.name, path="/".join(parts), data=data)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was left out when the directories were last looked at, and why: a line each."""
+        self._find_all()
+        return self._problems
+
+    # --- finding ---
+
+    def _find(self, name: str) -> tuple[_Place, Skill]:
+        wanted = normal_name(name)
+        found = self._find_all().get(wanted) if is_safe_name(wanted) else None
+        if found is None:
+            raise _no_such_skill(name)
+        return found
+
+    def _find_all(self) -> dict[str, tuple[_Place, Skill]]:
+        with self._lock:
+            found: dict[str, tuple[_Place, Skill]] = {}
+            known: _Known = {}
+            problems: _Texts = []
+            for directory in self.directories:
+                for place in self._places(directory, problems):
+                    if place not in known:  # one directory may be given twice
+                        problems += self._take(place, found, known)
+            self._known = known  # what is gone is forgotten
+            self._problems = tuple(problems)
+            return found
+
+    def _places(self, directory: str, problems: _Texts) -> Iterator[_Place]:
+        root = os.path.realpath(directory)
+        try:
+            if own := _skill_file(root):
+                yield _Place(root, "", own)
+                return
+            with os.scandir(root) as entries:
+                names = [entry.name for entry in islice(entries, self.limits.entries + 1)]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            problems.append(f"{shorten(directory)} cannot be looked at ({type(error).__name__})")
+            return
+        if len(names) > self.limits.entries:
+            names.pop()
+            problems.append(f"{shorten(root)} has more than {self.limits.entries} entries; the rest was not looked at")
+        for name in sorted(name for name in names if not name.startswith(".")):
+            file = _skill_file(os.path.join(root, name))  # noqa: PTH118
+            if file and not is_safe_name(normal_name(name)):
+                problems.append(f"{shorten(name)} cannot be the name of a skill")
+            elif file:
+                yield _Place(root, name, file)
+
+    def _take(self, place: _Place, found: dict[str, tuple[_Place, Skill]], known: _Known) -> _Texts:
+        """Look at one SKILL.md; what is wrong with it."""
+        label = shorten(place.name)
+        if len(found) >= self.limits.skills:
+            return [f"{label} was left out: there are more than {self.limits.skills} skills"]
+        known[place] = self._look_at(place)
+        skill = known[place][1]
+        if isinstance(skill, str):
+            return [f"{label} was left out: {skill}"]
+        if skill.name in found:
+            first = shorten(found[skill.name][1].location)
+            return [f"{label} was left out: {first} has the name {skill.name!r} already"]
+        found[skill.name] = (place, skill)
+        return [f"{label}: {warning}" for warning in skill.warnings]
+
+    def _look_at(self, place: _Place) -> tuple[_Stamp, Skill | str]:
+        """The skill, from memory if its file has not changed; a text says why it cannot be used."""
+        path = os.path.join(place.directory, place.file)  # noqa: PTH118
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except OSError as error:
+            return (), f"it cannot be read ({type(error).__name__})"
+        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        known = self._known.get(place)
+        if known is not None and known[0] == stamp:
+            return known
+        most = self.limits.skill_bytes
+        data = _read(place, place.file, most)
+        if data is None:
+            return stamp, f"its {place.file} is no file, cannot be read or lies elsewhere"
+        if len(data) > most:
+            return stamp, f"its {place.file} is too large: more than {most} bytes"
+        skill = read_skill(data.decode("utf-8", "replace"), folder=place.name, location=path)
+        if not is_safe_name(skill.name):
+            return stamp, "neither its name nor the directory's can be used"
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            skill = structs.replace(skill, warnings=(*skill.warnings, "it is not UTF-8"))
+        return stamp, skill
+
+
+def _skill_file(directory: str) -> str:
+    """The name of the SKILL.md in a directory, empty if it has none."""
+    return next((name for name in SKILL_FILES if os.path.lexists(os.path.join(directory, name))), "")  # noqa: PTH118
+
+
+def _read(place: _Place, path: str, most: int) -> bytes | None:
+    """A regular file inside the skill's own directory, read one byte further than allowed; None if it is none."""
+    try:
+        workspace = Workspace(place.root)
+        home = ""
+        if place.folder:
+            with workspace.directory(place.folder) as (_, home):
+                pass
+        with workspace.reading(f"{place.folder}/{path}" if place.folder else path) as (file, really):
+            if home and not really.startswith(f"{home}/"):
+                return None
+            with open(file, "rb", closefd=False) as opened:
+                return opened.read(most + 1)
+    except (ToolError, ConfigurationError, OSError):
+        return None
+
+
+def _files_in(place: _Place) -> Iterator[str]:
+    """The skill's other files, hidden ones and links left out."""
+    for directory, folders, files in islice(os.walk(place.directory), _MOST_FOLDERS):
+        below = os.path.relpath(directory, place.directory)
+        prefix = "" if below == "." else f"{below}/"
+        folders[:] = sorted(filter(_is_visible, folders)) if prefix.count("/") < _MOST_DEPTH else []
+        for name in sorted(filter(_is_visible, files)):
+            own = not prefix and name == place.file
+            if not own and not os.path.islink(os.path.join(directory, name)):  # noqa: PTH114, PTH118
+                yield prefix + name
+
+
+def _parts(path: str) -> _Texts:
+    """The parts of a path inside a skill; none if it is no such path, whatever it may lead to."""
+    if len(path) > _LONGEST_PATH or not path.isprintable() or re.search(r"[\\:]", path) or path.startswith("/"):
+        return []
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return parts if all(map(_is_visible, parts)) else []
+
+
+def _is_visible(name: str) -> bool:
+    """Whether this is an ordinary name: hidden files are where repositories and secrets are kept; `..` is no name."""
+    return not name.startswith((".", "~")) and name.isprintable()

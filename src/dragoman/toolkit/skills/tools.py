@@ -1,19 +1,51 @@
-"""`Skill` and `LoadSkillSupporting`: skills as tools, for every provider alike.
-
-Owns: the two tools and their words.
-Must not know: where skills come from.
-"""
+"""What the model is told about skills before it loads one, and the tools that load them."""
 
 from __future__ import annotations
 
+import html
+from typing import Final
+
 from dragoman.errors import SkillError, ToolExecutionError
-from dragoman.toolkit.defining import ready
+from dragoman.toolkit.decorator import ready
 from dragoman.tools.definition import AnyTool
 
-from .skill import Skill
-from .store import SkillStore, shown
+from .skill import SkillSummary
+from .store import SkillStore, shorten
 
-__all__ = ["load_skill_supporting_tool", "skill_tool", "skill_tools"]
+_INTRODUCTION: Final = (
+    "Skills are instructions for certain tasks. Before you begin a task that one of these describes, load it with the "
+    "tool Skill, and the files that it refers to with LoadSkillSupporting. Their authors wrote the descriptions."
+)
+_LONGEST_DESCRIPTION: Final = 1024
+
+
+def skills_prompt(store: SkillStore, *, max_characters: int = 20_000) -> str:
+    """The list of skills for a system prompt; empty if there are none. What does not fit is counted at its end."""
+    skills = store.list()
+    if not skills:
+        return ""
+    lines = ["<available_skills>"]
+    length, left_out = len(_INTRODUCTION) + 40, 0
+    for skill in skills:
+        line = _line(skill)
+        if length + len(line) > max_characters:
+            left_out += 1
+            continue
+        lines.append(line)
+        length += len(line) + 1
+    if left_out:
+        lines.append(f"<left_out>{left_out}</left_out>")
+    return "\n".join([_INTRODUCTION, *lines, "</available_skills>"])
+
+
+def _line(skill: SkillSummary) -> str:
+    return f'<skill name="{_harmless(skill.name)}">{_harmless(skill.description[:_LONGEST_DESCRIPTION])}</skill>'
+
+
+def _harmless(text: str) -> str:
+    """The text on one line, without tags, and without letters that nobody sees."""
+    one_line = " ".join(text.split())
+    return html.escape("".join([letter if letter.isprintable() else " " for letter in one_line]))
 
 
 def skill_tools(store: SkillStore) -> list[AnyTool]:
@@ -24,17 +56,22 @@ def skill_tools(store: SkillStore) -> list[AnyTool]:
 def skill_tool(store: SkillStore) -> AnyTool:
     """The tool `Skill`."""
 
-    @ready(name="Skill", filled=["name"], read_only=True, idempotent=True)
-    def skill(name: str) -> str:
+    @ready(name="Skill", needs=["name"], read_only=True, idempotent=True)
+    def skill(*, name: str = "") -> str:
         """Load the instructions of a skill. Do this before you begin a task that its description fits.
 
         Args:
             name: The skill's name, from the list of available skills.
         """
         try:
-            return _instructions(store.load(name))
+            found = store.load(name)
         except SkillError as error:
             raise ToolExecutionError(error.message) from error
+        body = found.body or "[The skill has no instructions.]"
+        if not found.files:
+            return body
+        listed = "\n".join(f"- {path}" for path in found.files)
+        return f"{body}\n\n[Files of this skill, to be loaded with LoadSkillSupporting:]\n{listed}"
 
     return skill
 
@@ -42,8 +79,8 @@ def skill_tool(store: SkillStore) -> AnyTool:
 def load_skill_supporting_tool(store: SkillStore) -> AnyTool:
     """The tool `LoadSkillSupporting`."""
 
-    @ready(name="LoadSkillSupporting", filled=["name", "path"], read_only=True, idempotent=True)
-    def load_skill_supporting(name: str, path: str) -> str:
+    @ready(name="LoadSkillSupporting", needs=["name", "path"], read_only=True, idempotent=True)
+    def load_skill_supporting(*, name: str = "", path: str = "") -> str:
         """Load a file that belongs to a skill, such as references/guide.md.
 
         Args:
@@ -56,16 +93,7 @@ def load_skill_supporting_tool(store: SkillStore) -> AnyTool:
             raise ToolExecutionError(error.message) from error
         text = file.text
         if text is None:
-            message = f"supporting file is not text: {shown(path)} ({len(file.data)} bytes)"
-            raise ToolExecutionError(message)
+            raise ToolExecutionError(f"supporting file is not text: {shorten(path)} ({len(file.data)} bytes)")
         return text
 
     return load_skill_supporting
-
-
-def _instructions(skill: Skill) -> str:
-    body = skill.body or "[The skill has no instructions.]"
-    if not skill.files:
-        return body
-    listed = "\n".join(f"- {path}" for path in skill.files)
-    return f"{body}\n\n[Files of this skill, to be loaded with LoadSkillSupporting:]\n{listed}"

@@ -1,0 +1,218 @@
+"""Which addresses a page may have, and which machines may be asked for it.
+
+A model can be talked into asking for anything. So a machine is judged by the very address that the connection then goes
+to, never by its name; and what is not plainly public is refused: this machine, its network, the address where clouds
+hand out credentials, and every IPv6 form that has such an IPv4 address inside.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, TypeAlias
+from urllib.parse import quote, urljoin, urlsplit
+
+from msgspec import Struct
+
+from dragoman.errors import (
+    ConfigurationError,
+    ToolDeniedError,
+    ToolExecutionError,
+    ToolTimeoutError,
+    ToolValidationError,
+)
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+Resolve: TypeAlias = Callable[[str, int], list[str]]
+"""Gives the addresses of a host name (and port), the best first. OSError if there are none."""
+
+MAX_URL: Final = 4096
+_SCHEMES: Final = {"http": 80, "https": 443}
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?").fullmatch
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*").fullmatch
+_DOTTED: Final = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})").fullmatch
+
+# The registries of special addresses (RFC 6890 and what was added since), written out: what Python calls private has
+# changed between its versions. 168.63.129.16 is a cloud's own service.
+_NOT_PUBLIC_4: Final = tuple(
+    IPv4Network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16"),
+        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+    )
+)
+_PUBLIC_6: Final = IPv6Network("2000::/3")
+_NOT_PUBLIC_6: Final = tuple(  # special addresses with Teredo, documentation, 6to4, documentation
+    IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+)
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+_ISATAP: Final = (0x00005EFE, 0x02005EFE)
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """A page: where to connect and what to ask for there."""
+
+    scheme: str
+    host: str
+    """In lower case, without brackets and the dot at the end."""
+    port: int
+    path: str
+    """With the query."""
+    address: str | None = None
+    """The address, where the host is one."""
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if _SCHEMES[self.scheme] == self.port else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def target_of(url: str, base: Target | None = None) -> Target:
+    """What a URL asks for; relative to `base` for a redirect. Raises ToolValidationError and ToolDeniedError."""
+    if len(url) > MAX_URL:
+        raise _unusable(f"it is longer than {MAX_URL} characters")
+    # Before parsing: the standard library drops tabs and line breaks, and readers disagree about backslashes.
+    if re.search(r"[\0-\x20\x7f\\]", url):
+        raise _unusable("it has a blank, a control character or a backslash")
+    try:
+        url = quote(url, safe="!#$%&'()*+,/:;=?@[]~-._")
+        parts = urlsplit(urljoin(base.url, url) if base else url)
+        port = parts.port
+    except (ValueError, UnicodeError):
+        raise _unusable("it cannot be read as a URL") from None
+    if parts.scheme not in _SCHEMES:
+        raise _denied(f"the scheme {parts.scheme[:20]!r} is not http or https")
+    if "@" in parts.netloc:
+        raise _unusable("it has a user name or password")
+    if port == 0:
+        raise _unusable("it has the port 0")
+    host = _host(parts.hostname or "", bracketed="[" in parts.netloc)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(
+        scheme=parts.scheme,
+        host=str(host),
+        port=port or _SCHEMES[parts.scheme],
+        path=path,
+        address=None if isinstance(host, str) else str(host),
+    )
+
+
+def _host(text: str, *, bracketed: bool) -> str | Address:
+    """The host as a name in its usual spelling, or as an address."""
+    if bracketed:
+        try:
+            if "%" not in text:  # a zone, as in fe80::1%eth0, is never of the public internet
+                return IPv6Address(text)
+        except ValueError:
+            pass
+        raise _unusable("its host is not an address")
+    name = text.lower().removesuffix(".")
+    labels = name.split(".")
+    if not name:
+        raise _unusable("it has no host")
+    # 2130706433, 0x7f.1 and 0177.0.0.1 are all 127.0.0.1 to some readers, and not to others.
+    if _NUMBER(labels[-1]):
+        if not _DOTTED(name):
+            raise _denied("its host is a number in an unusual spelling")
+        try:
+            return IPv4Address(name)
+        except ValueError:
+            raise _unusable("its host is not an address") from None
+    if len(name) > 253 or not all(_NAME(label) for label in labels):
+        raise _unusable("its host is not a name; write names of other alphabets in their xn-- form")
+    return name
+
+
+def networks(allowed: Iterable[str]) -> tuple[Network, ...]:
+    """The networks, or single addresses, that somebody allows; ConfigurationError if one is none."""
+    found: list[Network] = []
+    for text in allowed:
+        try:
+            found.append(ip_network(text))
+        except ValueError:
+            hint = "Write 127.0.0.1, 10.0.0.0/8 or fd00::/8."
+            raise ConfigurationError(f"{text!r} is not a network.", hint=hint) from None
+    return tuple(found)
+
+
+def check_address(address: str, allowed: Iterable[Network], host: str) -> Address:
+    """The address, if it may be asked: it is on the public internet, or in a network that is allowed."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        found = None
+    if found is None or (isinstance(found, IPv6Address) and found.scope_id is not None):  # no public one has a zone
+        raise ToolDeniedError(f"{host!r} leads to an address that is not on the public internet.")
+    plain = _unwrap(found)
+    if any(each in network for network in allowed for each in (found, plain)) or _is_public(plain):
+        return found
+    message = f"{host!r} leads to {found}, which is not on the public internet and may not be fetched from."
+    raise ToolDeniedError(message, hint="Only addresses of the public internet can be used.")
+
+
+def _unwrap(address: Address) -> Address:
+    """The IPv4 address that the connection would reach through a translator, where there is one."""
+    if isinstance(address, IPv6Address) and (address in _MAPPED or address in _NAT64):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_4)
+    tunnel = (int(address) >> 32) & 0xFFFFFFFF in _ISATAP
+    return address in _PUBLIC_6 and not tunnel and not any(address in network for network in _NOT_PUBLIC_6)
+
+
+def _unusable(why: str) -> ToolValidationError:
+    return ToolValidationError(f"the argument url cannot be used: {why}.", hint="Give a URL such as https://host/path.")
+
+
+def _denied(why: str) -> ToolDeniedError:
+    return ToolDeniedError(f"the URL may not be fetched: {why}.", hint="Give a URL such as https://host/path.")
+
+
+# --- from a host name to its addresses -------------------------------------------------------------------------------
+
+
+def system_addresses(host: str, port: int) -> list[str]:
+    """What the system's own resolver says."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def look_up(resolve: Resolve, host: str, port: int, *, deadline: float, check: Callable[[], None]) -> list[str]:
+    """The addresses of a name. The system's lookup cannot be ended, so it is left behind when the time is over."""
+    found: list[list[str]] = []
+    wrong: list[BaseException] = []
+
+    def resolve_in_thread() -> None:
+        try:
+            found.append(resolve(host, port))
+        except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
+            wrong.append(error)
+
+    thread = threading.Thread(target=resolve_in_thread, name="dragoman-lookup", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        check()
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise ToolTimeoutError(f"the host name {host!r} could not be looked up in time.", hint="")
+        thread.join(min(left, 0.1))
+    if wrong and not isinstance(wrong[0], OSError | UnicodeError):
+        raise wrong[0]
+    if not found or not found[0]:
+        raise ToolExecutionError(f"the host name {host!r} could not be found.", hint="Check its spelling.")
+    return found[0]

@@ -1,0 +1,357 @@
+"""`Fetch`: a page of the internet, as text.
+
+A connection goes to exactly the address that was checked, and through no proxy: a proxy would look the name up once
+more and go wherever it likes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from dragoman.conversation import Media
+from dragoman.errors import ToolExecutionError, ToolTimeoutError
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
+from dragoman.transport.bases import USER_AGENT
+from dragoman.transport.decoding import Unpacker, unpacker
+from dragoman.transport.http1 import MalformedReplyError, ReplyReader, request_head
+from dragoman.transport.protocol import HttpRequest
+from dragoman.transport.routes import Routes
+
+from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
+from .decorator import ready
+from .page_text import page_text
+from .read import MAX_IMAGE_BYTES
+from .text import image_type
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_TEXT_TYPES: Final = frozenset(
+    {"application/ecmascript", "application/javascript", "application/toml", "application/x-ndjson"}
+    | {"application/x-sh", "application/x-yaml", "application/yaml", "application/sql"}
+)
+_PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
+_MARGIN: Final = 0.2
+
+
+class FetchSettings(Struct, frozen=True, kw_only=True):
+    """What may be fetched, and how much of it."""
+
+    seconds: float = 30.0
+    """For a page, redirects included."""
+    max_bytes: int = 4 * 1024 * 1024
+    """Of a page; the rest is not read."""
+    max_characters: int = 40_000
+    """Of text in one result."""
+    max_redirects: int = 5
+    follow_to_other_hosts: bool = False
+    """Whether a redirect may lead to another host. If not, the model is told where it leads and may ask for that, so
+    that the permission rules see every host."""
+    allow_networks: tuple[str, ...] = ()
+    """Networks beyond the public internet that may be asked: ("127.0.0.1", "10.1.0.0/16")."""
+    ca_file: str | os.PathLike[str] | None = None
+    """A PEM file of authorities that are trusted besides the system's."""
+
+
+def fetch_tool(*, settings: FetchSettings = FetchSettings(), resolve: Resolve = system_addresses) -> AnyTool:  # noqa: B008 -- frozen
+    """The tool `Fetch`."""
+    allowed = networks(settings.allow_networks)
+
+    @cache
+    def tls() -> ssl.SSLContext:  # made when it is first needed: reading all authorities takes a while
+        return Routes(proxy="", ca_file=settings.ca_file, trust_env=True, environ=None).tls
+
+    @ready(name="Fetch", needs=["url"], read_only=True, idempotent=True)
+    def fetch(
+        context: ToolContext[object], *, url: str = "", offset: Annotated[int, Meta(ge=0)] = 0, raw: bool = False
+    ) -> str | Media:
+        """Get a page of the internet (http or https). HTML is returned as readable text, an image as an image.
+
+        A long text is cut; the last line of the result then says how to read on.
+
+        Args:
+            url: The address of the page.
+            offset: The character to start with, to read on in a long text.
+            raw: Return HTML as it is.
+        """
+        seconds = settings.seconds
+        if context.remaining is not None:
+            seconds = min(seconds, max(0.0, context.remaining - _MARGIN))
+        visit = _Visit(settings, allowed, resolve, tls, time.monotonic() + seconds, context.raise_if_cancelled)
+        target, page = visit.follow(target_of(url))
+        return visit.content(target, page, offset, raw=raw)
+
+    return fetch
+
+
+class _Page(Struct, frozen=True, kw_only=True):
+    """A reply."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    cut: bool
+    """Whether the body is longer than what was read of it."""
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    @property
+    def kind(self) -> str:
+        """The media type, without parameters."""
+        return self.content_type.partition(";")[0].strip().lower()
+
+    @property
+    def is_text(self) -> bool:
+        kind = self.kind
+        return (
+            not kind
+            or kind.startswith("text/")
+            or kind in _TEXT_TYPES
+            or kind.rpartition("/")[2] in ("json", "xml")
+            or kind.endswith(("+json", "+xml"))
+        )
+
+
+class _Visit(Struct, frozen=True):
+    """One page, over all its redirects."""
+
+    settings: FetchSettings
+    allowed: tuple[Network, ...]
+    resolve: Resolve
+    tls: Callable[[], ssl.SSLContext]
+    deadline: float
+    """On the clock of `time.monotonic`."""
+    cancelled: Callable[[], None]
+    """Raises if nobody waits any more."""
+
+    def follow(self, target: Target) -> tuple[Target, _Page]:
+        for _ in range(self.settings.max_redirects + 1):
+            page = _get(target, self._addresses(target), self)
+            location = page.headers.get("location", "")
+            if page.status not in _REDIRECTS or not location:
+                return target, page
+            target = self._next(target, location)
+        raise ToolExecutionError(f"there are more than {self.settings.max_redirects} redirects.")
+
+    def _addresses(self, target: Target) -> list[str]:
+        """Where to connect. Looked up once and checked; the connection goes to just these."""
+        if target.address is not None:
+            found = [target.address]
+        else:
+            found = look_up(self.resolve, target.host, target.port, deadline=self.deadline, check=self.cancelled)
+        # All of them: a name that leads to a public and to a private address is up to no good.
+        return [str(check_address(each, self.allowed, target.host)) for each in found]
+
+    def _next(self, target: Target, location: str) -> Target:
+        following = target_of(location, target)
+        if following.host != target.host and not self.settings.follow_to_other_hosts:
+            message = f"{target.url} redirects to another host: {following.url}"
+            raise ToolExecutionError(message, hint="Call Fetch with that URL if you want it.")
+        return following
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left. TimeoutError if there are none."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    # --- what the model gets ---
+
+    def content(self, target: Target, page: _Page, offset: int, *, raw: bool) -> str | Media:
+        if page.status >= 400 or page.status < 200:
+            said = self._text(target, page, raw=raw)[:2000] if page.is_text else ""
+            message = f"{target.url} answered with status {page.status}.\n{said}".strip()
+            raise ToolExecutionError(message, details=page.status)
+        if picture := image_type(page.body):
+            if page.cut or len(page.body) > MAX_IMAGE_BYTES:
+                message = f"the image at {target.url} is too large (at most {MAX_IMAGE_BYTES} bytes)."
+                raise ToolExecutionError(message)
+            return Media.from_bytes(page.body, picture)
+        text = self._text(target, page, raw=raw) if page.is_text else "\0"
+        if "\0" in text[:1024]:
+            kind = page.kind or "of no known type"
+            raise ToolExecutionError(f"{target.url} is neither text nor an image but {kind}.")
+        return _part(text.replace("\0", "\ufffd"), offset, self.settings.max_characters, cut=page.cut)
+
+    def _text(self, target: Target, page: _Page, *, raw: bool) -> str:
+        text = decode_page(page.body, page.content_type)
+        return page_text(text, target.url, self._check) if page.kind in _PAGE_TYPES and not raw else text
+
+    def _check(self) -> None:
+        self.cancelled()
+        if time.monotonic() >= self.deadline:
+            raise ToolTimeoutError("the page could not be read in time.", hint="")
+
+
+def _part(text: str, offset: int, limit: int, *, cut: bool) -> str:
+    if offset and offset >= len(text):
+        message = f"the text has only {len(text)} characters."
+        raise ToolExecutionError(message, hint="Call Fetch with a smaller offset.")
+    shown = text[offset : offset + limit]
+    end = offset + len(shown)
+    if end < len(text):
+        mark = f"[Characters {offset} to {end} of {len(text)} are shown. To read on, call Fetch with offset={end}.]"
+        return f"{shown}\n{mark}"
+    if cut:
+        return f"{shown}\n[The page goes on, but it is too large to be read further.]"
+    return shown or "[The page is empty.]"
+
+
+# --- bytes as text, by what the page says of itself ------------------------------------------------------------------
+
+_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE).search
+_CHARSET_IN_PAGE: Final = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE).search
+_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+# Python's codecs include some that are no encodings of pages and can be made to work for minutes.
+_BELIEVED: Final = re.compile(
+    r"utf-8|utf-16(?:-[lb]e)?|utf-32(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp866|koi8-[ru]|mac-roman"
+    r"|gb2312|gbk|gb18030|big5|big5hkscs|shift_jis|cp932|euc_jp|euc_kr|cp949|iso2022_jp"
+).fullmatch
+
+
+def decode_page(body: bytes, content_type: str) -> str:
+    """The text. A byte order mark counts most, then what the header says, then the page itself, then UTF-8."""
+    for mark, name in _MARKS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(name, "replace")
+    if said := _CHARSET(content_type):
+        return body.decode(_codec(said[1]), "replace")
+    found = _CHARSET_IN_PAGE(body[:2048])
+    return body.decode(_codec(found[1].decode("ascii", "replace")) if found else "utf-8", "replace")
+
+
+def _codec(name: str) -> str:
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return "utf-8"
+    # What pages call Latin-1 is Windows-1252; browsers read it so.
+    return "cp1252" if found in ("iso8859-1", "ascii") else found if _BELIEVED(found) else "utf-8"
+
+
+# --- one request to addresses that were checked ----------------------------------------------------------------------
+
+_READ: Final = 64 * 1024
+_SLICE: Final = 4 * 1024
+"""What is unpacked at once: four kilobytes can become four megabytes, and a page is not asked how large it is."""
+_POLL_SECONDS: Final = 0.25
+_ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "deflate")
+_ACCEPT: Final = "text/html, text/plain, text/markdown, application/json, image/*;q=0.8, */*;q=0.5"
+
+
+def _get(target: Target, addresses: Sequence[str], visit: _Visit) -> _Page:
+    """Ask the first of these addresses that answers. Raises ToolError."""
+    sock: socket.socket | None = None
+    try:
+        sock = _connect(target, addresses, visit)
+        if target.scheme == "https":
+            sock.settimeout(visit.left)
+            sock = visit.tls().wrap_socket(sock, server_hostname=target.host, suppress_ragged_eofs=False)
+        return _exchange(sock, target, visit)
+    except ssl.SSLCertVerificationError as error:
+        raise _failed(target, f"its certificate is not trusted ({error.verify_message})") from error
+    except TimeoutError as error:
+        raise ToolTimeoutError(f"{target.host} did not answer in time.", hint="") from error
+    except EOFError as error:
+        raise _failed(target, "the answer was cut off") from error
+    except MalformedReplyError as error:
+        raise _failed(target, f"what it sent is not an HTTP reply ({error})") from error
+    except ValueError as error:
+        raise _failed(target, "the compressed answer could not be unpacked") from error
+    except OSError as error:
+        raise _failed(target, error.strerror or "the connection failed") from error
+    finally:
+        if sock is not None:
+            sock.close()
+
+
+def _failed(target: Target, why: str) -> ToolExecutionError:
+    return ToolExecutionError(f"cannot fetch from {target.host}: {why}.")
+
+
+def _connect(target: Target, addresses: Sequence[str], visit: _Visit) -> socket.socket:
+    problem: OSError = OSError("no address")
+    for number, address in enumerate(addresses):
+        visit.cancelled()
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            # One address that does not answer must not take the time of the others.
+            sock.settimeout(visit.left / (len(addresses) - number))
+            sock.connect((address, target.port))
+        except OSError as error:
+            sock.close()
+            problem = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise problem
+
+
+def _exchange(sock: socket.socket, target: Target, visit: _Visit) -> _Page:
+    request = HttpRequest(url=target.url, method="GET")
+    usual = {
+        "host": target.authority,
+        "user-agent": USER_AGENT,
+        "accept": _ACCEPT,
+        "accept-encoding": "gzip, deflate",
+        "connection": "close",
+    }
+    sock.settimeout(visit.left)
+    sock.sendall(request_head(request, target=target.path, usual=usual))
+    reader = ReplyReader("GET")
+    first = b""
+    while not reader.head_complete:
+        first = _feed(sock, reader, visit)
+    encoding = reader.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _ENCODINGS:
+        raise _failed(target, f"it sent a content encoding that nobody asked for ({encoding[:40]})")
+    body, cut = _body(sock, reader, first, unpacker(encoding), visit)
+    return _Page(status=reader.status, headers=reader.headers, body=body, cut=cut)
+
+
+def _body(
+    sock: socket.socket, reader: ReplyReader, piece: bytes, packed: Unpacker | None, visit: _Visit
+) -> tuple[bytes, bool]:
+    body = bytearray()
+    while True:
+        for at in range(0, len(piece), _SLICE):
+            part = piece[at : at + _SLICE]
+            body += part if packed is None else packed.feed(part)
+            if len(body) > visit.settings.max_bytes:
+                return bytes(body[: visit.settings.max_bytes]), True
+        if reader.complete:
+            break
+        piece = _feed(sock, reader, visit)
+    if packed is not None:
+        packed.finish()
+    return bytes(body), False
+
+
+def _feed(sock: socket.socket, reader: ReplyReader, visit: _Visit) -> bytes:
+    """What has come of the body by the next bytes. Looks up now and then whether anybody still waits."""
+    while True:
+        visit.cancelled()
+        sock.settimeout(min(visit.left, _POLL_SECONDS))
+        try:
+            data = sock.recv(_READ)
+        except TimeoutError:
+            continue
+        if data:
+            return reader.feed(data)
+        reader.end()
+        return b""

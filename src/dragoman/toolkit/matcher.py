@@ -1,0 +1,148 @@
+"""A regular expression at work in a child process, with a time limit that holds.
+
+Some expressions take longer than the age of the universe for a short line, and while Python tries one nothing else in
+the same process goes on. So match_worker.py tries them, in a process that can be ended.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self, cast
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import ToolExecutionError, ToolValidationError
+
+_WORKER: Final = str(Path(__file__).with_name("match_worker.py"))
+_POLL_SECONDS: Final = 0.1
+_NEEDED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Some interpreters do not find their own library without."""
+
+
+class TooSlowError(Exception):
+    """The time was over; the child is gone."""
+
+
+class Found(Struct, frozen=True):
+    """The lines of one text that fit."""
+
+    lines: list[int] = []
+    """Their numbers, from 0; not more than asked for."""
+    count: int = 0
+    """How many there are in all."""
+    failed: str = ""
+
+
+class _Hello(Struct, frozen=True):
+    error: str = ""
+
+
+class Matcher:
+    """One expression. `deadline` is on the clock of `time.monotonic`; `check` raises if nobody waits any more."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool, deadline: float, check: Callable[[], None]) -> None:
+        self._deadline: float = deadline
+        self._check: Callable[[], None] = check
+        self._unread: bytes = b""
+        if not sys.executable:
+            message = "regular expressions need a Python interpreter to run in, and this program does not name one."
+            raise ToolExecutionError(message, hint="Set sys.executable to one.")
+        try:
+            # Nothing of our environment, none of our open files, none of the signals of our terminal.
+            self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- our own file, no shell
+                [sys.executable, "-I", "-S", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+                start_new_session=True,
+            )
+        except OSError as error:
+            message = f"the search could not be started: {error.strerror or error}."
+            raise ToolExecutionError(message) from error
+        try:
+            os.set_blocking(self._requests.fileno(), False)
+            self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
+            hello = msgspec.json.decode(self._line(), type=_Hello)
+            if hello.error:
+                message = f"the argument pattern is not a regular expression: {hello.error}."
+                raise ToolValidationError(message)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _requests(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._child.stdin)
+
+    @property
+    def _replies(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._child.stdout)
+
+    def search(self, text: bytes, limit: int) -> Found:
+        """The lines of a text in UTF-8 that fit. Raises TooSlowError when the time is over."""
+        if time.monotonic() >= self._deadline:
+            raise TooSlowError
+        self._send(msgspec.json.encode({"size": len(text), "limit": limit}) + b"\n" + text)
+        return msgspec.json.decode(self._line(), type=Found)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.wait()
+        self._requests.close()
+        self._replies.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait(writing=True)
+            try:
+                view = view[os.write(self._requests.fileno(), view[:65536]) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise _gone() from None
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._unread:
+            self._wait(writing=False)
+            data = os.read(self._replies.fileno(), 65536)
+            if not data:
+                raise _gone()
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _wait(self, *, writing: bool) -> None:
+        """Until the child takes or gives something."""
+        poll = select.poll()
+        poll.register(self._requests if writing else self._replies, select.POLLOUT if writing else select.POLLIN)
+        while not poll.poll(_POLL_SECONDS * 1000):
+            self._check()
+            if time.monotonic() >= self._deadline:
+                raise TooSlowError
+
+
+def _gone() -> ToolExecutionError:
+    message = "the search ended unexpectedly; the pattern may need too much memory."
+    return ToolExecutionError(message, hint="Use a simpler pattern.")

@@ -1,0 +1,219 @@
+"""The readable text of an HTML page.
+
+Headings, paragraphs, lists, links, tables, preformatted text; no scripts, no styles. The reader goes through the page
+once and never back, so that no page can make it work for long: what is not closed runs to the end of the page and is
+dropped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Final
+from urllib.parse import urljoin
+
+_TAG: Final = re.compile(r"</?([A-Za-z][^\s/>]*)((?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)>")
+_HREF: Final = re.compile(r"(?:^|\s)href\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE).search
+_DROPPED: Final = frozenset(
+    {"head", "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title"}
+)
+_ENDS: Final = {name: re.compile(rf"</{name}[\s>/]", re.IGNORECASE) for name in _DROPPED}
+_TITLE: Final = re.compile(r"<title[^>]{0,200}>", re.IGNORECASE)
+_HEADINGS: Final = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_BLOCKS: Final = frozenset(
+    {"address", "article", "aside", "blockquote", "body", "dd", "details", "dialog", "div", "dl", "dt", "fieldset"}
+    | {"figcaption", "figure", "footer", "form", "header", "hgroup", "html", "main", "nav", "ol", "p", "section"}
+    | {"summary", "table", "tbody", "tfoot", "thead", "ul"}
+)
+_MAX_HREF: Final = 500
+_MAX_BROKEN: Final = 20
+_CHECKED: Final = 1000
+"""Tags between two looks at the clock."""
+
+
+def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None) -> str:
+    """The text of a page, with links made absolute. `check` is called now and then, and raises to end it."""
+    reader = _Reader(url)
+    title = _title(html)
+    at = 0
+    for count in itertools.count():
+        opening = html.find("<", at)
+        if opening < 0:
+            break
+        if not count % _CHECKED:
+            check()
+        reader.text(html[at:opening])
+        at = _behind(html, opening, reader)
+    reader.text(html[at:] if at < len(html) else "")
+    body = reader.finished()
+    return f"{title}\n\n{body}".strip() if title and not body.startswith(f"# {title}") else body
+
+
+def _title(html: str) -> str:
+    if (start := _TITLE.search(html[:20_000])) and (end := _ENDS["title"].search(html, start.end())):
+        return " ".join(unescape(html[start.end() : end.start()]).split())[:300]
+    return ""
+
+
+def _behind(html: str, opening: int, reader: _Reader) -> int:
+    """Take in what begins with this `<`; where to go on."""
+    if html.startswith("<!--", opening):
+        return _after(html.find("-->", opening + 2), 3, html)
+    following = html[opening + 1 : opening + 2]
+    if following in ("!", "?"):
+        return _after(html.find(">", opening), 1, html)
+    if not (following.isalpha() or following == "/"):
+        reader.text("<")
+        return opening + 1
+    tag = _TAG.match(html, opening)
+    if tag is None:
+        if following == "/" and not html[opening + 2 : opening + 3].isalpha():  # `</>`, `</3`: not a tag
+            reader.text("</")
+            return opening + 2
+        return _broken(html, opening, reader)
+    name, closing = tag[1].lower(), html[opening + 1] == "/"
+    if name in _DROPPED and not closing:
+        if tag[2].endswith("/") and name == "svg":
+            return tag.end()
+        end = _ENDS[name].search(html, tag.end())
+        # A head without an end is closed by the body.
+        return end.start() if end else tag.end() if name == "head" else len(html)
+    reader.tag(name, tag[2], closing=closing)
+    return tag.end()
+
+
+def _broken(html: str, opening: int, reader: _Reader) -> int:
+    """A tag whose quotes do not match. To find that out costs a look at all that follows, so not too often."""
+    reader.broken += 1
+    end = html.find(">", opening) if reader.broken <= _MAX_BROKEN else -1
+    return len(html) if end < 0 else end + 1
+
+
+def _after(found: int, length: int, html: str) -> int:
+    return len(html) if found < 0 else found + length
+
+
+class _Reader:
+    """Collects lines of text."""
+
+    def __init__(self, url: str) -> None:
+        self._url: str = url
+        self._lines: list[str] = []
+        self._pieces: list[str] = []
+        self._preformatted: int = 0
+        self._lists: list[int | None] = []
+        """For each list around: the number of its last item, or None where items have none."""
+        self._open_link: tuple[str, int] | None = None
+        """Where it leads, and how many pieces were before it. Links do not nest."""
+        self._prefix: str = ""
+        """What the next line begins with."""
+        self.broken: int = 0
+
+    def text(self, text: str) -> None:
+        if text:
+            text = unescape(text)
+            self._pieces.append(text if self._preformatted else re.sub(r"\s+", " ", text))
+
+    def tag(self, name: str, attributes: str, *, closing: bool) -> None:
+        if name == "br":
+            self._line()
+        elif name == "hr":
+            self._paragraph()
+        elif name == "a":
+            self._link(attributes, closing=closing)
+        elif name == "pre":
+            self._preformatted_text(closing=closing)
+        elif name in _HEADINGS:
+            self._paragraph()
+            if not closing:
+                self._prefix = _HEADINGS[name]
+        elif name == "li":
+            self._item(closing=closing)
+        elif name in ("ul", "ol"):
+            self._list(name, closing=closing)
+        elif name in ("td", "th"):
+            if closing:
+                self._pieces.append(" | ")
+        elif name == "tr":
+            self._line()
+        elif name in _BLOCKS:
+            self._paragraph()
+
+    def finished(self) -> str:
+        self._line()
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(self._lines)).strip()
+
+    def _line(self) -> None:
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        self._open_link = None
+        if not self._preformatted:
+            # A row of a table ends with a separator too many.
+            text = re.sub(r" {2,}", " ", text).strip().removesuffix("|").rstrip()
+        if text:
+            self._lines.append(self._prefix + text)
+            self._prefix = ""
+
+    def _paragraph(self) -> None:
+        self._line()
+        if self._lines and self._lines[-1] and not self._lists:
+            self._lines.append("")
+
+    def _link(self, attributes: str, *, closing: bool) -> None:
+        if not closing:
+            found = _HREF(attributes)
+            href = unescape(found[1] or found[2] or found[3] or "") if found else ""
+            self._open_link = (href.strip(), len(self._pieces))
+            return
+        if self._open_link is None:
+            return
+        (href, start), self._open_link = self._open_link, None
+        label = " ".join("".join(self._pieces[start:]).split())
+        address = self._absolute(href)
+        if label and address and not self._preformatted:
+            self._pieces[start:] = [f"[{label}]({address})"]
+
+    def _absolute(self, href: str) -> str:
+        if (
+            not href
+            or href.startswith("#")
+            or len(href) > _MAX_HREF
+            or href.lower().startswith(("javascript:", "data:"))
+        ):
+            return ""
+        try:
+            return urljoin(self._url, href)
+        except ValueError:
+            return ""
+
+    def _preformatted_text(self, *, closing: bool) -> None:
+        if closing and self._preformatted:
+            self._lines += ["".join(self._pieces).strip("\n"), "```", ""]
+            self._pieces.clear()
+            self._preformatted -= 1
+        elif not closing:
+            self._paragraph()
+            if not self._preformatted:
+                self._lines.append("```")
+                self._preformatted += 1
+
+    def _list(self, name: str, *, closing: bool) -> None:
+        self._line()
+        if not closing:
+            self._lists.append(0 if name == "ol" else None)
+        elif self._lists:
+            self._lists.pop()
+            self._paragraph()
+
+    def _item(self, *, closing: bool) -> None:
+        self._line()
+        if closing:
+            return
+        indent = "  " * min(len(self._lists) - 1, 8) if self._lists else ""
+        sign = "-"
+        if self._lists and (number := self._lists[-1]) is not None:
+            self._lists[-1] = number + 1
+            sign = f"{number + 1}."
+        self._prefix = f"{indent}{sign} "

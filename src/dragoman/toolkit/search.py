@@ -1,0 +1,303 @@
+"""`Glob` and `Grep`: files by their paths, and lines by a regular expression."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from dragoman._descriptors import owned
+from dragoman.errors import ToolValidationError
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
+
+from .decorator import ready
+from .matcher import Matcher, TooSlowError
+from .text import detect, is_binary
+from .walk import PathPattern, PatternError, Walk, ignore_files_above
+from .workspace import Workspace, readable_errors
+
+MAX_PATHS: Final = 1000
+Mode: TypeAlias = Literal["content", "files", "count"]
+
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_MAX_LINE: Final = 500
+_MARGIN: Final = 0.2
+"""Seconds before the tool's own time is over, in which what was found so far is still handed back."""
+_TOO_MUCH: Final = "[Not everything was searched: it is too much. Use a narrower path.]"
+
+
+def _path_pattern(pattern: str, argument: str) -> PathPattern:
+    try:
+        return PathPattern(pattern)
+    except PatternError as error:
+        raise ToolValidationError(f"the argument {argument} cannot be used: {error}.") from None
+
+
+def _one_line(path: str) -> str:
+    """A path that cannot be taken for two, or for something else than a path."""
+    return path if path.isprintable() else path.encode("unicode_escape").decode("ascii")
+
+
+_Files: TypeAlias = Generator[tuple[int | None, str, str], None, None]
+"""(open directory or None, name or path, path below the workspace)."""
+
+
+class _Tree(Struct, frozen=True, kw_only=True):
+    """What to walk through."""
+
+    workspace: Workspace
+    path: str
+    wanted: PathPattern | None
+    """For the paths below `path`; None for all."""
+    ignoring: bool
+    check: Callable[[], None]
+    seconds: float = 20.0
+
+    @contextmanager
+    def walk(self) -> Generator[tuple[Walk, _Files], None, None]:
+        """A walk below the directory, and its files that are wanted."""
+        with self.workspace.directory(self.path) as (directory, start), readable_errors(self.path):
+            skip = len(start) + 1 if start else 0
+            wanted = self.wanted
+            walk = Walk(
+                directory,
+                start,
+                enter=lambda below: wanted is None or wanted.may_hold(below[skip:]),
+                ignored=ignore_files_above(self.workspace, start) if self.ignoring else None,
+                check=self.check,
+                seconds=self.seconds,
+            )
+
+            def files() -> _Files:
+                with closing(walk.files()) as found:
+                    yield from (each for each in found if wanted is None or wanted.fits(each[2][skip:]))
+
+            with closing(files()) as found:
+                yield walk, found
+
+
+# --- Glob ------------------------------------------------------------------------------------------------------------
+
+
+def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
+    """The tool `Glob`."""
+
+    @ready(name="Glob", needs=["pattern"], read_only=True, idempotent=True)
+    def glob(context: ToolContext[object], *, pattern: str = "", path: str = ".", include_ignored: bool = False) -> str:
+        """Find files by a pattern for their paths, such as `**/*.py` or `src/{a,b}/*.ts`. One path a line, in order.
+
+        Args:
+            pattern: Fits the whole path below `path`: `*` and `?` within a name, `**` for any directories.
+            path: The directory to search, relative to the workspace or absolute.
+            include_ignored: Also look at what .gitignore files leave out, and into .git.
+        """
+        tree = _Tree(
+            workspace=workspace,
+            path=path or ".",
+            wanted=_path_pattern(pattern, "pattern"),
+            ignoring=not include_ignored,
+            check=context.raise_if_cancelled,
+        )
+        found: list[str] = []
+        with tree.walk() as (walk, files):
+            for _, _, below in files:
+                if len(found) == max_paths:
+                    found.append(f"[Cut after {max_paths} paths. To see others, use a narrower pattern or path.]")
+                    break
+                found.append(_one_line(below))
+        return "\n".join([*(found or ["[No file fits.]"]), *([_TOO_MUCH] if walk.stopped else [])])
+
+    return glob
+
+
+# --- Grep ------------------------------------------------------------------------------------------------------------
+
+
+class GrepLimits(Struct, frozen=True, kw_only=True):
+    """How far a search goes."""
+
+    seconds: float = 20.0
+    file_bytes: int = 4 * 1024 * 1024
+    """Larger files are not searched."""
+    lines: int = 200
+    """Lines, or files, that are shown at most."""
+    output_bytes: int = 64 * 1024
+
+
+def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> AnyTool:  # noqa: B008 -- frozen
+    """The tool `Grep`."""
+
+    @ready(name="Grep", needs=["pattern"], read_only=True, idempotent=True)
+    def grep(
+        context: ToolContext[object],
+        *,
+        pattern: str = "",
+        path: str = ".",
+        glob: str = "",
+        mode: Mode = "content",
+        ignore_case: bool = False,
+        context_lines: Annotated[int, Meta(ge=0, le=20)] = 0,
+        include_ignored: bool = False,
+    ) -> str:
+        """Search the text of files with a regular expression in Python's syntax, line by line.
+
+        Args:
+            pattern: What a line must hold.
+            path: The file or directory to search, relative to the workspace or absolute.
+            glob: Search only files whose path below `path` fits, such as `*.py` (any directory) or `src/**/*.ts`.
+            mode: `content` shows `path:line number:line`, `files` the paths only, `count` how many lines fit in each.
+            ignore_case: Whether small and capital letters are the same.
+            context_lines: How many lines to show before and after each that fits.
+            include_ignored: Also search what .gitignore files leave out, and .git.
+        """
+        seconds = limits.seconds
+        if context.remaining is not None:
+            seconds = min(seconds, max(0.0, context.remaining - _MARGIN))
+        tree = _Tree(
+            workspace=workspace,
+            path=path or ".",
+            wanted=_path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None,
+            ignoring=not include_ignored,
+            check=context.raise_if_cancelled,
+            seconds=seconds,
+        )
+        search = _Search(limits, mode, context_lines)
+        deadline = time.monotonic() + seconds
+        with Matcher(pattern, ignore_case=ignore_case, deadline=deadline, check=tree.check) as matcher:
+            try:
+                _search_tree(tree, search, matcher)
+            except TooSlowError:
+                search.notes.append(
+                    f"[Stopped after {seconds:.2g} seconds, in {search.at}. Use a simpler pattern, a path or a glob.]"
+                )
+        return search.reply()
+
+    return grep
+
+
+def _search_tree(tree: _Tree, search: _Search, matcher: Matcher) -> None:
+    limit = search.limits.file_bytes
+    with tree.workspace.place(tree.path) as place, readable_errors(tree.path):
+        status = place.status()
+    if status is None or not stat.S_ISDIR(status.st_mode):  # one file: say what is wrong with it
+        search.at = _one_line(place.path)
+        with tree.workspace.reading(place.path) as (file, _), readable_errors(tree.path):
+            search.take(place.path, _read(file, limit), matcher)
+        return
+    with tree.walk() as (walk, files):
+        for directory, name, below in files:
+            search.at = _one_line(below)
+            search.take(below, _open_and_read(directory, name, limit), matcher)
+            if search.full:
+                return
+        if walk.stopped:
+            search.notes.append(_TOO_MUCH)
+
+
+def _open_and_read(directory: int | None, name: str, limit: int) -> bytes | str:
+    """The text of a file below the directory that is searched, or why not; a link is nothing to speak of."""
+    try:
+        file = owned(os.open, name, _FILE, dir_fd=directory)
+    except OSError as error:
+        return "" if error.errno == errno.ELOOP else "not accessible"
+    with file:
+        try:
+            return _read(file.number, limit) if stat.S_ISREG(os.fstat(file.number).st_mode) else ""
+        except OSError:
+            return "not accessible"
+
+
+def _read(file: int, limit: int) -> bytes | str:
+    """The text of a file in UTF-8, or why it is not searched."""
+    if os.fstat(file).st_size > limit:
+        return "too large"
+    data = b""
+    while len(data) <= limit and (piece := os.read(file, limit + 1 - len(data))):
+        data += piece
+    if len(data) > limit:
+        return "too large"
+    if is_binary(data):
+        return "binary"
+    encoding = detect(data[:64], data)
+    body = data[len(encoding.mark) :]
+    return body if encoding.name == "utf-8" else body.decode(encoding.name, "replace").encode("utf-8", "replace")
+
+
+class _Search:
+    """What was found so far."""
+
+    def __init__(self, limits: GrepLimits, mode: Mode, context_lines: int) -> None:
+        self.limits: GrepLimits = limits
+        self._mode: Mode = mode
+        self._context_lines: int = context_lines
+        self._lines: list[str] = []
+        self._shown: int = 0
+        self._bytes: int = 0
+        self._skipped: dict[str, int] = {}
+        self.notes: list[str] = []
+        self.at: str = ""
+        self.full: bool = False
+
+    def take(self, path: str, data: bytes | str, matcher: Matcher) -> None:
+        """Search the text of one file, or count why it cannot be searched."""
+        if isinstance(data, str):
+            self._skipped[data] = self._skipped.get(data, 0) + 1
+            return
+        left = self.limits.lines - self._shown
+        found = matcher.search(data, left + 1 if self._mode == "content" else 1)
+        if found.failed:
+            self.notes.append(f"[{self.at} could not be searched: {found.failed}.]")
+        elif self._mode == "content":
+            self._show_lines(path, data, found.lines)
+        elif found.count:
+            shown = _one_line(path)
+            self._show([shown if self._mode == "files" else f"{shown}:{found.count}"])
+
+    def _show_lines(self, path: str, data: bytes, numbers: list[int]) -> None:
+        if not numbers:
+            return
+        lines = data.decode("utf-8", "replace").split("\n")
+        shown, around = _one_line(path), self._context_lines
+        last, fits = -1, set(numbers)
+        for number in numbers:
+            if self.full:
+                return
+            first = max(number - around, last + 1)
+            apart = around and self._lines and (last < 0 or first > last + 1)
+            group = ["--"] if apart else []
+            for at in range(first, min(number + around, len(lines) - 1) + 1):
+                sign = ":" if at in fits else "-"
+                group.append(f"{shown}{sign}{at + 1}{sign}{_narrow(lines[at].removesuffix(chr(13)))}")
+                last = at
+            self._show(group)
+
+    def _show(self, lines: list[str]) -> None:
+        if self._shown >= self.limits.lines or self._bytes > self.limits.output_bytes:
+            self.full = True
+            what = "lines" if self._mode == "content" else "files"
+            self.notes.append(
+                f"[Cut after {self._shown} {what}. To see others, use a path, a glob or another pattern.]"
+            )
+            return
+        self._shown += 1
+        self._bytes += sum(len(line) + 1 for line in lines)
+        self._lines += lines
+
+    def reply(self) -> str:
+        """What the model reads."""
+        notes = list(self.notes)
+        counts = ", ".join(f"{count} {why}" for why, count in sorted(self._skipped.items()) if why)
+        if counts:
+            notes.append(f"[Not searched: {counts}.]")
+        return "\n".join([*(self._lines or ["[No line fits.]"]), *notes])
+
+
+def _narrow(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… [{len(line)} characters]"

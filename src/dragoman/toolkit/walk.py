@@ -1,0 +1,310 @@
+"""The files below a directory: path patterns, .gitignore files, and a walk through open directories only.
+
+Patterns and .gitignore files are strangers' texts, so they are matched in time that none of them can blow up: each part
+between slashes by an expression that never goes back (`fnmatch` writes such ones), `**` part by part. Directories are
+opened from the one above and links are not followed, so that a tree that changes meanwhile cannot lead outside.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from dragoman._descriptors import Descriptor, owned
+from dragoman.errors import ToolError
+
+from .workspace import Workspace, is_system
+
+MAX_LENGTH: Final = 1000
+MAX_ALTERNATIVES: Final = 64
+
+_Part: TypeAlias = Callable[[str], object] | None
+"""Tells whether a name fits; None stands for `**`."""
+
+
+class PatternError(ValueError):
+    """The pattern cannot be used; the text says why."""
+
+
+class PathPattern:
+    """A pattern of `*`, `?`, `[...]`, `**` for any number of directories and `{a,b}` for alternatives.
+
+    A path fits if one of the alternatives fits all of it. A name that begins with a dot is a name like any other.
+    """
+
+    def __init__(self, pattern: str, *, braces: bool = True) -> None:
+        if len(pattern) > MAX_LENGTH:
+            raise PatternError(f"the pattern is longer than {MAX_LENGTH} characters")
+        self._alternatives: list[list[_Part]] = [_compile(each) for each in (_expand(pattern) if braces else [pattern])]
+
+    def fits(self, path: str) -> bool:
+        """Whether a path, relative and with slashes, fits."""
+        names = path.split("/")
+        return any(_fits(parts, names) for parts in self._alternatives)
+
+    def may_hold(self, directory: str) -> bool:
+        """Whether something below this directory can fit."""
+        names = directory.split("/") if directory else []
+        return any(_may_hold(parts, names) for parts in self._alternatives)
+
+
+def _compile(pattern: str) -> list[_Part]:
+    parts: list[_Part] = []
+    for part in pattern.split("/"):
+        if part in ("", "."):
+            continue
+        if part == "..":
+            raise PatternError("the pattern goes up with '..'")
+        if part != "**":
+            parts.append(re.compile(fnmatch.translate(part)).match)
+        elif not parts or parts[-1] is not None:  # `**/**` says no more than `**`
+            parts.append(None)
+    if not parts:
+        raise PatternError("the pattern is empty")
+    return parts
+
+
+def _fits(parts: Sequence[_Part], names: Sequence[str]) -> bool:
+    """Go through the names and keep the positions in the pattern that fit so far."""
+    positions = _skip_stars(parts, {0})
+    for name in names:
+        reached: set[int] = set()
+        for at in positions - {len(parts)}:
+            part = parts[at]
+            if part is None:
+                reached |= {at, len(parts)} if at == len(parts) - 1 else {at}
+            elif part(name):
+                reached.add(at + 1)
+        positions = _skip_stars(parts, reached)
+    return len(parts) in positions
+
+
+def _skip_stars(parts: Sequence[_Part], positions: set[int]) -> set[int]:
+    """The positions, and those behind a `**`, which may stand for nothing unless it is the last: `a/**` is not `a`."""
+    return positions | {at + 1 for at in positions if at < len(parts) - 1 and parts[at] is None}
+
+
+def _may_hold(parts: Sequence[_Part], names: Sequence[str]) -> bool:
+    for part, name in zip(parts, names, strict=False):
+        if part is None:
+            return True
+        if not part(name):
+            return False
+    return len(names) < len(parts)
+
+
+def _expand(pattern: str) -> list[str]:
+    """The pattern without braces, once for each way through them. Braces without a comma are letters."""
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        each = waiting.pop()
+        found = _first_braces(each)
+        if found is None:
+            done.append(each)
+        else:
+            start, end, choices = found
+            waiting += [each[:start] + choice + each[end:] for choice in choices]
+        if len(waiting) + len(done) > MAX_ALTERNATIVES:
+            raise PatternError(f"the pattern has more than {MAX_ALTERNATIVES} alternatives")
+    return done
+
+
+def _first_braces(pattern: str) -> tuple[int, int, list[str]] | None:
+    """The first pair of braces with commas of its own: where it begins and ends, and what stands between."""
+    opened: list[list[int]] = []
+    best: list[int] | None = None
+    for at, character in enumerate(pattern):
+        if character == "{":
+            opened.append([at])
+        elif character == "," and opened:
+            opened[-1].append(at)
+        elif character == "}" and opened:
+            bounds = [*opened.pop(), at]
+            if len(bounds) > 2 and (best is None or bounds[0] < best[0]):
+                best = bounds
+    if best is None:
+        return None
+    choices = [pattern[best[index] + 1 : best[index + 1]] for index in range(len(best) - 1)]
+    return best[0], best[-1] + 1, choices
+
+
+# --- .gitignore files ------------------------------------------------------------------------------------------------
+
+_ALWAYS_IGNORED: Final = frozenset({".git", ".hg", ".svn", ".jj"})
+"""Directories that are never searched unless a search begins in one."""
+_MAX_RULES: Final = 2000
+_MAX_IGNORE_BYTES: Final = 256 * 1024
+
+
+class _Rule(Struct, frozen=True):
+    pattern: PathPattern
+    negated: bool
+    directories_only: bool
+
+
+class IgnoreFile:
+    """The rules of one .gitignore file, for the directory that it lies in."""
+
+    def __init__(self, directory: str, text: str) -> None:
+        self.directory: str = directory
+        self._rules: list[_Rule] = [rule for line in text.splitlines()[:_MAX_RULES] if (rule := _rule(line))]
+
+    def ignores(self, path: str, *, is_directory: bool) -> bool | None:
+        """Whether the path is ignored; None if no rule speaks of it. The last rule that does wins."""
+        if self.directory:
+            path = path[len(self.directory) + 1 :]
+        for rule in reversed(self._rules):
+            if (is_directory or not rule.directories_only) and rule.pattern.fits(path):
+                return not rule.negated
+        return None
+
+
+def _rule(line: str) -> _Rule | None:
+    if not line.strip() or line.startswith("#"):
+        return None
+    line = line.rstrip()
+    negated = line.startswith("!")
+    line = line.removeprefix("!").removeprefix("\\")
+    body = line.rstrip("/")
+    # A slash at the beginning or in the middle ties the pattern to this directory; otherwise it is for any depth.
+    pattern = body.lstrip("/") if "/" in body else f"**/{body}"
+    try:
+        return _Rule(PathPattern(pattern, braces=False), negated, directories_only=line.endswith("/"))
+    except PatternError:
+        return None
+
+
+def is_ignored(files: Sequence[IgnoreFile], path: str, *, is_directory: bool) -> bool:
+    """What the .gitignore files from the root down say of a path; the deepest one that speaks of it decides."""
+    for file in reversed(files):
+        found = file.ignores(path, is_directory=is_directory)
+        if found is not None:
+            return found
+    return False
+
+
+def ignore_files_above(workspace: Workspace, path: str) -> list[IgnoreFile]:
+    """The .gitignore files in the directories above a path, from the root down."""
+    parts = path.split("/") if path else []
+    found: list[IgnoreFile] = []
+    for depth in range(len(parts)):
+        above = "/".join(parts[:depth])
+        with suppress(ToolError), workspace.reading(f"{above}/.gitignore" if above else ".gitignore") as (file, _):
+            found.append(IgnoreFile(above, os.pread(file, _MAX_IGNORE_BYTES, 0).decode("utf-8", "replace")))
+    return found
+
+
+# --- the walk --------------------------------------------------------------------------------------------------------
+
+MAX_ENTRIES: Final = 200_000
+MAX_SECONDS: Final = 20.0
+_MAX_DEPTH: Final = 100
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Walk:
+    """One walk in the order of names. Iterate over `files()` and close it; `stopped` says if a limit was reached.
+
+    A link to a file is reported as a name, and resolved with all checks by whoever opens it.
+    """
+
+    def __init__(
+        self,
+        directory: int,
+        path: str,
+        *,
+        enter: Callable[[str], bool],
+        ignored: list[IgnoreFile] | None,
+        check: Callable[[], None],
+        seconds: float = MAX_SECONDS,
+        max_entries: int = MAX_ENTRIES,
+    ) -> None:
+        self._start: int = directory
+        self._path: str = path
+        self._enter: Callable[[str], bool] = enter
+        self._ignored: list[IgnoreFile] | None = ignored
+        """The .gitignore files above; None if nothing is to be left out."""
+        self._check: Callable[[], None] = check
+        self._left: int = max_entries
+        self._deadline: float = time.monotonic() + seconds
+        self.stopped: bool = False
+
+    def files(self) -> Generator[tuple[int, str, str], None, None]:
+        """Each file as (open directory, name, path). The directory is open until the next one is asked for."""
+        yield from self._inside(owned(os.dup, self._start), self._path, self._ignored, 0)
+
+    def _inside(
+        self, opened: Descriptor, path: str, ignored: list[IgnoreFile] | None, depth: int
+    ) -> Generator[tuple[int, str, str], None, None]:
+        """Everything in an open directory, which is closed at the end."""
+        with opened:
+            directory = opened.number
+            entries = self._entries(directory)
+            if ignored is not None and ".gitignore" in entries:
+                ignored = [*ignored, IgnoreFile(path, _content(directory, ".gitignore"))]
+            for name, is_directory in entries.items():
+                if self._is_over():
+                    return
+                below = f"{path}/{name}" if path else name
+                if ignored is not None and (
+                    (is_directory and name in _ALWAYS_IGNORED) or is_ignored(ignored, below, is_directory=is_directory)
+                ):
+                    continue
+                if not is_directory:
+                    yield directory, name, below
+                elif depth < _MAX_DEPTH and self._enter(below):
+                    inner = _open_directory(directory, name)
+                    if inner is not None:
+                        yield from self._inside(inner, below, ignored, depth + 1)
+
+    def _entries(self, directory: int) -> dict[str, bool]:
+        """The names in a directory, in order, and whether each is one itself."""
+        found: dict[str, bool] = {}
+        with suppress(PermissionError), os.scandir(directory) as entries:
+            for entry in entries:
+                self._left -= 1
+                if self._left < 0 or self._is_over():
+                    self.stopped = True
+                    break
+                with suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        found[entry.name] = True
+                    elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
+                        found[entry.name] = False
+        return dict(sorted(found.items()))
+
+    def _is_over(self) -> bool:
+        """Whether the time is over. Raises if nobody waits any more."""
+        self._check()
+        late = time.monotonic() >= self._deadline
+        self.stopped = self.stopped or late
+        return late
+
+
+def _open_directory(directory: int, name: str) -> Descriptor | None:
+    """A directory in another one, open; None if it is gone, not ours, a link by now, or the system's."""
+    try:
+        inner = owned(os.open, name, _DIRECTORY, dir_fd=directory)
+    except OSError:
+        return None
+    if not is_system(os.fstat(inner.number)):
+        return inner
+    inner.close()
+    return None
+
+
+def _content(directory: int, name: str) -> str:
+    with suppress(OSError), owned(os.open, name, _FILE, dir_fd=directory) as file:
+        if stat.S_ISREG(os.fstat(file.number).st_mode):
+            return os.read(file.number, _MAX_IGNORE_BYTES).decode("utf-8", "replace")
+    return ""

@@ -1,0 +1,182 @@
+"""Which addresses may be fetched from."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError, ToolValidationError
+from dragoman.toolkit.addresses import check_address, networks, target_of
+from tests.toolkit.calling import words
+
+PRIVATE = [
+    *words(
+        "0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 127.0.0.1 127.1.2.3 168.63.129.16 "
+        "169.254.0.1 169.254.169.254 169.254.170.2 172.16.0.1 172.31.255.255 192.0.0.192 192.0.2.1 192.88.99.1 "
+        "192.168.1.1 198.18.0.1 198.51.100.7 203.0.113.9 224.0.0.1 239.255.255.250 240.0.0.1 255.255.255.255 :: "
+        "::1 ::127.0.0.1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:a9fe:a9fe ::ffff:0:127.0.0.1 64:ff9b::7f00:1 "
+        "64:ff9b::169.254.169.254 64:ff9b:1::1 64:ff9b:1:ffff::8.8.8.8 100::1 2001::1 2001:0:7f00:1:: 2001:db8::1 "
+        "2001:10::1 2002:7f00:1:: 2002:a9fe:a9fe::1 2002:808:808::1 2a00::5efe:127.0.0.1 2a00::200:5efe:10.0.0.1 "
+        "3fff::1 fc00::1 fd00:ec2::254 fd12:3456::1 fe80::1 fe80::1%eth0 2a00::1%eth0 fec0::1 ff02::1 5f00::1"
+    ),
+    "not an address",
+]
+PUBLIC = words("8.8.8.8 1.1.1.1 100.63.0.1 172.32.0.1 192.0.1.1 2606:4700::1111 2a00:1450::1 ::ffff:8.8.8.8")
+PUBLIC += ["64:ff9b::8.8.8.8", "169.253.0.1", "11.0.0.1", "223.255.255.255"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_what_is_not_public_is_refused(address: str) -> None:
+    with pytest.raises(ToolDeniedError):
+        check_address(address, (), "some.host")
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_what_is_public_may_be_asked(address: str) -> None:
+    assert check_address(address, (), "some.host")
+
+
+@given(number=st.integers(0, 2**32 - 1))
+def test_every_form_of_an_ipv4_address_is_judged_alike(number: int) -> None:
+    plain = IPv4Address(number)
+    for prefix in (0xFFFF << 32, 0x0064FF9B << 96):
+        assert refused(str(plain)) == refused(str(IPv6Address(prefix | number)))
+    # Python's own opinion is never more careful than ours.
+    if plain.is_private or plain.is_multicast or plain.is_loopback or plain.is_link_local or plain.is_reserved:
+        assert refused(str(plain))
+
+
+@given(number=st.integers(0, 2**128 - 1))
+def test_python_is_never_more_careful(number: int) -> None:
+    address = IPv6Address(number)
+    if not address.is_global or address.is_multicast:
+        assert refused(str(address))
+
+
+def refused(address: str) -> bool:
+    try:
+        check_address(address, (), "h")
+    except ToolDeniedError:
+        return True
+    return False
+
+
+def test_networks_can_be_allowed() -> None:
+    allowed = networks(["127.0.0.1", "10.1.0.0/16", "fd00::/8"])
+    for address in ("127.0.0.1", "10.1.2.3", "fd00::1", "::ffff:10.1.2.3"):
+        check_address(address, allowed, "h")
+    for address in ("127.0.0.2", "10.2.0.1", "169.254.169.254", "::1"):
+        with pytest.raises(ToolDeniedError):
+            check_address(address, allowed, "h")
+    for wrong in ("localhost", "10.0.0.1/8", ""):
+        with pytest.raises(ConfigurationError, match="is not a network"):
+            networks([wrong])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *words(
+            "http://2130706433/ http://017700000001/ http://0x7f000001/ http://0X7F.0.0.1/ http://0177.0.0.1/ "
+            "http://127.1/ http://127.0.1/ http://127.0.0.01/ http://127.0.0.1.5/ http://10.0.0.0x1/ http://0/ "
+            "http://0x/ http://%31%32%37.0.0.1/ http://1.2.3.08/ http://3232235777/ file:///etc/passwd ftp://h/ "
+            "gopher://127.0.0.1:6379/_FLUSHALL dict://h:11211/ data:text/html,x javascript:alert(1) ws://h/ "
+            "//h/path h/path"
+        ),
+        "",
+    ],
+)
+def test_unusual_numbers_and_other_schemes_are_refused(url: str) -> None:
+    with pytest.raises(ToolDeniedError):
+        target_of(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user@h/",
+        "http://user:pass@h/",
+        "http://public.example@127.0.0.1/",
+        "http://127.0.0.1@public.example/",
+        "http://@h/",
+        "http://h\\@127.0.0.1/",
+        "http://127.0.0.1\\.public.example/",
+        "http://h/\r\nX-Injected: 1",
+        "http://h\t/",
+        "http://h /",
+        " http://h/",
+        "http://h\0/",
+        "http://:80/",
+        "http:///path",
+        "http://h:0/",
+        "http://h:99999/",
+        "http://h:port/",
+        "http://[::1/",
+        "http://[127.0.0.1]/",
+        "http://[::1%25eth0]/",
+        "http://[v1.x]/",
+        "http://-h-/",
+        "http://a..b/",
+        "http://.h/",
+        "http://①②⑦.⓪.⓪.①/",
+        "http://127。0。0。1/",
+        "http://exämple.test/",
+        "http://256.1.1.1/",
+        "http://" + "a" * 64 + ".test/",
+        "http://" + "a." * 130 + "test/",
+        "http://h/" + "x" * 5000,
+    ],
+)
+def test_what_readers_disagree_about_is_refused(url: str) -> None:
+    with pytest.raises(ToolValidationError):
+        target_of(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "path", "again"),
+    [
+        ("http://Host.Test", "host.test", 80, "/", "http://host.test/"),
+        ("https://h.test./a?b=c#d", "h.test", 443, "/a?b=c", "https://h.test/a?b=c"),
+        ("http://h.test:8080/ä b".replace(" ", "%20"), "h.test", 8080, "/%C3%A4%20b", "http://h.test:8080/%C3%A4%20b"),
+        ("http://h:80/?q", "h", 80, "/?q", "http://h/?q"),
+        ("https://[2A00::1]:444/x", "2a00::1", 444, "/x", "https://[2a00::1]:444/x"),
+        ("HTTP://8.8.8.8/", "8.8.8.8", 80, "/", "http://8.8.8.8/"),
+        ("http://xn--exmple-cua.test/", "xn--exmple-cua.test", 80, "/", "http://xn--exmple-cua.test/"),
+        ("http://h/a/../b", "h", 80, "/a/../b", "http://h/a/../b"),
+    ],
+)
+def test_ordinary_addresses(url: str, host: str, port: int, path: str, again: str) -> None:
+    target = target_of(url)
+    assert (target.host, target.port, target.path, target.url) == (host, port, path, again)
+    assert target_of(target.url) == target
+
+
+def test_redirects_are_read_from_where_they_come() -> None:
+    base = target_of("https://h.test/a/b?c")
+    assert target_of("d", base).url == "https://h.test/a/d"
+    assert target_of("/d", base).url == "https://h.test/d"
+    assert target_of("//other.test/d", base).url == "https://other.test/d"
+    assert target_of("?x", base).url == "https://h.test/a/b?x"
+    for wrong in (
+        "file:///etc/passwd",
+        "http://u:p@h/",
+        "//0x7f.1/",
+        "http://2130706433/",
+        "//[::1%25lo]/",
+        "\\\\h\\x",
+    ):
+        with pytest.raises(ToolError):
+            target_of(wrong, base)
+
+
+@given(url=st.one_of(st.text(max_size=40), st.builds("http://{}".format, st.text(max_size=30))))
+def test_any_text_is_refused_or_read_in_one_way(url: str) -> None:
+    try:
+        target = target_of(url)
+    except ToolError:
+        return
+    assert target_of(target.url) == target
+    assert not set(target.host) & set("/@\\?#% ")

@@ -1,0 +1,376 @@
+"""`Bash`: what is reported, what is inherited, and that everything ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.conversation import ToolCall
+from dragoman.errors import ConfigurationError
+from dragoman.toolkit import process_group
+from dragoman.toolkit.bash import TOKEN_VARIABLE, BashSettings, bash_tool, environment
+from dragoman.toolkit.process_group import processes_of
+from dragoman.toolkit.workspace import Workspace
+from dragoman.tools.config import ToolConfig, ToolErrorHandling
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolRun
+from tests.processes import children, started
+from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
+
+linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+
+
+@pytest.fixture
+def bash(tmp_path: Path) -> AnyTool:
+    return bash_tool(Workspace(tmp_path), settings=BashSettings(max_output=2000))
+
+
+@pytest.fixture
+def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tokens of the commands that were run, so that a test can look for what is left of them."""
+    made: list[str] = []
+    new = process_group.new_token
+
+    def noted() -> str:
+        made.append(new())
+        return made[-1]
+
+    monkeypatch.setattr("dragoman.toolkit.bash.new_token", noted)
+    return made
+
+
+def nothing_is_left(tokens: list[str]) -> bool:
+    """Whether no process of these commands runs any more; on an event loop that may take a moment longer."""
+    for _ in range(100):
+        if not any(processes_of(None, token) for token in tokens):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+# --- what is reported ------------------------------------------------------------------------------------------------
+
+
+@both_colours
+def test_output_errors_and_exit_code(called: Call, bash: AnyTool) -> None:
+    assert good(called(bash, command="echo out")) == "out\n[exit code 0]"
+    text = bad(called(bash, command="echo out; echo err >&2; exit 3"), "execution")
+    assert text == "out\n[stderr]\nerr\n[exit code 3]"
+    assert good(called(bash, command="true")) == "[exit code 0]"
+
+
+def test_it_is_never_repeated_by_itself(tmp_path: Path, bash: AnyTool) -> None:
+    assert (bash.name, bash.options.read_only, bash.options.idempotent) == ("Bash", False, False)
+    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
+    assert call(bash, config=config, command="echo x >> log; exit 1").retries == 0
+    assert (tmp_path / "log").read_text() == "x\n"
+
+
+def test_it_runs_in_the_workspace_and_starts_afresh(tmp_path: Path, bash: AnyTool) -> None:
+    assert good(call(bash, command="pwd; cd /; X=1")) == f"{tmp_path.resolve()}\n[exit code 0]"
+    assert good(call(bash, command='pwd; echo "<$X>"')) == f"{tmp_path.resolve()}\n<>\n[exit code 0]"
+
+
+def test_odd_commands(bash: AnyTool) -> None:
+    assert "not found" in bad(call(bash, command="-c"), "execution")
+    assert "--version" not in bad(call(bash, command="--version"), "execution").replace("--version: ", "")
+    assert "could not be started" in bad(call(bash, command="echo a\0b"), "execution")
+    assert "longer than" in bad(call(bash, command="#" * 100_001), "execution")
+    assert "syntax error" in bad(call(bash, command="if ("), "execution")
+    assert good(call(bash, command="echo 'ünï'")) == "ünï\n[exit code 0]"
+
+
+def test_the_end_by_a_signal_is_named(bash: AnyTool) -> None:
+    assert "[ended by SIGKILL]" in bad(call(bash, command="kill -9 $$"), "execution")
+
+
+def test_standard_input_is_empty(bash: AnyTool) -> None:
+    assert good(call(bash, command="cat; read x; echo done $x")) == "done\n[exit code 0]"
+
+
+def test_there_is_no_terminal_to_ask_on(bash: AnyTool) -> None:
+    assert "No such device" in bad(call(bash, command="cat < /dev/tty"), "execution")
+
+
+@pytest.mark.parametrize(
+    "command", ["yes", "head -c 300M /dev/zero", "yes x | head -c 100M >&2", "while :; do echo spam; done"]
+)
+def test_a_flood_is_cut_to_its_beginning_and_end(bash: AnyTool, command: str) -> None:
+    result = call(bash, command=f"echo begin; echo begin >&2; {command}; echo end", timeout_seconds=3)
+    assert len(result.text) < 6000
+    assert result.text.startswith("begin\n")
+    assert " bytes left out of " in result.text
+
+
+# --- what is inherited -----------------------------------------------------------------------------------------------
+
+
+def test_no_secret_is_inherited(bash: AnyTool, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "HTTPS_PROXY", "BASH_ENV"]
+    names += ["MY_ODDLY_NAMED_THING", "LD_PRELOAD_X", "PYTHONPATH", "BASH_FUNC_ls%%"]
+    for name in names:
+        monkeypatch.setenv(name, "s3cr3t" if name != "BASH_FUNC_ls%%" else "() { echo s3cr3t; }")
+    text = good(call(bash, command="env; ls"))
+    assert "s3cr3t" not in text
+    assert f"PATH={os.environ['PATH']}" in text
+
+
+def test_variables_that_are_named_or_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANTED", "yes")
+    settings = BashSettings(env_names=("WANTED", "NOT_THERE"), env={"GIVEN": "too", "TERM": "vt100"})
+    bash = bash_tool(Workspace(tmp_path), settings=settings)
+    assert (
+        good(call(bash, command="echo $WANTED $GIVEN $TERM ${NOT_THERE-none}")) == "yes too vt100 none\n[exit code 0]"
+    )
+
+
+def test_the_environment_by_itself() -> None:
+    made = environment("t", source={"PATH": "/p", "SECRET": "x", "LC_ALL": "C", "LC_SECRET": "x"})
+    assert {name: made[name] for name in ("PATH", "LC_ALL", TOKEN_VARIABLE)} == {
+        "PATH": "/p",
+        "LC_ALL": "C",
+        TOKEN_VARIABLE: "t",
+    }
+    assert not {"SECRET", "LC_SECRET"} & set(made)
+    assert environment("t", source={TOKEN_VARIABLE: "o"})[TOKEN_VARIABLE] == "o:t"
+    assert environment("t", source={})["PATH"]
+
+
+def test_open_files_are_not_inherited(tmp_path: Path, bash: AnyTool) -> None:
+    with (tmp_path / "open").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        text = call(bash, command=f"echo x >&{file.fileno()}").text
+    assert "Bad file descriptor" in text
+
+
+def test_another_shell(tmp_path: Path) -> None:
+    bash = bash_tool(Workspace(tmp_path), settings=BashSettings(shell="/bin/sh"))
+    assert good(call(bash, command="echo $0")) == "/bin/sh\n[exit code 0]"
+    bash = bash_tool(Workspace(tmp_path), settings=BashSettings(shell="/no/such/shell"))
+    assert "could not be started" in bad(call(bash, command="true"), "execution")
+
+
+def test_a_machine_without_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigurationError, match="no shell"):
+        bash_tool(Workspace(tmp_path))
+
+
+# --- everything ends -------------------------------------------------------------------------------------------------
+
+CLINGING = [
+    "sleep 300",
+    "trap '' TERM INT HUP; sleep 300; sleep 300",
+    "sh -c 'trap \"\" TERM; sleep 300 & wait; sleep 300'",
+    "sleep 300 & wait",
+    "(sleep 300 & sleep 300 & wait) | cat",
+    "exec sleep 300",
+    "exec >&- 2>&-; sleep 300",
+    "kill -STOP $$",
+    "setsid sleep 300 & wait; sleep 300",
+    "setsid sh -c 'setsid sleep 300 & wait' & sleep 300",
+    "setsid env -i sleep 300 & sleep 300",
+    "nohup sleep 300 & sleep 300",
+    "(trap '' HUP; setsid setsid sleep 300 </dev/null >/dev/null 2>&1 &) ; sleep 300",
+]
+
+
+@linux
+@pytest.mark.parametrize("command", CLINGING)
+def test_the_deadline_ends_a_command_with_all_its_processes(bash: AnyTool, tokens: list[str], command: str) -> None:
+    text = bad(call(bash, command=f"echo begun; {command}", timeout_seconds=0.5), "timeout")
+    assert text.startswith("begun\n")
+    assert text.endswith("[Stopped: the command did not end within 0.5 seconds.]")
+    assert nothing_is_left(tokens)
+
+
+@linux
+def test_what_clears_its_environment_is_found_as_a_descendant(tmp_path: Path, bash: AnyTool) -> None:
+    command = "setsid env -i sh -c 'echo $$ > pid; exec sleep 300' & sleep 300"
+    bad(call(bash, command=command, timeout_seconds=1), "timeout")
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(100):  # whoever has adopted it may take a moment to bury it
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail("it still runs")
+
+
+@linux
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 &",
+        "sleep 300 & disown",
+        "nohup sleep 300 >/dev/null 2>&1 &",
+        "setsid sleep 300 &",
+        "setsid sleep 300 >/dev/null 2>&1 </dev/null &",
+        "(sleep 300 >/dev/null 2>&1 &)",
+        "(setsid sh -c 'sleep 300 & wait' >/dev/null 2>&1 &)",
+        "trap '' TERM; sleep 300 &",
+    ],
+)
+def test_what_is_left_in_the_background_neither_holds_up_nor_stays(
+    bash: AnyTool, tokens: list[str], command: str
+) -> None:
+    text = good(call(bash, command=f"{command}\necho done"))
+    assert text.endswith("done\n[Processes left in the background were ended.]\n[exit code 0]")
+    assert nothing_is_left(tokens)
+
+
+SPAWNER = """
+import os, signal, sys, time
+depth = int(sys.argv[1])
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if depth % 2:
+    os.setsid() if os.getpid() != os.getpgid(0) else None
+for _ in range(2 if depth else 0):
+    if os.fork() == 0:
+        os.execv(sys.executable, [sys.executable, "-S", "-E", __file__, str(depth - 1)])
+print("up", flush=True)
+time.sleep(300)
+"""
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+def test_a_bounded_bomb_of_forks_is_ended_by_the_deadline(
+    called: Call, tmp_path: Path, bash: AnyTool, tokens: list[str]
+) -> None:
+    """31 processes that ignore SIGTERM, half of them in sessions of their own; not more, however long it takes."""
+    (tmp_path / "bomb.py").write_text(SPAWNER)
+    text = bad(called(bash, command=f"ulimit -u 4000; {sys.executable} -S -E bomb.py 4", timeout_seconds=3), "timeout")
+    assert "up" in text
+    assert nothing_is_left(tokens)
+
+
+FORKER = """
+i=0
+while [ $i -lt 400 ]; do (sleep 300 & sleep 300) & i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.05; done
+"""
+
+
+@linux
+@pytest.mark.slow
+def test_a_command_that_goes_on_forking_is_ended_as_well(bash: AnyTool, tokens: list[str]) -> None:
+    """At most 800 processes, and in half a second far fewer."""
+    bad(call(bash, command=FORKER, timeout_seconds=0.4), "timeout")
+    assert nothing_is_left(tokens)
+
+
+@linux
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+def test_cancelling_the_run_ends_the_command(called: Call, bash: AnyTool, tokens: list[str]) -> None:
+    run = ToolRun()
+    threading.Timer(0.3, run.cancel).start()
+    bad(called(bash, run=run, command="trap '' TERM; setsid sleep 300 & sleep 300"), "cancelled")
+    assert nothing_is_left(tokens)
+
+
+@linux
+def test_cancelling_the_task_ends_the_command(bash: AnyTool, tokens: list[str]) -> None:
+    async def main() -> None:
+        async with ToolExecutor([bash]) as executor:
+            task = asyncio.create_task(executor.aexecute(ToolCall("1", "Bash", '{"command": "sleep 300"}')))
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    assert nothing_is_left(tokens)
+
+
+@linux
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+def test_the_time_of_the_run_counts_too_and_the_output_is_kept(called: Call, bash: AnyTool, tokens: list[str]) -> None:
+    config = ToolConfig(execution_timeout=1.5)
+    text = bad(called(bash, config=config, command="echo so far; sleep 300"), "timeout")
+    assert text.startswith("so far\n[Stopped: the command did not end within ")
+    assert nothing_is_left(tokens)
+
+
+def test_the_model_cannot_ask_for_more_time_than_is_allowed(tmp_path: Path) -> None:
+    bash = bash_tool(Workspace(tmp_path), settings=BashSettings(max_seconds=0.3))
+    assert "within 0.3 seconds" in bad(call(bash, command="sleep 300", timeout_seconds=1e9), "timeout")
+    for wrong in (0, -1, "soon"):
+        bad(call(bash, command="true", timeout_seconds=wrong), "validation")
+
+
+@linux
+def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from dragoman import ToolCall, ToolExecutor
+from dragoman.toolkit import bash
+from dragoman.toolkit.bash import bash_tool
+from dragoman.toolkit.workspace import Workspace
+bash.new_token = lambda: "ctrl-c-{os.getpid()}"
+with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:
+    print("ready", flush=True)
+    executor.execute(ToolCall("1", "Bash", '{{"command": "touch begun; sleep 300"}}'))
+"""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([sys.executable, "-c", program], **pipes) as child:
+        for _ in range(1200):
+            if (tmp_path / "begun").exists():
+                break
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        _, complaint = child.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in complaint
+    assert nothing_is_left([f"ctrl-c-{os.getpid()}"])
+
+
+@linux
+def test_a_program_that_ignores_its_children_gets_its_answer(tmp_path: Path) -> None:
+    program = f"""
+import signal
+from dragoman import ToolCall, ToolExecutor
+from dragoman.toolkit.bash import bash_tool
+from dragoman.toolkit.workspace import Workspace
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:
+    print(executor.execute(ToolCall("1", "Bash", '{{"command": "sleep 300 & echo hi"}}')).text)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("hi\n")
+    assert done.stdout.endswith("[exit code unknown]\n")
+
+
+@linux
+def test_nothing_stays_open_and_no_zombie_is_left(bash: AnyTool) -> None:
+    call(bash, command="true")
+    before, born = len(list(Path("/proc/self/fd").iterdir())), children()
+    for command in ("true", "exit 3", "sleep 300 &", "yes | head -c 100000"):
+        call(bash, command=command)
+    call(bash, command="sleep 300", timeout_seconds=0.2)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert children() <= born
+
+
+@linux
+def test_strangers_are_never_killed(bash: AnyTool, tokens: list[str]) -> None:
+    with started(["sleep", "300"]) as stranger:
+        call(bash, command="sleep 300 & setsid sleep 300 &")
+        call(bash, command="sleep 300", timeout_seconds=0.3)
+        assert stranger.poll() is None
+    assert nothing_is_left(tokens)
+
+
+def test_many_commands_at_once(bash: AnyTool) -> None:
+    calls = [ToolCall(str(n), "Bash", json.dumps({"command": f"sleep 0.1; echo {n}"})) for n in range(8)]
+    with ToolExecutor([bash]) as executor:
+        results = executor.execute_all(calls).results
+    assert [result.text for result in results] == [f"{n}\n[exit code 0]" for n in range(8)]

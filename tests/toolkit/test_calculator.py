@@ -1,0 +1,202 @@
+"""`calculator`: right values, and nothing that runs or blows up."""
+
+from __future__ import annotations
+
+import decimal
+from contextlib import suppress
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.toolkit.calculator import CalculationError, calculate, calculator_tool
+from tests.toolkit.calling import Call, bad, both_colours, good
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("1 + 2 * 3", "7"),
+        ("(1 + 2) * 3", "9"),
+        ("0.1 + 0.2", "0.3"),
+        ("1.10 * 3", "3.3"),
+        ("2 ** 10", "1024"),
+        ("2 ^ 3 ^ 2", "512"),
+        ("-2 ** 2", "-4"),
+        ("2 ** -1", "0.5"),
+        ("(-2) ** 3", "-8"),
+        ("--5", "5"),
+        ("+-+5", "-5"),
+        ("7 / 2", "3.5"),
+        ("6 / 2", "3"),
+        ("7 // 2", "3"),
+        ("-7 // 2", "-4"),
+        ("-7 % 3", "2"),
+        ("7.5 // 2", "3"),
+        ("-7.5 % 2", "0.5"),
+        ("5!", "120"),
+        ("3!!", "720"),
+        ("1/3", "0.3333333333333333333333333333333333"),
+        ("2 × 3 ÷ 4 − 1", "0.5"),  # noqa: RUF001 -- people write them
+        ("1_000_000 * 2", "2000000"),
+        ("1e3", "1000"),
+        ("1.5e-3", "0.0015"),
+        ("1e-20", "1E-20"),
+        (".5 + 5.", "5.5"),
+        ("sqrt(16)", "4"),
+        ("sqrt(2)", "1.414213562373095048801688724209698"),
+        ("max(1, 2.5, 2)", "2.5"),
+        ("min(3, 1)", "1"),
+        ("abs(-3.5)", "3.5"),
+        ("round(2.5)", "2"),
+        ("round(3.14159, 2)", "3.14"),
+        ("round(1234, -2)", "1200"),
+        ("floor(-1.5) + ceil(1.2)", "0"),
+        ("gcd(12, 18, 27)", "3"),
+        ("lcm(4, 6)", "12"),
+        ("comb(5, 2) + perm(4, 2)", "22"),
+        ("sin(0) + cos(0)", "1"),
+        ("ln(e)", "1"),
+        ("log(100, 10)", "2"),
+        ("log10(1000)", "3"),
+        ("log2(8)", "3"),
+        ("exp(0)", "1"),
+        ("degrees(pi)", "180"),
+        ("PI * 0", "0"),
+        ("hypot(3, 4)", "5"),
+        ("atan2(0, 1)", "0"),
+        ("mod(10, 4)", "2"),
+        ("2**100", "1267650600228229401496703205376"),
+        ("1 ** 99999999999", "1"),
+        ("(-1) ** 99999999999", "-1"),
+        ("0 ** 0", "1"),
+        ("  1\n+\t1 ", "2"),
+        ("tau / pi", "2"),
+        ("+".join(["1"] * 900), "900"),
+        ("007 + 1.5", "8.5"),
+    ],
+)
+def test_values(expression: str, value: str) -> None:
+    assert calculate(expression) == value
+
+
+HOSTILE = [
+    "__import__('os').system('id')",
+    "().__class__",
+    "open('/etc/passwd')",
+    "lambda: 1",
+    "x = 1",
+    "1; 2",
+    "[1 for _ in range(9)]",
+    "9**9**9",
+    "9**9**9**9",
+    "10**2001",
+    "2**99999999999999999999",
+    "(-9)**9**9",
+    "0.1**-99999",
+    "1.0000001**1e300",
+    "9e999999",
+    "1e3000",
+    "99999!",
+    "3!!!!!",
+    "(1000!)!",
+    "perm(1000000, 500000)",
+    "comb(10**9, 5*10**8)",
+    "lcm(10**1500+1, 10**1501+1)",
+    "exp(10**10)",
+    "1/0",
+    "1//0",
+    "1%0",
+    "1.5%0",
+    "0**-1",
+    "sqrt(-1)",
+    "ln(0)",
+    "ln(-1)",
+    "log(1, 1)",
+    "log(8, 0)",
+    "asin(2)",
+    "1.5!",
+    "(-1)!",
+    "(-8)**0.5",
+    "tan(10**400)",
+    "round(1.5, 99999)",
+    "gcd(1.5, 2)",
+    "(" * 1000,
+    "(" * 500 + "1" + ")" * 500,
+    "-" * 1999 + "x",
+    "2" + "**2" * 600,
+    "sin(" * 400,
+    "1" * 2001,
+    "1" * 1999 + "*" + "1",
+    "9" * 999 + "*" + "9" * 999 + "*9" * 5,
+    "",
+    "()",
+    "1 +",
+    "* 1",
+    "1 1",
+    "sin",
+    "sin()",
+    "sin(1, 2)",
+    "max()",
+    "unknown(1)",
+    "1,2",
+    "1..2",
+    "٣ + ٤",
+    "½",
+    "NaN",
+    "inf",
+    "1e",
+    "0x10",
+    "\x00",
+]
+
+
+@pytest.mark.parametrize("expression", HOSTILE)
+def test_what_has_no_value_says_why(expression: str) -> None:
+    if len(expression) <= 2000 and expression.startswith(("9" * 999, "1" * 1999)):
+        assert calculate(expression)  # large, and within bounds
+        return
+    with pytest.raises(CalculationError) as caught:
+        calculate(expression)
+    assert str(caught.value)
+
+
+@both_colours
+def test_the_tool(called: Call) -> None:
+    tool = calculator_tool()
+    assert (tool.name, tool.options.read_only, tool.options.idempotent) == ("calculator", True, True)
+    assert good(called(tool, expression="2 + 2")) == "4"
+    assert bad(called(tool, expression="1/0"), "execution") == "cannot calculate that: division by zero."
+
+
+def test_the_context_of_the_program_does_not_matter() -> None:
+    with decimal.localcontext(prec=3, traps=[decimal.Inexact]):
+        assert calculate("-1.23456 - 1") == "-2.23456"
+        assert calculate("1/3 * 3") == "1"
+        assert calculate("abs(-1.23456)") == "1.23456"
+
+
+whole = st.integers(-(10**6), 10**6)
+expressions = st.recursive(
+    whole.map(lambda n: (f"({n})", Fraction(n))),
+    lambda inner: st.tuples(inner, st.sampled_from("+-*"), inner).map(
+        lambda each: (
+            f"({each[0][0]} {each[1]} {each[2][0]})",
+            {"+": each[0][1] + each[2][1], "-": each[0][1] - each[2][1], "*": each[0][1] * each[2][1]}[each[1]],
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(expressions)
+def test_whole_numbers_are_exact(pair: tuple[str, Fraction]) -> None:
+    expression, value = pair
+    assert calculate(expression) == str(value)
+
+
+@given(st.text("0123456789.+-*/%^()!, eEpisqrtmax_", max_size=60))
+def test_any_text_has_a_value_or_a_reason(expression: str) -> None:
+    with suppress(CalculationError):
+        assert len(calculate(expression)) < 2100

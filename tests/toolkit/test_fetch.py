@@ -1,0 +1,416 @@
+"""`Fetch` against servers on this machine that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.conversation import Media
+from dragoman.toolkit.fetch import FetchSettings, fetch_tool
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolRun
+from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
+from tests.transport.authority import Authority
+from tests.transport.server import Exchange, Script, Server
+
+HERE = FetchSettings(allow_networks=("127.0.0.1",), seconds=20.0)
+EVERYWHERE = FetchSettings(allow_networks=("127.0.0.1",), seconds=20.0, follow_to_other_hosts=True)
+
+NAMES = {
+    "public.test": ["127.0.0.1"],
+    "other.test": ["127.0.0.1"],
+    "private.test": ["10.0.0.5"],
+    "metadata.test": ["169.254.169.254"],
+    "loopback.test": ["127.0.0.2"],
+    "six.test": ["::1"],
+    "mapped.test": ["::ffff:10.0.0.1"],
+    "both.test": ["127.0.0.1", "192.168.0.1"],
+    "scoped.test": ["fe80::1%lo"],
+    "nat64.test": ["64:ff9b::a00:1"],
+    "odd.test": ["not an address"],
+}
+
+
+def resolve(host: str, _port: int) -> list[str]:
+    if host not in NAMES:
+        raise OSError(-2, "Name or service not known")
+    return NAMES[host]
+
+
+def page(body: bytes | str, kind: str = "text/plain", **headers: str) -> Script:
+    data = body.encode() if isinstance(body, str) else body
+
+    async def script(exchange: Exchange) -> None:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        await exchange.reply(data, headers={"content-type": kind, **named} if kind else named)
+
+    return script
+
+
+def redirect(location: str, status: int = 302) -> Script:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(status=status, headers={"location": location.format(port=exchange.server.port)})
+
+    return script
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server({}) as server:
+        yield server
+
+
+@pytest.fixture
+def fetch() -> AnyTool:
+    return fetch_tool(settings=HERE, resolve=resolve)
+
+
+# --- content ---------------------------------------------------------------------------------------------------------
+
+
+@both_colours
+def test_text_and_json(called: Call, server: Server, fetch: AnyTool) -> None:
+    server.scripts = {
+        "/t": page("Grüße"),
+        "/j": page('{"a": 1}', "application/vnd.api+json"),
+        "/x": page("<a/>", "text/xml"),
+        "/n": page("no type", ""),
+        "/e": page(""),
+    }
+    texts = {path: good(called(fetch, url=f"{server.url}{path}")) for path in server.scripts}
+    assert texts == {"/t": "Grüße", "/j": '{"a": 1}', "/x": "<a/>", "/n": "no type", "/e": "[The page is empty.]"}
+    request = server.requests[0]
+    assert (request.method, request.headers["host"]) == ("GET", f"127.0.0.1:{server.port}")
+    assert not {"cookie", "authorization"} & set(request.headers)
+
+
+def test_html_becomes_readable_text(server: Server, fetch: AnyTool) -> None:
+    html = (
+        "<html><head><title>T</title><script>evil()</script></head><body><h1>Hi</h1><p>See <a href='/x'>this</a></body>"
+    )
+    server.scripts = {"/": page(html, "text/html; charset=utf-8")}
+    assert good(call(fetch, url=server.url)) == f"T\n\n# Hi\n\nSee [this]({server.url}/x)"
+    assert good(call(fetch, url=server.url, raw=True)) == html
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("text/plain; charset=latin-1", "Grüße €".encode("cp1252"), "Grüße €"),
+        ("text/plain; charset=utf-16", "Grüße".encode("utf-16"), "Grüße"),
+        ('text/plain; charset="shift_jis"', "日本".encode("shift_jis"), "日本"),
+        ("text/plain; charset=rot13", b"abc", "abc"),
+        ("text/plain; charset=idna", b"xn--abc", "xn--abc"),
+        ("text/plain; charset=unicode_escape", b"\\u0041", "\\u0041"),
+        ("text/plain; charset=nonsense", "ü".encode(), "ü"),
+        ("text/html", b"<meta charset=iso-8859-1><p>Gr\xfc\xdfe", "Grüße"),
+        ("text/plain", b"\xef\xbb\xbfmarked", "marked"),
+        ("text/plain", b"bro\xffken", "bro�ken"),
+    ],
+)
+def test_encodings(server: Server, fetch: AnyTool, kind: str, body: bytes, text: str) -> None:
+    server.scripts = {"/": page(body, kind)}
+    assert good(call(fetch, url=server.url)) == text
+
+
+def test_images_and_other_data(server: Server, fetch: AnyTool) -> None:
+    png = b"\x89PNG\r\n\x1a\n\0\0"
+    server.scripts = {
+        "/i": page(png, "image/png"),
+        "/l": page(png, "text/plain"),
+        "/b": page(b"\0\1", "application/octet-stream"),
+        "/z": page(b"a\0b", "text/plain"),
+        "/svg": page("<svg/>", "image/svg+xml"),
+    }
+    for path in ("/i", "/l"):
+        [image] = call(fetch, url=f"{server.url}{path}").content
+        assert isinstance(image, Media)
+        assert (image.mime_type, image.data) == ("image/png", png)
+    for path in ("/b", "/z"):
+        assert "neither text nor an image" in bad(call(fetch, url=f"{server.url}{path}"), "execution")
+    assert good(call(fetch, url=f"{server.url}/svg")) == "<svg/>"
+
+
+def test_a_status_that_is_an_error(server: Server, fetch: AnyTool) -> None:
+    async def missing(exchange: Exchange) -> None:
+        await exchange.reply(b"<h1>Not here</h1>", 404, headers={"content-type": "text/html"})
+
+    server.scripts = {"/": missing}
+    text = bad(call(fetch, url=server.url), "execution")
+    assert text == f"{server.url}/ answered with status 404.\n# Not here"
+
+
+def test_a_long_text_says_how_to_read_on(server: Server) -> None:
+    fetch = fetch_tool(settings=FetchSettings(allow_networks=("127.0.0.1",), max_characters=10))
+    server.scripts = {"/": page("0123456789abcdefghijXY")}
+    mark = "\n[Characters {} to {} of 22 are shown. To read on, call Fetch with offset={}.]"
+    assert good(call(fetch, url=server.url)) == "0123456789" + mark.format(0, 10, 10)
+    assert good(call(fetch, url=server.url, offset=10)) == "abcdefghij" + mark.format(10, 20, 20)
+    assert good(call(fetch, url=server.url, offset=20)) == "XY"
+    assert "only 22 characters" in bad(call(fetch, url=server.url, offset=22), "execution")
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+async def endless(exchange: Exchange) -> None:
+    await exchange.start(headers={"content-type": "text/plain"})
+    while True:
+        await exchange.chunk(b"spam " * 2000)
+
+
+async def silent(exchange: Exchange) -> None:
+    await exchange.forever()
+
+
+async def dripping(exchange: Exchange) -> None:
+    await exchange.start(headers={"content-type": "text/plain"})
+    while True:
+        await exchange.chunk(b".")
+        await asyncio.sleep(0.05)
+
+
+async def dripping_head(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        await exchange.send(b"x-a: b\r\n")
+        await asyncio.sleep(0.05)
+
+
+def test_a_page_without_end_is_cut(server: Server, fetch: AnyTool) -> None:
+    server.scripts = {"/": endless}
+    fetch = fetch_tool(settings=FetchSettings(allow_networks=("127.0.0.1",), max_bytes=30_000))
+    text = good(call(fetch, url=server.url))
+    assert text.endswith("[The page goes on, but it is too large to be read further.]")
+    assert len(text) < 31_000
+
+
+@pytest.mark.parametrize(
+    "bomb", [gzip.compress(b"\0" * 50_000_000), zlib.compress(b"a" * 50_000_000)], ids=["gzip", "deflate"]
+)
+def test_a_bomb_of_compression_is_not_unpacked(server: Server, bomb: bytes) -> None:
+    encoding = "gzip" if bomb[:2] == b"\x1f\x8b" else "deflate"
+    server.scripts = {"/": page(bomb, "text/plain", content_encoding=encoding)}
+    fetch = fetch_tool(settings=FetchSettings(allow_networks=("127.0.0.1",), max_bytes=100_000))
+    result = call(fetch, url=server.url)
+    assert "are shown" in result.text or "neither text" in result.text
+    assert len(result.text) < 50_000
+
+
+def test_compressed_pages_are_read(server: Server, fetch: AnyTool) -> None:
+    server.scripts = {
+        "/g": page(gzip.compress(b"packed"), content_encoding="gzip"),
+        "/cut": page(gzip.compress(b"packed" * 1000)[:-10], content_encoding="gzip"),
+        "/bad": page(b"not packed", content_encoding="gzip"),
+        "/br": page(b"x", content_encoding="br"),
+        "/two": page(gzip.compress(gzip.compress(b"x")), content_encoding="gzip, gzip"),
+    }
+    assert good(call(fetch, url=f"{server.url}/g")) == "packed"
+    for path in ("/cut", "/bad", "/br", "/two"):
+        assert "cannot fetch" in bad(call(fetch, url=f"{server.url}{path}"), "execution")
+
+
+@pytest.mark.parametrize("script", [silent, dripping, dripping_head])
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+def test_a_page_that_takes_too_long(called: Call, server: Server, script: Script) -> None:
+    server.scripts = {"/": script}
+    fetch = fetch_tool(settings=FetchSettings(allow_networks=("127.0.0.1",), seconds=0.5))
+    assert "did not answer in time" in bad(called(fetch, url=server.url), "timeout")
+    server.wait_for_open(0)
+
+
+def test_the_time_of_the_run_counts_too(server: Server, fetch: AnyTool) -> None:
+    server.scripts = {"/": silent}
+    bad(call(fetch, config=ToolConfig(execution_timeout=0.7), url=server.url), "timeout")
+    server.wait_for_open(0)
+
+
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+def test_a_fetch_that_is_cancelled_lets_go(called: Call, server: Server, fetch: AnyTool) -> None:
+    server.scripts = {"/": silent}
+    run = ToolRun()
+    threading.Timer(0.3, run.cancel).start()
+    bad(called(fetch, run=run, url=server.url), "cancelled")
+    server.wait_for_open(0)
+
+
+def test_a_lookup_that_never_ends(server: Server) -> None:
+    released = threading.Event()
+
+    def stuck(_host: str, _port: int) -> list[str]:
+        released.wait(30)
+        return ["127.0.0.1"]
+
+    fetch = fetch_tool(settings=FetchSettings(seconds=0.4), resolve=stuck)
+    try:
+        assert "looked up in time" in bad(call(fetch, url="http://public.test/"), "timeout")
+    finally:
+        released.set()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 101 Switching\r\n\r\n",
+        b"HTTP/9.9 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"\x15\x03\x01\0\x02\x02\x16",
+    ],
+)
+def test_replies_that_are_none(server: Server, fetch: AnyTool, reply: bytes) -> None:
+    async def odd(exchange: Exchange) -> None:
+        await exchange.send(reply)
+        exchange.hang_up()
+
+    server.scripts = {"/": odd}
+    assert "cannot fetch from 127.0.0.1" in bad(call(fetch, url=server.url), "execution")
+
+
+def test_nobody_listens(fetch: AnyTool) -> None:
+    with Server({}) as server:
+        url = server.url
+    assert "refused" in bad(call(fetch, url=url), "execution").lower()
+
+
+# --- where it may go -------------------------------------------------------------------------------------------------
+
+ELSEWHERE = [name for name in NAMES if name not in ("public.test", "other.test")]
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_names_that_lead_to_private_addresses(server: Server, fetch: AnyTool, host: str, scheme: str) -> None:
+    bad(call(fetch, url=f"{scheme}://{host}:{server.port}/"), "denied")
+    assert server.connections == 0
+
+
+LITERALS = ["127.0.0.2", "10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.2]", "[fd00:ec2::254]", "2130706434"]
+LITERALS += ["0x7f.0.0.2", "0177.0.0.2", "127.2", "0", "localhost.", "[64:ff9b::127.0.0.2]", "[::]", "0.0.0.0"]
+
+
+@pytest.mark.parametrize("host", LITERALS)
+def test_private_addresses(server: Server, host: str) -> None:
+    fetch = fetch_tool(settings=HERE, resolve=lambda _host, _port: ["127.0.0.2"])
+    bad(call(fetch, url=f"http://{host}:{server.port}/latest/meta-data/"), "denied")
+    assert server.connections == 0
+
+
+REDIRECTS = [f"http://{host}:{{port}}/" for host in [*ELSEWHERE, *LITERALS]]
+REDIRECTS += [
+    "file:///etc/passwd",
+    "gopher://127.0.0.1:{port}/",
+    "http://u:p@public.test:{port}/",
+    "//127.0.0.2:{port}/",
+    "http:\\\\127.0.0.2",
+]
+
+
+@pytest.mark.parametrize("location", REDIRECTS)
+@pytest.mark.parametrize("settings", [HERE, EVERYWHERE], ids=["same host", "any host"])
+def test_redirects_that_lead_there(server: Server, settings: FetchSettings, location: str) -> None:
+    def names(host: str, port: int) -> list[str]:
+        return ["127.0.0.2"] if host.startswith("localhost") else resolve(host, port)
+
+    server.scripts = {"/": redirect(location)}
+    fetch = fetch_tool(settings=settings, resolve=names)
+    assert call(fetch, url=f"http://public.test:{server.port}/").is_error
+    assert server.connections == 1
+
+
+def test_redirects_are_followed_on_the_same_host(server: Server, fetch: AnyTool) -> None:
+    server.scripts = {
+        "/": redirect("/a?x=1", 301),
+        "/a": redirect("b", 307),
+        "/b": redirect("http://public.test:{port}/c", 308),
+        "/c": page("there"),
+    }
+    assert good(call(fetch, url=f"http://public.test:{server.port}/")) == "there"
+    assert [request.target for request in server.requests] == ["/", "/a?x=1", "/b", "/c"]
+
+
+def test_another_host_is_named_and_followed_only_if_allowed(server: Server, fetch: AnyTool) -> None:
+    server.scripts = {"/": redirect("http://other.test:{port}/c"), "/c": page("there")}
+    url = f"http://public.test:{server.port}/"
+    text = bad(call(fetch, url=url), "execution")
+    assert f"redirects to another host: http://other.test:{server.port}/c" in text
+    assert len(server.requests) == 1
+    assert good(call(fetch_tool(settings=EVERYWHERE, resolve=resolve), url=url)) == "there"
+    assert server.requests[-1].headers["host"] == f"other.test:{server.port}"
+
+
+def test_redirects_do_not_go_on_for_ever(server: Server, fetch: AnyTool) -> None:
+    server.scripts = {"/": redirect("/")}
+    assert "more than 5 redirects" in bad(call(fetch, url=server.url), "execution")
+    assert len(server.requests) == 6
+
+
+def test_a_name_is_looked_up_once_and_that_very_address_is_asked(server: Server) -> None:
+    """Rebinding: the second answer of the resolver would be another one."""
+    asked: list[str] = []
+
+    def changing(host: str, _port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+
+    server.scripts = {"/": page("there"), "/again": redirect("/")}
+    fetch = fetch_tool(settings=HERE, resolve=changing)
+    assert good(call(fetch, url=f"http://changing.test:{server.port}/")) == "there"
+    assert asked == ["changing.test"]
+    bad(call(fetch, url=f"http://changing.test:{server.port}/"), "denied")
+
+
+def test_a_redirect_to_the_same_name_is_looked_up_and_checked_again(server: Server) -> None:
+    answers = [["127.0.0.1"], ["127.0.0.2"]]
+    server.scripts = {"/": redirect("/x"), "/x": page("there")}
+    fetch = fetch_tool(settings=HERE, resolve=lambda _host, _port: answers.pop(0))
+    bad(call(fetch, url=f"http://changing.test:{server.port}/"), "denied")
+    assert server.connections == 1
+
+
+def test_an_unknown_name(fetch: AnyTool) -> None:
+    assert "could not be found" in bad(call(fetch, url="http://nowhere.test/"), "execution")
+
+
+def test_proxies_of_the_environment_are_not_used(
+    server: Server, fetch: AnyTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Server({"/": page("I am a proxy")}) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv("no_proxy", "")
+        server.scripts = {"/": page("direct")}
+        assert good(call(fetch, url=f"http://public.test:{server.port}/")) == "direct"
+        assert proxy.connections == 0
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@both_colours
+def test_certificates_are_checked_against_the_name(called: Call, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    trusting = FetchSettings(allow_networks=("127.0.0.1",), ca_file=authority.file)
+    with Server({"/": page("safe")}, tls=authority.server("public.test")) as server:
+        fetch = fetch_tool(settings=trusting, resolve=resolve)
+        assert good(called(fetch, url=f"https://public.test:{server.port}/")) == "safe"
+        text = bad(called(fetch, url=f"https://other.test:{server.port}/"), "execution")
+        assert "certificate is not trusted" in text
+        text = bad(
+            called(fetch_tool(settings=HERE, resolve=resolve), url=f"https://public.test:{server.port}/"), "execution"
+        )
+        assert "certificate is not trusted" in text
+    with Server({"/": page("safe")}, tls=authority.server("public.test", expired=True)) as server:
+        text = bad(called(fetch, url=f"https://public.test:{server.port}/"), "execution")
+        assert "certificate is not trusted" in text

@@ -1,0 +1,192 @@
+"""`Grep`: findings, caps, and expressions that never end."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.toolkit import match_worker
+from dragoman.toolkit.matcher import Matcher, TooSlowError
+from dragoman.toolkit.search import GrepLimits, grep_tool
+from dragoman.toolkit.workspace import Workspace
+from dragoman.tools.config import ToolConfig
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolRun
+from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
+
+ENDLESS = r"^(a|a|b?a)*$"
+BAIT = "a" * 60 + "!"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files = {
+        "a.py": "import os\n\ndef f():\n    return os\n",
+        "src/b.py": "OS = 1\r\nlast os\r\n",
+        "src/c.txt": "no match\n",
+        ".git/d": "os\n",
+        "out/e": "os\n",
+        ".gitignore": "out/\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content.encode())
+    return tmp_path
+
+
+@pytest.fixture
+def grep(root: Path) -> AnyTool:
+    return grep_tool(Workspace(root))
+
+
+@both_colours
+def test_lines_with_their_places(called: Call, grep: AnyTool) -> None:
+    assert good(called(grep, pattern=r"\bos\b")).splitlines() == [
+        "a.py:1:import os",
+        "a.py:4:    return os",
+        "src/b.py:2:last os",
+    ]
+
+
+def test_ways_to_search(grep: AnyTool) -> None:
+    assert good(call(grep, pattern="os", mode="files")) == "a.py\nsrc/b.py"
+    assert good(call(grep, pattern="os", mode="count")) == "a.py:2\nsrc/b.py:1"
+    assert good(call(grep, pattern="os", mode="count", ignore_case=True)) == "a.py:2\nsrc/b.py:2"
+    assert good(call(grep, pattern="o", glob="*.txt")) == "src/c.txt:1:no match"
+    assert good(call(grep, pattern="o", glob="src/*.txt")) == "src/c.txt:1:no match"
+    assert good(call(grep, pattern="o", path="src/c.txt")) == "src/c.txt:1:no match"
+    assert good(call(grep, pattern="os", path="src")) == "src/b.py:2:last os"
+    assert good(call(grep, pattern="nowhere")) == "[No line fits.]"
+    assert "out/e:1:os" in good(call(grep, pattern="os", include_ignored=True))
+    assert good(call(grep, pattern="1$")) == "src/b.py:1:OS = 1"
+
+
+def test_lines_around(root: Path, grep: AnyTool) -> None:
+    (root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
+    assert good(call(grep, pattern=r"^(5|6|12)$", path="n", context_lines=1)).splitlines() == [
+        "n-4-4", "n:5:5", "n:6:6", "n-7-7", "--", "n-11-11", "n:12:12", "n-13-13",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "[a", "a{2,1}", "(?P<x", "*", "(?<=a+)b", "\\", "a**", "(?z)", "x" * 20_000 + "("]
+)
+def test_what_is_no_expression(grep: AnyTool, pattern: str) -> None:
+    assert "not a regular expression" in bad(call(grep, pattern=pattern), "validation")
+
+
+@both_colours
+@pytest.mark.parametrize("pattern", [ENDLESS, r"^(a+)+$", r"^(([a-z])+.)+[A-Z]([a-z])+$", r"(.*a){25}b"])
+def test_an_expression_that_never_ends_is_ended(called: Call, root: Path, pattern: str) -> None:
+    (root / "bait").write_text("a" * 40 + "!" * 3 + "\n" + "a" * 5000)
+    grep = grep_tool(Workspace(root), limits=GrepLimits(seconds=0.5))
+    text = good(called(grep, pattern=pattern))
+    assert "[Stopped after 0.5 seconds, in bait. Use a simpler pattern" in text
+    assert no_worker_is_left()
+
+
+def no_worker_is_left() -> bool:
+    mine = os.getpid()
+    for process in Path("/proc").iterdir() if Path("/proc/self").exists() else ():
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (process / "cmdline").read_bytes()
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == mine and b"match_worker.py" in command:
+            return False
+    return True
+
+
+def test_what_was_found_before_the_time_was_over_is_kept(root: Path) -> None:
+    (root / "1").write_text("aaa\n")
+    (root / "2").write_text(BAIT)
+    grep = grep_tool(Workspace(root), limits=GrepLimits(seconds=0.5))
+    text = good(call(grep, pattern=ENDLESS, glob="[12]"))
+    assert text.startswith("1:1:aaa\n[Stopped after 0.5 seconds, in 2.")
+
+
+def test_the_time_of_the_run_counts_too(root: Path, grep: AnyTool) -> None:
+    (root / "1").write_text(BAIT)
+    text = good(call(grep, config=ToolConfig(execution_timeout=1.5), pattern=ENDLESS, path="1"))
+    assert "[Stopped after 1." in text
+
+
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+def test_a_search_that_is_cancelled_ends_its_child(called: Call, root: Path, grep: AnyTool) -> None:
+    (root / "1").write_text(BAIT)
+    run = ToolRun()
+    threading.Timer(0.3, run.cancel).start()
+    bad(called(grep, run=run, pattern=ENDLESS, path="1"), "cancelled")
+    for _ in range(100):  # on an event loop the thread is left behind and ends a moment later
+        if no_worker_is_left():
+            return
+        time.sleep(0.05)
+    pytest.fail("the child still runs")
+
+
+@pytest.mark.parametrize("pattern", ["((((a{0,500}){0,500}){0,500}){0,500}){0,500}", "(" * 3000 + "a" + ")" * 3000])
+def test_expressions_that_want_too_much(root: Path, pattern: str) -> None:
+    grep = grep_tool(Workspace(root), limits=GrepLimits(seconds=1.0))
+    result = call(grep, pattern=pattern)
+    assert result.text  # an answer of whatever kind, in time
+    assert no_worker_is_left()
+
+
+def test_what_is_not_searched_is_told(root: Path, grep: AnyTool) -> None:
+    (root / "binary").write_bytes(b"os\0os")
+    (root / "large").write_bytes(b"os\n" * 2_000_000)
+    (root / "wide").write_text("os", encoding="utf-16")
+    (root / "link").symlink_to("a.py")
+    (root / "away").symlink_to("/etc/passwd")
+    os.mkfifo(root / "pipe")
+    text = good(call(grep, pattern="os$", mode="files"))
+    assert text.splitlines() == ["a.py", "src/b.py", "wide", "[Not searched: 1 binary, 1 too large.]"]
+    assert bad(call(grep, pattern="os", path="away"), "denied")
+    assert good(call(grep, pattern="import", path="link")) == "a.py:1:import os"
+    assert "a pipe" in bad(call(grep, pattern="os", path="pipe"), "execution")
+    assert "does not exist" in bad(call(grep, pattern="os", path="nothing"), "execution")
+
+
+def test_many_findings_are_cut(root: Path) -> None:
+    (root / "many").write_text("os\n" * 1000)
+    (root / "more").write_text("os\n" * 1000)
+    grep = grep_tool(Workspace(root), limits=GrepLimits(lines=10))
+    lines = good(call(grep, pattern="^os$")).splitlines()
+    assert len(lines) == 11
+    assert lines[10] == "[Cut after 10 lines. To see others, use a path, a glob or another pattern.]"
+
+
+def test_long_lines_are_cut(root: Path, grep: AnyTool) -> None:
+    (root / "long").write_text("x" * 1_000_000)
+    text = good(call(grep, pattern="x", path="long"))
+    assert len(text) < 600
+    assert text.endswith("… [1000000 characters]")
+
+
+def test_a_child_that_is_gone_is_an_error(root: Path) -> None:
+    from dragoman.errors import ToolError
+
+    with Matcher("a", ignore_case=False, deadline=time.monotonic() + 20, check=lambda: None) as matcher:
+        assert matcher.search(b"b\na", 5).lines == [1]
+        matcher._child.kill()
+        matcher._child.wait()
+        with pytest.raises(ToolError, match="ended unexpectedly"):
+            matcher.search(b"a" * 200_000, 5)
+
+
+def test_the_deadline_of_a_matcher_holds() -> None:
+    with (
+        Matcher(ENDLESS, ignore_case=False, deadline=time.monotonic() + 0.4, check=lambda: None) as matcher,
+        pytest.raises(TooSlowError),
+    ):
+        matcher.search(BAIT.encode(), 5)
+
+
+def test_the_worker_on_its_own() -> None:
+    assert match_worker.matching_lines(re.compile("a$"), "a\r\nb\nba\na", 2) == ([0, 2], 3)
