@@ -330,7 +330,7 @@ class Story:
         assert resume(self.store, client.id or "").conversation == client.conversation
 
     def close(self) -> None:
-        kept = self.talk.client._store.store  # type: ignore[union-attr]
+        kept = self.talk.client._store
         self.talk.close()
         if isinstance(kept, AsyncStore):
             kept._threads.shutdown()

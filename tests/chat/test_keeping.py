@@ -59,7 +59,7 @@ class Kept:
 
     def close(self, *talks: Talk) -> None:
         for talk in talks:
-            store = talk.client._store.store  # type: ignore[union-attr]
+            store = talk.client._store
             talk.close()
             (store.store if isinstance(store, AsyncStore) else store).close()
             if isinstance(store, AsyncStore):
@@ -185,7 +185,7 @@ def test_a_branch_is_a_conversation_of_its_own(kept: Kept) -> None:
             client.chat("c")
             assert branch.id != client.id
             assert len(kept.outside.list().items) == 2
-        client._store.store.close()  # type: ignore[union-attr]
+        client._store.close()
 
 
 def test_a_shortened_history_keeps_the_long_one_in_the_chain(kept: Kept) -> None:

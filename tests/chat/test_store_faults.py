@@ -113,7 +113,7 @@ def _talk(way: str, script: list[Any], store: Any, tools: Tools, **options: Any)
 
 
 def _close(talk: Talk) -> None:
-    kept = talk.client._store.store  # type: ignore[union-attr]
+    kept = talk.client._store
     talk.close()
     if isinstance(kept, AsyncStore):
         kept._threads.shutdown()
