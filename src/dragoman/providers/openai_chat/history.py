@@ -32,8 +32,9 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
+from dragoman.conversation.values import memory_of
 from dragoman.errors import ConfigurationError, ToolValidationError
-from dragoman.providers.codec import Loss, Written, remembered, written_up_to
+from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
@@ -65,6 +66,9 @@ class _Written(Written, frozen=True, kw_only=True):
     after_results: bool = False
 
 
+_NOTHING: Final = _Written()
+
+
 class HistoryWriter:
     """Writes histories for one server and one set of tools."""
 
@@ -81,7 +85,7 @@ class HistoryWriter:
         messages = conversation.messages
         # A mark is not there to stay: the message that has it now is written without it in the next turn.
         count = len(messages) - 1 if self._mark and messages else len(messages)
-        written = written_up_to(conversation, count, self._key, self._write_further, _Written())
+        written = written_up_to(conversation, count, self._key, self._write_further, _NOTHING)
         if self._mark:
             written = self._write_further(written, messages[count:], mark=True)
         out = written.pieces
@@ -100,8 +104,12 @@ class HistoryWriter:
         out: list[bytes] = []
         losses: list[Loss] = []
         for at, message in enumerate(messages, written.count):
-            wire = remembered(message, key, lambda message=message: self._write_message(message, mark=mark))
-            losses += [Loss(at, *loss) for loss in wire.losses]
+            memory = memory_of(message)
+            wire: _Wire | None = memory.get(key)
+            if wire is None:
+                wire = memory[key] = self._write_message(message, mark=mark)
+            if wire.losses:
+                losses += [Loss(at, *loss) for loss in wire.losses]
             if after_results and message.role != "tool":
                 if self._bridge and (behind or message.role == "user"):
                     out.append(_BRIDGE)
@@ -122,6 +130,11 @@ class HistoryWriter:
         )
 
     def _write_message(self, message: Message, *, mark: bool) -> _Wire:
+        kept = message.native is not None and "message" in message.native.fields
+        if len(message.blocks) == 1 and not kept and not mark:
+            block = message.blocks[0]
+            if type(block) is Text and block.native is None and message.role != "tool":  # as nearly all are
+                return _Wire(b'{"role":"%s","content":%s}' % (message.role.encode(), _encode(block.text)), b"", ())
         writer = _MessageWriter(self._profile, self._names, reader_of(self._profile.provider))
         if message.role == "assistant":
             written = writer.write_assistant(message)
