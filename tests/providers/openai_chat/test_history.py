@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import Raw
 
 from dragoman.conversation import (
@@ -24,10 +26,11 @@ from dragoman.conversation import (
     ToolSpec,
 )
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import profile_of
+from dragoman.providers.catalogue import PROVIDERS, profile_of
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.openai_chat import CODEC
-from tests.providers.openai_chat.wire import call_piece, chunk, read, stream, whole
+from tests.providers.openai_chat.wire import chunk, read, stream, whole
+from tests.strategies import conversations
 
 PNG = Media.from_bytes(b"\x89PNG", "image/png")
 PDF = Media.from_bytes(b"%PDF", "application/pdf", name="report.pdf")
@@ -59,83 +62,76 @@ def user(*blocks: str | Block) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("target", "role"),
-    [
-        ("openai:gpt-4o", "system"),
-        ("openai:gpt-5", "developer"),
-        ("openai:o3", "developer"),
-        ("openai:o1-mini", "user"),
-    ],
+    ("model", "role"), [("gpt-4o", "system"), ("gpt-5", "developer"), ("o3", "developer"), ("o1-mini", "user")]
 )
-def test_the_system_prompt_has_the_role_that_the_model_knows(target: str, role: str) -> None:
-    assert sent(target, user("hi"), system="Be brief.")[0] == {"role": role, "content": "Be brief."}
+def test_the_system_prompt_has_the_role_that_the_model_knows(model: str, role: str) -> None:
+    assert sent(f"openai:{model}", user("hi"), system="Be brief.")[0] == {"role": role, "content": "Be brief."}
 
 
 def test_texts_of_the_user_are_one_string() -> None:
     assert sent("ollama:m", user("a", "b")) == [{"role": "user", "content": "a\n\nb"}]
 
 
-def test_media_of_the_user() -> None:
-    linked = Media.from_url("https://host/a.png")
-    message = user("look", PNG, linked, PDF)
-    assert sent("openai:gpt-4o", message)[0]["content"] == [
-        {"type": "text", "text": "look"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
-        {"type": "image_url", "image_url": {"url": "https://host/a.png"}},
-        {"type": "file", "file": {"filename": "report.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
-    ]
+PNG_URL, PDF_URL = "data:image/png;base64,iVBORw==", "data:application/pdf;base64,JVBERg=="
+OWN = "openai_chat:openai"
+DETAILED = msgspec.structs.replace(PNG, native=Native(OWN, {"detail": Raw(b'"low"')}))
+UPLOADED = Opaque(OWN, Raw(b'{"type":"file","file":{"file_id":"file-1"}}'))
+NOTES = Media.from_bytes("grüße".encode(), "text/plain", name="notes.txt")
+AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
 
 
-def test_media_in_the_shapes_of_other_servers() -> None:
-    def part(target: str, media: Media) -> dict[str, Any]:
-        return sent(target, user("look", media))[0]["content"][1]
-
-    audio = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
-    assert part("openai:gpt-4o-audio-preview", WAV) == audio
-    assert part("openrouter:google/gemini-2.5-flash", WAV) == audio
-    assert part("mistral:voxtral-small-latest", WAV) == {"type": "input_audio", "input_audio": "UklGRg=="}
-    assert part("mistral:mistral-large-latest", PDF) == {
-        "type": "document_url",
-        "document_url": "data:application/pdf;base64,JVBERg==",
-        "document_name": "report.pdf",
-    }
-    film = Media.from_url("https://host/a.mp4")
-    assert part("openrouter:google/gemini-2.5-flash", film)["video_url"] == {"url": "https://host/a.mp4"}
-    sound = Media.from_url("https://host/a.wav")
-    assert part("vllm:m", sound) == {"type": "audio_url", "audio_url": {"url": "https://host/a.wav"}}
-    report = Media.from_url("https://host/a.pdf")
-    assert part("openrouter:openai/gpt-4.1-mini", report)["file"]["file_data"] == "https://host/a.pdf"
+def at(end: str) -> Media:
+    return Media.from_url(f"https://host/a.{end}")
 
 
-def test_documents_of_text_are_text() -> None:
-    notes = Media.from_bytes("grüße".encode(), "text/plain", name="notes.txt")
-    content = sent("groq:llama-3.3-70b-versatile", user("read", notes))[0]["content"]
-    assert content[1] == {"type": "text", "text": '<document name="notes.txt" type="text/plain">\ngrüße\n</document>'}
+def by_url(kind: str, url: str, **more: str) -> dict[str, Any]:
+    return {"type": f"{kind}_url", f"{kind}_url": {"url": url, **more}}
 
 
-def test_own_fields_of_media_and_parts_that_only_the_server_knows() -> None:
-    reader = "openai_chat:openai"
-    detailed = msgspec.structs.replace(PNG, native=Native(reader, {"detail": Raw(b'"low"')}))
-    uploaded = Opaque(reader, Raw(b'{"type":"file","file":{"file_id":"file-1"}}'))
-    content = sent("openai:gpt-4o", user("look", detailed, uploaded))[0]["content"]
-    assert content[1]["image_url"]["detail"] == "low"
-    assert content[2] == {"type": "file", "file": {"file_id": "file-1"}}
-    assert lost("groq:m", user("look", uploaded)) == [(0, 1, "opaque")]
+def file(name: str, data: str) -> dict[str, Any]:
+    return {"type": "file", "file": {"filename": name, "file_data": data}}
 
 
 @pytest.mark.parametrize(
-    ("target", "media"),
+    ("target", "block", "part"),
     [
-        ("deepseek:deepseek-chat", PNG),
-        ("openai:gpt-4o", WAV),
-        ("openai:gpt-4o", Media.from_url("https://host/a.pdf")),
-        ("ollama:llava", Media.from_url("https://host/a.png")),
-        ("openai:gpt-4o", Media.from_bytes(b"", "video/mp4")),
+        ("openai:gpt-4o", PNG, by_url("image", PNG_URL)),
+        ("openai:gpt-4o", DETAILED, by_url("image", PNG_URL, detail="low")),
+        ("openai:gpt-4o", at("png"), by_url("image", "https://host/a.png")),
+        ("openai:gpt-4o", PDF, file("report.pdf", PDF_URL)),
+        ("openai:gpt-4o", UPLOADED, {"type": "file", "file": {"file_id": "file-1"}}),
+        ("openrouter:openai/gpt-4.1-mini", at("pdf"), file("document.pdf", "https://host/a.pdf")),
+        ("mistral:m", PDF, {"type": "document_url", "document_url": PDF_URL, "document_name": "report.pdf"}),
+        ("openai:gpt-4o-audio-preview", WAV, AUDIO),
+        ("openrouter:google/gemini-2.5-flash", WAV, AUDIO),
+        ("mistral:voxtral-small-latest", WAV, {"type": "input_audio", "input_audio": "UklGRg=="}),
+        ("openrouter:google/gemini-2.5-flash", at("mp4"), by_url("video", "https://host/a.mp4")),
+        ("vllm:m", at("wav"), by_url("audio", "https://host/a.wav")),
+        (
+            "groq:llama-3.3-70b-versatile",
+            NOTES,
+            {"type": "text", "text": '<document name="notes.txt" type="text/plain">\ngrüße\n</document>'},
+        ),
     ],
 )
-def test_media_that_the_model_cannot_take_is_lost_with_a_word(target: str, media: Media) -> None:
-    found = encoded(target, user("look", media))
-    assert [(loss.message, loss.block, loss.what) for loss in found.losses] == [(0, 1, "media")]
+def test_media_in_the_shapes_of_each_server(target: str, block: Block, part: dict[str, Any]) -> None:
+    assert sent(target, user("look", block))[0]["content"] == [{"type": "text", "text": "look"}, part]
+
+
+@pytest.mark.parametrize(
+    ("target", "block", "kind"),
+    [
+        ("deepseek:deepseek-chat", PNG, "media"),
+        ("openai:gpt-4o", WAV, "media"),
+        ("openai:gpt-4o", at("pdf"), "media"),
+        ("ollama:llava", at("png"), "media"),
+        ("openai:gpt-4o", Media.from_bytes(b"", "video/mp4"), "media"),
+        ("groq:m", UPLOADED, "opaque"),
+    ],
+)
+def test_what_the_model_cannot_take_is_lost_with_a_word(target: str, block: Block, kind: str) -> None:
+    found = encoded(target, user("look", block))
+    assert [(loss.message, loss.block, loss.what) for loss in found.losses] == [(0, 1, kind)]
     assert json.loads(found.request.body)["messages"] == [{"role": "user", "content": "look"}]
 
 
@@ -174,8 +170,11 @@ def test_calls_and_results() -> None:
     ]
 
 
+CALLED = (user("hi"), Message.assistant(ToolCall("c1", "f")))
+
+
 def test_content_is_left_out_unless_the_server_insists() -> None:
-    turns = (user("hi"), Message.assistant(ToolCall("c1", "f")), Message.tool([ToolResult("c1", "f", (Text("x"),))]))
+    turns = (*CALLED, Message.tool([ToolResult("c1", "f", (Text("x"),))]))
     assert "content" not in sent("openai:gpt-4o", *turns)[1]
     deepseek = sent("deepseek:deepseek-v4-pro", *turns)[1]
     assert (deepseek["content"], deepseek["reasoning_content"]) == ("", "")
@@ -183,10 +182,8 @@ def test_content_is_left_out_unless_the_server_insists() -> None:
 
 def test_results_without_text() -> None:
     result = ToolResult("c1", "f", (), structured=Json(Raw(b'{"a":1}')))
-    turns = (user("hi"), Message.assistant(ToolCall("c1", "f")))
-    assert sent("openai:gpt-4o", *turns, Message.tool([result]))[2]["content"] == '{"a":1}'
-    empty = Message.tool([ToolResult("c1", "f")])
-    assert sent("openai:gpt-4o", *turns, empty)[2]["content"] == ""
+    assert sent("openai:gpt-4o", *CALLED, Message.tool([result]))[2]["content"] == '{"a":1}'
+    assert sent("openai:gpt-4o", *CALLED, Message.tool([ToolResult("c1", "f")]))[2]["content"] == ""
 
 
 def test_media_in_results_follow_behind_all_of_them() -> None:
@@ -210,28 +207,21 @@ def test_media_in_results_follow_behind_all_of_them() -> None:
 
 def test_media_inside_of_results_where_the_profile_allows_it() -> None:
     profile = profile_of("openai-compatible", "m").with_changes(tool_result_media=frozenset(["image"]))
-    turns = (
-        user("hi"),
-        Message.assistant(ToolCall("c1", "f")),
-        Message.tool([ToolResult("c1", "f", (Text("x"), PNG))]),
-    )
+    turns = (*CALLED, Message.tool([ToolResult("c1", "f", (Text("x"), PNG))]))
     call = Call(model="m", conversation=Conversation(messages=turns), profile=profile)
     content = json.loads(CODEC.encode(call).request.body)["messages"][2]["content"]
     assert [part["type"] for part in content] == ["text", "image_url"]
 
 
 def test_mistral_wants_a_word_of_the_model_between_results_and_the_user() -> None:
-    turns = (
-        user("hi"),
-        Message.assistant(ToolCall("toolu_01", "f")),
-        Message.tool([ToolResult("toolu_01", "f", (Text("x"), PNG))]),
-    )
-    found = sent("mistral:mistral-medium-latest", *turns)
-    assert [message["role"] for message in found] == ["user", "assistant", "tool", "assistant", "user"]
-    found = sent("mistral:mistral-medium-latest", *turns, user("and now?"))
-    assert [message["role"] for message in found] == ["user", "assistant", "tool", "assistant", "user", "user"]
-    found = sent("mistral:mistral-medium-latest", *turns[:2], Message.tool([ToolResult("toolu_01", "f")]), user("so?"))
-    assert [message["role"] for message in found] == ["user", "assistant", "tool", "assistant", "user"]
+    def roles(*messages: Message) -> str:
+        called = (user("hi"), Message.assistant(ToolCall("toolu_01", "f")))
+        return " ".join(one["role"] for one in sent("mistral:mistral-medium-latest", *called, *messages))
+
+    seen = Message.tool([ToolResult("toolu_01", "f", (Text("x"), PNG))])
+    assert roles(seen) == "user assistant tool assistant user"
+    assert roles(seen, user("and now?")) == "user assistant tool assistant user user"
+    assert roles(Message.tool([ToolResult("toolu_01", "f")]), user("so?")) == "user assistant tool assistant user"
 
 
 @pytest.mark.parametrize(("target", "length"), [("mistral:mistral-large-latest", 9), ("openai:gpt-4o", 40)])
@@ -266,36 +256,54 @@ def test_texts_of_the_model_are_one_string() -> None:
 
 # --- what came from a server goes back to it ---
 
-
-def goes_back(body: bytes, provider: str, model: str = "m-1") -> dict[str, Any]:
-    return sent(f"{provider}:{model}", read(body, provider))[0]
-
-
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_goes_back_in_the_field_that_it_came_in(field: str) -> None:
-    message = goes_back(stream(chunk({field: "h"}), chunk({field: "m"}), chunk({"content": "a"}, "stop")), "vllm")
-    assert message == {"role": "assistant", "content": "a", field: "hm"}
-
-
-def test_details_go_back_as_they_came() -> None:
-    details = [
-        {"type": "reasoning.summary", "summary": "hm", "format": "openai-responses-v1", "index": 0},
-        {"type": "reasoning.encrypted", "data": "secret", "id": "rs_1", "format": "openai-responses-v1", "index": 0},
-        {"type": "reasoning.text", "text": "so", "signature": "sig", "format": "anthropic-claude-v1", "index": 1},
-    ]
-    body = whole({"content": "a", "reasoning": "hmso", "reasoning_details": details})
-    message = goes_back(body, "openrouter", "openai/gpt-5-mini")
-    assert sorted(message.pop("reasoning_details"), key=str) == sorted(details, key=str)
-    assert message == {"role": "assistant", "content": "a"}
+DETAILS = [
+    {"type": "reasoning.summary", "summary": "hm", "format": "openai-responses-v1", "index": 0},
+    {"type": "reasoning.text", "text": "so", "signature": "sig", "format": "anthropic-claude-v1", "index": 1},
+    {"type": "reasoning.encrypted", "data": "secret", "id": "rs_1", "format": "openai-responses-v1", "index": 0},
+]
+CONTENT = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True},
+    {"type": "text", "text": "a"},
+    {"type": "reference", "reference_ids": [1]},
+]
+CUSTOM = {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}
+SIGNED = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra_content": {"s": "abc"}}
+IMAGES = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC"}}]
+SOUND = {"id": "audio_1", "data": "AAEC", "transcript": "Hi"}
+NOTED = {"content": "a", "annotations": [{"type": "file"}]}
 
 
-def test_chunks_of_thinking_go_back_as_they_came() -> None:
-    content = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True},
-        {"type": "text", "text": "a"},
-        {"type": "reference", "reference_ids": [1]},
-    ]
-    assert goes_back(whole({"content": content}), "mistral") == {"role": "assistant", "content": content}
+@pytest.mark.parametrize(
+    ("provider", "reply", "back"),
+    [
+        ("vllm", {"content": "a", "reasoning_content": "hm"}, {"content": "a", "reasoning_content": "hm"}),
+        ("vllm", {"content": "a", "reasoning": "hm"}, {"content": "a", "reasoning": "hm"}),
+        ("vllm", {"reasoning": "hm"}, {"content": "", "reasoning": "hm"}),
+        (
+            "openrouter",
+            {"content": "a", "reasoning": "hmso", "reasoning_details": DETAILS},
+            {"content": "a", "reasoning_details": DETAILS},
+        ),
+        ("mistral", {"content": CONTENT}, {"content": CONTENT}),
+        ("openai-compatible", {"tool_calls": [SIGNED]}, {"tool_calls": [SIGNED]}),
+        ("openai", {"tool_calls": [CUSTOM]}, {"tool_calls": [CUSTOM]}),
+        ("openai", {"content": None, "refusal": "No."}, {"refusal": "No."}),
+        ("openai", {"content": None, "audio": SOUND}, {"audio": {"id": "audio_1"}}),
+        ("openrouter", {"content": "a", "images": IMAGES}, {"content": "a", "images": IMAGES}),
+        ("openrouter", NOTED, NOTED),
+        # Servers that are strict about unknown members get none back.
+        ("openai", NOTED, {"content": "a"}),
+        ("groq", NOTED, {"content": "a"}),
+    ],
+)
+def test_replies_go_back_as_they_came(provider: str, reply: dict[str, Any], back: dict[str, Any]) -> None:
+    (message,) = sent(f"{provider}:m-1", read(whole(reply), provider))
+    assert message == {"role": "assistant", **back}
+
+
+def test_pieces_of_reasoning_go_back_as_one() -> None:
+    reply = read(stream(chunk({"reasoning": "h"}), chunk({"reasoning": "m"}), chunk({"content": "a"}, "stop")), "vllm")
+    assert sent("vllm:m", reply) == [{"role": "assistant", "content": "a", "reasoning": "hm"}]
 
 
 def test_reasoning_does_not_go_back_where_the_profile_says_so_and_nobody_else_gets_it() -> None:
@@ -305,45 +313,11 @@ def test_reasoning_does_not_go_back_where_the_profile_says_so_and_nobody_else_ge
     assert lost("cerebras:gpt-oss-120b", reply) == [(0, 0, "thinking")]
 
 
-def test_reasoning_alone_is_a_message() -> None:
-    assert goes_back(whole({"reasoning": "hm"}, "length"), "vllm") == {
-        "role": "assistant",
-        "content": "",
-        "reasoning": "hm",
-    }
-
-
-def test_calls_go_back_with_what_they_carried() -> None:
-    extra = {"extra_content": {"google": {"thought_signature": "abc"}}}
-    pieces = [{**call_piece("{}", 0, "c1", "f"), **extra}]
-    message = goes_back(stream(chunk({"tool_calls": pieces}), chunk({}, "tool_calls")), "openai-compatible")
-    assert message["tool_calls"][0]["extra_content"] == extra["extra_content"]
-    custom = {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}
-    assert goes_back(whole({"tool_calls": [custom]}, "tool_calls"), "openai", "gpt-5")["tool_calls"] == [custom]
-
-
-def test_members_of_the_message_go_back_unless_the_server_is_strict() -> None:
-    body = whole({"content": "a", "annotations": [{"type": "file"}], "refusal": None})
-    assert goes_back(body, "openrouter")["annotations"] == [{"type": "file"}]
-    assert goes_back(body, "openai") == {"role": "assistant", "content": "a"}
-    assert goes_back(body, "groq") == {"role": "assistant", "content": "a"}
-
-
-def test_a_refusal_goes_back_as_one_and_elsewhere_as_text() -> None:
-    reply = read(whole({"content": None, "refusal": "No."}), "openai")
-    assert sent("openai:gpt-4o", reply) == [{"role": "assistant", "refusal": "No."}]
-    assert sent("groq:m", reply) == [{"role": "assistant", "content": "No."}]
-
-
-def test_sound_goes_back_by_its_id() -> None:
-    reply = read(whole({"content": None, "audio": {"id": "audio_1", "data": "AAEC", "transcript": "Hi"}}), "openai")
-    assert sent("openai:gpt-4o-audio-preview", reply) == [{"role": "assistant", "audio": {"id": "audio_1"}}]
-    assert lost("groq:m", user("hi"), reply) == [(1, 0, "media")]
-
-
-def test_images_go_back_as_they_came() -> None:
-    images = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC"}}]
-    assert goes_back(whole({"content": "a", "images": images}), "openrouter")["images"] == images
+def test_what_only_its_server_takes_back_is_text_or_a_loss_elsewhere() -> None:
+    refused = read(whole({"content": None, "refusal": "No."}), "openai")
+    assert sent("groq:m", refused) == [{"role": "assistant", "content": "No."}]
+    spoken = read(whole({"content": None, "audio": SOUND}), "openai")
+    assert lost("groq:m", user("hi"), spoken) == [(1, 0, "media")]
 
 
 # --- what it costs ---
@@ -364,3 +338,30 @@ def test_losses_are_told_every_time() -> None:
     message = user("hi", PNG)
     first, second = (lost("deepseek:deepseek-chat", user("a"), message) for _ in range(2))
     assert first == second == [(1, 1, "media")]
+
+
+# --- any conversation can be sent to any server ---
+
+SERVERS = [name for name, provider in PROVIDERS.items() if provider.dialect == "openai_chat"]
+
+
+@settings(max_examples=200)
+@given(conversations, st.sampled_from(SERVERS))
+def test_any_conversation_to_any_server(given_one: Conversation, provider: str) -> None:
+    conversation = given_one.repaired().conversation
+    call = Call(model="m", conversation=conversation, profile=profile_of(provider, "m"))
+    try:
+        encoded = CODEC.encode(call)
+    except ConfigurationError:
+        return  # a file that nobody read, or nothing to send
+    messages = json.loads(encoded.request.body)["messages"]
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == waiting.pop(0)
+            continue
+        assert not waiting, "a call without its result"
+        waiting = [one["id"] for one in message.get("tool_calls", [])]
+    for loss in encoded.losses:
+        assert loss.block < len(conversation.messages[loss.message].blocks)
+    assert CODEC.encode(call) == encoded

@@ -31,34 +31,14 @@ from dragoman.providers.catalogue import PROVIDERS, profile_of
 from dragoman.providers.codec import Call
 from dragoman.providers.openai_chat import CODEC
 from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from tests.providers.openai_chat.strict_types import problems
 from tests.providers.openai_chat.wire import chunk, read, stream, whole
+from tests.providers.strict_types import problems
 
 MODELS = (
-    "gpt-3.5-turbo",
-    "gpt-4-turbo",
-    "gpt-4o",
-    "gpt-4o-audio-preview",
-    "gpt-4o-search-preview",
-    "gpt-4.1-mini",
-    "gpt-4.5-preview",
-    "chatgpt-4o-latest",
-    "o1-mini",
-    "o1",
-    "o3-mini",
-    "o3",
-    "o4-mini",
-    "gpt-5",
-    "gpt-5-mini",
-    "gpt-5-chat-latest",
-    "gpt-5.1",
-    "gpt-5.2",
-    "gpt-5.2-chat-latest",
-    "gpt-5.4-mini",
-    "gpt-5.5",
-    "gpt-5.6-sol",
-    "gpt-6-astra",
-    "gpt-6.1-sol",
+    *("gpt-3.5-turbo", "gpt-4-turbo", "gpt-4o", "gpt-4o-audio-preview", "gpt-4o-search-preview", "gpt-4.1-mini"),
+    *("gpt-4.5-preview", "chatgpt-4o-latest", "o1-mini", "o1", "o3-mini", "o3", "o4-mini"),
+    *("gpt-5", "gpt-5-mini", "gpt-5-chat-latest", "gpt-5.1", "gpt-5.2", "gpt-5.2-chat-latest", "gpt-5.4-mini"),
+    *("gpt-5.5", "gpt-5.6-sol", "gpt-6-astra", "gpt-6.1-sol"),
 )
 
 PNG = Media.from_bytes(b"\x89PNG", "image/png")
@@ -162,10 +142,7 @@ EACH_ONCE = [row for row in EVERYTHING if row[0] == "calls" or row[1:] == ("tool
 @pytest.mark.parametrize("model", MODELS)
 def test_requests_are_what_the_sdk_describes(model: str) -> None:
     for history, tools, options in EVERYTHING if model == "gpt-4o" else EACH_ONCE:
-        for streamed, expected in (
-            (False, CompletionCreateParamsNonStreaming),
-            (True, CompletionCreateParamsStreaming),
-        ):
+        for streamed, expected in (False, CompletionCreateParamsNonStreaming), (True, CompletionCreateParamsStreaming):
             body = request("openai", model, history, tools, options, streamed=streamed)
             assert problems(body, expected) == [], (history, tools, options)
 
@@ -221,8 +198,5 @@ def test_other_servers_get_that_and_what_they_understand_beyond_it(provider: str
     for model in SERVERS.get(provider, ("some-model",)):
         for history, tools, options in EACH_ONCE:
             body = request(provider, model, history, tools, options, streamed=False)
-            assert problems(without_extensions(body), CompletionCreateParamsNonStreaming) == [], (
-                history,
-                tools,
-                options,
-            )
+            found = problems(without_extensions(body), CompletionCreateParamsNonStreaming)
+            assert found == [], (history, tools, options)

@@ -1,21 +1,33 @@
-"""The recorded exchanges: every reply decodes, however it arrives, to what the official SDK reads from it."""
+"""The recorded exchanges: every reply decodes, however it arrives, to what the official SDK reads, and goes back so."""
 
 from __future__ import annotations
 
 import json
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from dragoman.conversation import Message, ReplyEvent, StopReason, Thinking, ThinkingDelta, fold
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    ReplyEvent,
+    StopReason,
+    Text,
+    Thinking,
+    ThinkingDelta,
+    ToolResult,
+    Usage,
+    fold,
+)
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError, RateLimitError
 from dragoman.providers.openai_chat import CODEC
-from tests.providers.differences import CHAT_REPLIES
+from tests.providers.differences import CHAT_HISTORY, CHAT_REPLIES
 from tests.providers.feeding import cut_at, message_of, one_by_one
-from tests.providers.openai_chat.recorded_calls import call_of, decoder_of
 from tests.providers.openai_chat.sdk import Read, read_stream, read_whole
-from tests.providers.recorded import Exchange, exchanges, parametrized
+from tests.providers.openai_chat.wire import call_of, decoder_of
+from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
 
 ROWS = {row.id: row for row in exchanges("chat")}
 there = pytest.mark.skipif(not ROWS, reason="the recorded exchanges are not here")
@@ -71,19 +83,18 @@ def test_pieces_make_no_difference(exchange: Exchange) -> None:
         assert outcome == whole or str(outcome) == str(whole)
 
 
-def read_by_us(exchange: Exchange) -> Read:
-    message = message_of(decoder_of(exchange), [exchange.body.encode()])
-    usage = message.usage
+def read_by_us(message: Message) -> Read:
+    usage = message.usage or Usage()
     return Read(
         text=message.text,
         refusal="",
         calls=[(call.name, call.parsed) for call in message.tool_calls],
         finish_reason=message.raw_stop_reason or "",
-        input=usage.input if usage else None,
-        output=usage.output if usage else None,
-        total=usage.total if usage else None,
-        cached=usage.cache_read if usage else None,
-        reasoning=usage.reasoning if usage else None,
+        input=usage.input,
+        output=usage.output,
+        total=usage.total,
+        cached=usage.cache_read,
+        reasoning=usage.reasoning,
     )
 
 
@@ -96,15 +107,7 @@ def read_by_sdk(exchange: Exchange) -> Read | str:
             return str(error)
 
 
-@parametrized("chat")
-def test_the_sdk_reads_the_same(exchange: Exchange) -> None:
-    if exchange.id in ERRORS:
-        return
-    ours, theirs = read_by_us(exchange), read_by_sdk(exchange)
-    assert (ours == theirs) is (exchange.id not in CHAT_REPLIES), (ours, theirs)
-
-
-_EXPECTED_STOPS = {
+_STOPS = {
     "": {StopReason.OTHER, StopReason.TOOL_CALLS},
     "stop": {StopReason.END, StopReason.TOOL_CALLS},
     "tool_calls": {StopReason.TOOL_CALLS},
@@ -113,11 +116,13 @@ _EXPECTED_STOPS = {
 
 
 @parametrized("chat")
-def test_the_stop_reason_is_the_finish_reason(exchange: Exchange) -> None:
+def test_the_sdk_reads_the_same(exchange: Exchange) -> None:
     if exchange.id in ERRORS:
         return
     message = message_of(decoder_of(exchange), [exchange.body.encode()])
-    assert message.stop_reason in _EXPECTED_STOPS[message.raw_stop_reason or ""]
+    ours, theirs = read_by_us(message), read_by_sdk(exchange)
+    assert (ours == theirs) is (exchange.id not in CHAT_REPLIES), (ours, theirs)
+    assert message.stop_reason in _STOPS[message.raw_stop_reason or ""]
     assert (message.stop_reason is StopReason.TOOL_CALLS) is bool(message.tool_calls)
     assert all(call.id and not call.partial for call in message.tool_calls)
 
@@ -173,7 +178,58 @@ def test_what_came_before_an_error_is_there() -> None:
     assert any(isinstance(event, ThinkingDelta) for event in events)
 
 
+# --- replies sent back: what we make of a reply as history is what the next recorded request carried ---
+
+
+def _pairs() -> list[tuple[Exchange, Exchange]]:
+    """Each reply that the next request of its conversation carries at its end, with that request."""
+    found: list[tuple[Exchange, Exchange]] = []
+    for rows in conversations("chat"):
+        for reply, following in pairwise(rows):
+            before, after = reply.request["messages"], following.request["messages"]
+            goes_on = after[: len(before)] == before and len(after) > len(before)
+            if reply.id not in ERRORS and goes_on and after[len(before)]["role"] == "assistant":
+                found.append((reply, following))
+    return found
+
+
+PAIRS = _pairs()
+
+
+def simplified(message: dict[str, Any]) -> dict[str, Any]:
+    """Without what says nothing: nulls, empty texts, Mistral's `prefix` and `index`, a list that is one text."""
+    found = {name: value for name, value in message.items() if value is not None and name not in ("prefix", "name")}
+    content = found.get("content")
+    if isinstance(content, list) and all(part["type"] == "text" for part in content):
+        found["content"] = content = "".join(part["text"] for part in content)
+    if content == "":
+        del found["content"]
+    calls = [{k: v for k, v in call.items() if k != "index"} for call in found.pop("tool_calls", None) or []]
+    return {**found, "tool_calls": calls} if calls else found
+
+
+@pytest.mark.recorded
+@there
+@pytest.mark.parametrize(("reply", "following"), [pytest.param(*pair, id=pair[0].id) for pair in PAIRS])
+def test_the_reply_goes_back_as_it_was_sent_back(reply: Exchange, following: Exchange) -> None:
+    message = message_of(decoder_of(reply), [reply.body.encode()])
+    place = len(reply.request["messages"])
+    sent = following.request["messages"][place:]
+    answered = [one for one in sent[1:] if one["role"] == "tool" and isinstance(one["content"], str)]
+    results = [
+        ToolResult(call.id, call.name, (Text(one["content"]),))
+        for call, one in zip(message.tool_calls, answered, strict=False)
+    ]
+    turns = (Message.user("hi"), message, *([Message.tool(results)] if results else []))
+    encoded = CODEC.encode(call_of(reply, Conversation(messages=turns)))
+    ours = [simplified(one) for one in json.loads(encoded.request.body)["messages"][1:]]
+    assert not encoded.losses
+    theirs = [simplified(one) for one in [sent[0], *answered[: len(results)]]]
+    assert (ours == theirs) is (reply.id not in CHAT_HISTORY), (ours, theirs)
+
+
 @pytest.mark.recorded
 @there
 def test_every_listed_exchange_exists() -> None:
     assert {*ERRORS, *CHAT_REPLIES} <= set(ROWS)
+    assert set(CHAT_HISTORY) <= {reply.id for reply, _ in PAIRS}

@@ -1,4 +1,4 @@
-"""Replies as OpenAI sends them, whole and streamed: both become the same message."""
+"""Replies as OpenAI and others send them, whole and streamed: both become the same message."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import base64
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
 from dragoman.conversation import (
+    BlockReceived,
     Media,
     Native,
     Opaque,
+    ReplyEvent,
+    ReplyStarted,
     StopReason,
     Text,
     TextDelta,
@@ -20,6 +24,7 @@ from dragoman.conversation import (
     ThinkingDelta,
     ToolCall,
     ToolCallDelta,
+    ToolCallStarted,
     Usage,
 )
 from dragoman.errors import (
@@ -30,6 +35,8 @@ from dragoman.errors import (
     ProviderError,
     RateLimitError,
 )
+from dragoman.providers.openai_responses import CODEC
+from tests.providers.feeding import message_of
 from tests.providers.openai_responses.calls import (
     READER,
     call_item,
@@ -38,8 +45,10 @@ from tests.providers.openai_responses.calls import (
     event,
     make_call,
     message_item,
+    profile_of,
     reasoning_item,
     response,
+    sse,
     stream,
     stream_events,
     streamed,
@@ -54,42 +63,28 @@ def fields(native: Native | None) -> dict[str, Any]:
     return {name: json.loads(bytes(raw)) for name, raw in native.fields.items()}
 
 
+def said(text: str, *annotations: object) -> dict[str, Any]:
+    return {"type": "output_text", "annotations": list(annotations), "text": text}
+
+
+def thought(text: str) -> dict[str, str]:
+    return {"type": "reasoning_text", "text": text}
+
+
 ITEMS: dict[str, list[dict[str, Any]]] = {
     "text": [message_item("Hello")],
     "phases": [message_item("I look.", phase="commentary"), message_item("Done.", id="msg_2", phase="final_answer")],
     "two parts": [
-        message_item(
-            content=[
-                {"type": "output_text", "annotations": [], "text": "One. "},
-                {
-                    "type": "output_text",
-                    "annotations": [{"type": "file_path", "file_id": "f", "index": 1}],
-                    "text": "Two.",
-                },
-            ]
-        )
+        message_item(content=[said("One. "), said("Two.", {"type": "file_path", "file_id": "f", "index": 1})])
     ],
     "refusal": [message_item(content=[{"type": "refusal", "refusal": "I won't."}])],
     "empty message": [message_item(content=[])],
     "unknown part": [message_item(content=[{"type": "output_smell", "smell": "roses"}])],
-    "text and unknown part": [
-        message_item(
-            content=[
-                {"type": "output_text", "annotations": [], "text": "Smell:"},
-                {"type": "output_smell", "smell": "roses"},
-            ]
-        )
-    ],
+    "text and unknown part": [message_item(content=[said("Smell:"), {"type": "output_smell", "smell": "roses"}])],
     "reasoning": [reasoning_item(), message_item()],
     "summaries": [reasoning_item("First.", "Then."), message_item()],
     "open reasoning": [
-        {
-            "id": "rs_1",
-            "type": "reasoning",
-            "summary": [],
-            "content": [{"type": "reasoning_text", "text": "hm"}, {"type": "reasoning_text", "text": "aha"}],
-            "status": "completed",
-        },
+        reasoning_item(content=[thought("hm"), thought("aha")], status="completed", encrypted_content=None),
         message_item(),
     ],
     "call": [call_item()],
@@ -171,19 +166,12 @@ def test_reasoning() -> None:
     message = whole(response(*ITEMS["summaries"]))
     thinking = message.blocks[0]
     assert isinstance(thinking, Thinking)
-    assert thinking.text == "First.\n\nThen."
-    assert thinking.provider == READER
-    assert thinking.encrypted == "gAAA"
+    assert (thinking.text, thinking.provider, thinking.encrypted) == ("First.\n\nThen.", READER, "gAAA")
     assert fields(thinking.native) == {"id": "rs_1", "summary": ITEMS["summaries"][0]["summary"]}
-    assert message.thinking == "First.\n\nThen."
-
-
-def test_reasoning_in_plain_words() -> None:
-    thinking = whole(response(*ITEMS["open reasoning"])).blocks[0]
-    assert isinstance(thinking, Thinking)
-    assert thinking.text == "hm\n\naha"
-    assert thinking.encrypted is None
-    assert fields(thinking.native)["content"] == ITEMS["open reasoning"][0]["content"]
+    plain = whole(response(*ITEMS["open reasoning"])).blocks[0]
+    assert isinstance(plain, Thinking)
+    assert (plain.text, plain.encrypted) == ("hm\n\naha", None)
+    assert fields(plain.native)["content"] == ITEMS["open reasoning"][0]["content"]
 
 
 def test_calls() -> None:
@@ -196,28 +184,16 @@ def test_calls() -> None:
     assert message.stop_reason is StopReason.TOOL_CALLS
 
 
-def test_arguments_arrive_piece_by_piece() -> None:
+def test_parts_arrive_piece_by_piece() -> None:
     item = call_item()
     events = stream_events([created(), *streamed_item(0, item, ['{"a"', ":1}"]), ended(item)])
-    assert [one for one in events if isinstance(one, ToolCallDelta)] == [
-        ToolCallDelta(0, "call_1", '{"a"'),
-        ToolCallDelta(0, "call_1", ":1}"),
-    ]
-
-
-def test_thoughts_arrive_piece_by_piece() -> None:
-    item = reasoning_item("First.", "Then.")
-    events = stream_events(streamed(item, message_item()))
-    deltas = [one.text for one in events if isinstance(one, ThinkingDelta)]
-    assert deltas == ["First.", "\n\n", "Then."]
+    pieces = [one for one in events if isinstance(one, ToolCallDelta)]
+    assert pieces == [ToolCallDelta(0, "call_1", '{"a"'), ToolCallDelta(0, "call_1", ":1}")]
+    events = stream_events(streamed(reasoning_item("First.", "Then."), message_item()))
+    assert [one.text for one in events if isinstance(one, ThinkingDelta)] == ["First.", "\n\n", "Then."]
 
 
 def test_names_of_tools_are_mapped_back() -> None:
-    import msgspec
-
-    from dragoman.providers.openai_responses import CODEC
-    from tests.providers.feeding import message_of
-
     call = make_call()
     encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"add": "maths.add"})
     data = json.dumps(response(call_item())).encode()
@@ -237,14 +213,8 @@ def test_server_tools_stay_as_they_are() -> None:
 
 def test_pictures_become_media() -> None:
     data = b"\x89PNG"
-    item = {
-        "id": "ig_1",
-        "type": "image_generation_call",
-        "status": "completed",
-        "result": base64.b64encode(data).decode(),
-        "output_format": "webp",
-        "revised_prompt": "a cat",
-    }
+    item = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "output_format": "webp"}
+    item |= {"result": base64.b64encode(data).decode(), "revised_prompt": "a cat"}
     (picture,) = whole(response(item)).blocks
     assert isinstance(picture, Media)
     assert (picture.kind, picture.mime_type, picture.data) == ("image", "image/webp", data)
@@ -302,6 +272,229 @@ def test_other_statuses(status: str, stop: StopReason) -> None:
     assert (message.stop_reason, message.raw_stop_reason) == (stop, status)
 
 
+# --- streams that are not as the protocol says ------------------------------------------------------------------------
+
+THREE = [reasoning_item("Hm."), message_item("Hello"), call_item()]
+EXPECTED = whole(response(*THREE))
+
+
+def without(events: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    return [{key: value for key, value in one.items() if key not in names} for one in events]
+
+
+def with_turning_ids(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "item_id": f"turning_{n}"} if "item_id" in one else one for n, one in enumerate(events)]
+
+
+def events_without_types() -> bytes:
+    return "".join(f"event: {one.pop('type')}\ndata: {json.dumps(one)}\n\n" for one in streamed(*THREE)).encode()
+
+
+def data_alone() -> bytes:
+    lines = [f"data: {json.dumps(one)}\n\n" for one in streamed(*THREE)]
+    return b": OPENROUTER PROCESSING\n\n" + "".join(lines).encode() + b"data: [DONE]\n\n"
+
+
+SILENT = [
+    event("response.output_text.delta", output_index=1, content_index=0, item_id="msg_1", delta=None),
+    event("response.reasoning_summary_text.delta", output_index=0, summary_index=0, delta=""),
+    event("keepalive"),
+]
+LATE = [*streamed_item(9, message_item("late")), event("error", code="x", message="late"), ended()]
+ODD_STREAMS: dict[str, list[dict[str, Any]] | bytes] = {
+    "types only in the event line": events_without_types(),
+    "types only in the data": data_alone(),
+    "carriage returns": sse(streamed(*THREE)).replace(b"\n", b"\r\n"),
+    "no indices": without(streamed(*THREE), "output_index", "content_index", "summary_index"),
+    "no indices, no ids": without(streamed(*THREE), "output_index", "content_index", "item_id"),
+    "one index for all": [{**one, "output_index": 0} if "output_index" in one else one for one in streamed(*THREE)],
+    "another id in every event": with_turning_ids(streamed(*THREE)),
+    "an end that repeats nothing": [*streamed(*THREE)[:-1], ended()],
+    "an end without a list": [*streamed(*THREE)[:-1], ended(output=None)],
+    "no deltas": [one for one in streamed(*THREE) if not one["type"].endswith(".delta")],
+    "events without content": [*streamed(*THREE)[:2], *SILENT, *streamed(*THREE)[2:]],
+    "queued first": [event("response.queued", response=response(status="queued", usage=None)), *streamed(*THREE)[1:]],
+    "more behind the end": [*streamed(*THREE), *LATE],
+    "nonsense behind the end": sse(streamed(*THREE)) + b"data: nonsense\n\n",
+    "a plain object": b"\n " + json.dumps(response(*THREE)).encode(),
+}
+
+
+@pytest.mark.parametrize("name", ODD_STREAMS)
+def test_odd_streams(name: str) -> None:
+    for asked in (True, False):  # a server may stream unasked, or not although asked
+        assert stream(ODD_STREAMS[name], make_call(stream=asked)) == EXPECTED
+
+
+def test_items_that_overlap() -> None:
+    first, second = streamed_item(0, THREE[0]), streamed_item(1, THREE[1])
+    events = [created(), *first[:-1], *second, first[-1], ended(*THREE[:2])]
+    assert stream(events) == whole(response(*THREE[:2]))
+    first, second = streamed_item(0, THREE[1]), streamed_item(1, THREE[2])
+    events = [created(), first[0], second[0], *first[1:], *second[1:], ended(*THREE[1:])]
+    assert stream(events) == whole(response(*THREE[1:]))
+
+
+def test_deltas_without_a_beginning_and_an_end_that_repeats_only_the_last_token() -> None:
+    events = [one for one in streamed(*THREE[:2]) if not one["type"].endswith(".added")]
+    assert stream(events) == whole(response(*THREE[:2]))
+    short = [*streamed(message_item("Hello"))[:-1], ended(message_item("lo"))]
+    assert stream(short) == whole(response(message_item("Hello")))
+
+
+def test_items_that_are_never_done_come_from_the_end() -> None:
+    tools = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "s", "tools": []}
+    full = {**tools, "tools": [{"name": "t", "input_schema": {}}]}
+    added = event("response.output_item.added", output_index=0, item=tools)
+    answer = streamed_item(1, message_item())
+    message = stream([created(), added, *answer, ended(full, message_item())])
+    assert message == whole(response(full, message_item()))
+
+
+def test_items_that_nobody_finishes_are_what_was_streamed() -> None:
+    events = [created()]
+    for index, item in enumerate(THREE):
+        events += streamed_item(index, item)[:-1]
+    tool = event("response.output_item.added", output_index=3, item={"type": "new_tool", "id": "n"})
+    message = stream([*events, tool, ended()])
+    assert (message.thinking, message.text) == ("Hm.", "Hello")
+    assert [(call.name, call.arguments, call.partial) for call in message.tool_calls] == [("add", '{"a":1}', False)]
+    thinking, last = message.blocks[0], message.blocks[-1]
+    # The encrypted content of the beginning is not all of it, so it is not kept.
+    assert isinstance(thinking, Thinking)
+    assert thinking.encrypted is None
+    assert isinstance(last, Opaque)
+
+
+def test_a_complete_reply_with_half_a_call_is_none() -> None:
+    events = [created(), *streamed_item(0, call_item(), ['{"a'])[:2], ended()]
+    with pytest.raises(ProtocolError):
+        stream(events)
+
+
+def test_items_that_were_tidied_up_at_their_end() -> None:
+    item = message_item("Hello")
+    assert stream([created(), *streamed_item(0, item, ["Hello", "\n"]), ended(item)]).text == "Hello\n"
+    (call,) = stream([created(), *streamed_item(0, call_item(), ['{"a": 1}']), ended(call_item())]).tool_calls
+    assert call.arguments == '{"a": 1}'
+
+
+def test_arguments_as_an_object() -> None:
+    (call,) = whole(response({**call_item(), "arguments": {"a": 1}})).tool_calls
+    assert call.parsed == {"a": 1}
+
+
+def test_a_call_that_is_named_at_its_end() -> None:
+    item = call_item()
+    events = streamed_item(0, item)
+    events[0]["item"].update(name="", call_id=None)
+    message = stream([created(), *events, ended(item)])
+    assert message == whole(response(item))
+    started = [one for one in stream_events([created(), *events, ended(item)]) if isinstance(one, ToolCallStarted)]
+    assert [(one.id, one.name) for one in started] == [("call_1", "add")]
+
+
+def test_calls_without_ids() -> None:
+    one = {"type": "function_call", "name": "add", "arguments": "{}"}
+    message = whole(response({**one, "id": "fc_7"}, one, {**one, "call_id": ""}))
+    assert [call.id for call in message.tool_calls] == ["fc_7", "call_resp_1_1", "call_resp_1_2"]
+
+
+def test_call_ids_that_are_counted_anew_in_every_reply() -> None:
+    call = make_call(profile=profile_of("openai.gpt-5.6-luna", "bedrock-mantle"), stream=True)
+    (made,) = stream(streamed(call_item(call_id="call_0")), call).tool_calls
+    assert made.id == "resp_1:call_0"
+
+
+def test_a_stream_taken_up_in_its_middle() -> None:
+    assert stream_events(streamed(*THREE)[1:])[0] == ReplyStarted("openai-responses")
+
+
+def test_both_thoughts_and_summaries() -> None:
+    content = [{"type": "reasoning_text", "text": "long"}]
+    item = reasoning_item("short", content=content)
+    events = streamed_item(0, item)
+    late = event("response.reasoning_text.delta", output_index=0, content_index=0, delta="long")
+    message = stream([created(), *events[:-1], late, events[-1], ended(item)])
+    assert message.thinking == "short"
+    assert whole(response(item)).thinking == "long"
+    early = stream([created(), events[0], late, *events[1:], ended(item)])
+    assert early == whole(response(item))
+
+
+def test_unknown_events_are_kept() -> None:
+    new = event("response.mood.changed", mood="happy", delta={"by": 1})
+    events = streamed(*THREE)
+    message = stream([*events[:3], new, *events[3:]])
+    assert message.blocks == EXPECTED.blocks
+    assert message.native is not None
+    assert json.loads(bytes(message.native.fields["events"])) == [new]
+
+
+def test_tools_of_the_service_may_fail_without_the_reply_failing() -> None:
+    failed = event("response.mcp_list_tools.failed", output_index=0, item_id="m", error={"message": "away"})
+    unknown = event("response.new_tool.failed", error={"message": "away"})
+    events = streamed(*THREE)
+    assert stream([*events[:3], failed, unknown, *events[3:]]).blocks == EXPECTED.blocks
+
+
+def test_a_stream_that_ends_early_where_none_was_asked_for() -> None:
+    with pytest.raises(ProtocolError):
+        stream(sse(streamed(*THREE)[:-1]), make_call())
+
+
+def test_a_completed_reply_that_says_it_is_not() -> None:
+    last = event("response.completed", response=response(*THREE[:2], status="incomplete"))
+    message = stream([*streamed(*THREE[:2])[:-1], last])
+    assert message.raw_stop_reason == "incomplete"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"data: nonsense\n\n",
+        b"data: [1]\n\n",
+        b'data: {"type":"response.output_item.added"}\n\n',
+        b'data: {"type":"response.output_item.added","item":[]}\n\n',
+        b'data: {"type":"response.output_item.done","item":"x"}\n\n',
+        b'data: {"type":"response.output_text.delta","delta":{}}\n\n',
+        b'data: {"type":"response.output_text.delta","delta":"x","output_index":"first"}\n\n',
+        b'data: {"type":"response.function_call_arguments.delta","delta":"x","output_index":3}\n\n',
+        b'data: {"type":"response.output_item.done","output_index":0,"item":{"type":"new","\xff":1}}\n\n',
+        b'data: {"type":"response.new","x":"\xff"}\n\n',
+    ],
+)
+def test_malformed_events(bad: bytes) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        stream(sse([created()]) + bad + sse([ended()]))
+    assert caught.value.provider == "openai-responses"
+
+
+def test_events_that_contradict_each_other() -> None:
+    item = message_item("Hello")
+    events = streamed_item(0, item, ["Hel", "lo"])
+    deltas = [index for index, one in enumerate(events) if one["type"].endswith(".delta")]
+    twice = [*events[: deltas[1]], events[deltas[0]], *events[deltas[1] :]]
+    swapped = [*events]
+    swapped[deltas[0]], swapped[deltas[1]] = events[deltas[1]], events[deltas[0]]
+    late = [*events, events[deltas[0]]]
+    changed = [*events[:-1], {**events[-1], "item": call_item(id="msg_1")}]
+    text_for_a_call = [*streamed_item(0, call_item())[:1], events[deltas[0]]]
+    thoughts_for_a_text = [
+        events[0],
+        event("response.reasoning_text.delta", output_index=0, content_index=0, delta="hm"),
+    ]
+    for wrong in (twice, swapped, late, changed, text_for_a_call, thoughts_for_a_text):
+        with pytest.raises(ProtocolError):
+            stream([created(), *wrong, ended(item)])
+
+
+def test_whole_blocks_have_ids() -> None:
+    item = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {}}
+    (block,) = [one for one in stream_events(streamed(item)) if isinstance(one, BlockReceived)]
+    assert (block.index, block.id) == (0, "ws_1")
+
+
 # --- failures --------------------------------------------------------------------------------------------------------
 
 FAILURES: list[tuple[dict[str, Any], type[ProviderError]]] = [
@@ -333,12 +526,9 @@ def test_failures_are_typed(error: dict[str, Any], kind: type[ProviderError]) ->
 
 
 def test_what_came_before_a_failure_is_not_lost() -> None:
-    from dragoman.providers.openai_responses import CODEC
-    from tests.providers.openai_responses.calls import sse
-
     call = make_call(stream=True)
     decoder = CODEC.decoder(call, CODEC.encode(call))
-    events: list[Any] = []
+    events: list[ReplyEvent] = []
     error = {"code": "server_error", "message": "oops"}
     data = sse([created(), *streamed_item(0, message_item("Half"))[:3], ended(kind="failed", error=error)])
     with pytest.raises(ProviderError):

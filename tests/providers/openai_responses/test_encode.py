@@ -48,31 +48,11 @@ def test_models_that_do_not_reason_have_nothing_to_encrypt() -> None:
 
 
 def test_parameters() -> None:
-    body = body_of(
-        make_call(
-            model="gpt-4.1",
-            system="Be brief.",
-            stream=True,
-            max_tokens=100,
-            temperature=0.5,
-            top_p=0.9,
-            user="u-1",
-            extra_headers={"x-trace": "1"},
-        )
-    )
-    expected = {
-        "instructions": "Be brief.",
-        "stream": True,
-        "max_output_tokens": 100,
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "safety_identifier": "u-1",
-    }
-    assert expected.items() <= body.items()
-
-
-def test_headers() -> None:
-    assert CODEC.encode(make_call(extra_headers={"x-trace": "1"})).request.headers == {"x-trace": "1"}
+    options: dict[str, Any] = {"max_tokens": 100, "temperature": 0.5, "top_p": 0.9, "user": "u-1"}
+    call = make_call(model="gpt-4.1", system="Be brief.", stream=True, extra_headers={"x-trace": "1"}, **options)
+    sent = {"max_output_tokens": 100, "temperature": 0.5, "top_p": 0.9, "safety_identifier": "u-1"}
+    assert body_of(call).items() >= {"instructions": "Be brief.", "stream": True, **sent}.items()
+    assert CODEC.encode(call).request.headers == {"x-trace": "1"}
 
 
 def test_the_same_call_gives_the_same_bytes() -> None:
@@ -167,24 +147,18 @@ def test_strict_tools() -> None:
 def test_what_cannot_be_strict_is_sent_as_it_is() -> None:
     anything = Raw(b'{"type":"object","properties":{"a":{"type":"object"}},"required":["a"]}')
     encoded = CODEC.encode(make_call(tools=(ToolSpec(name="add", parameters=anything, strict=True),)))
-    (tool,) = json.loads(encoded.request.body)["tools"]
-    assert tool["strict"] is False
+    assert json.loads(encoded.request.body)["tools"][0]["strict"] is False
     assert encoded.adaptations
 
 
-def test_strict_where_it_means_nothing() -> None:
-    profile = profile_of("gpt-5.6").with_changes(strict_tools=False)
+def test_tools_and_strictness_that_a_model_does_not_know() -> None:
     strict = ToolSpec(name="add", parameters=SCHEMA, strict=True)
-    with pytest.raises(ConfigurationError):
-        CODEC.encode(make_call(profile=profile, tools=(strict,)))
-    assert body_of(make_call(profile=profile, tools=(strict,), adapt=True))["tools"][0]["strict"] is False
-
-
-def test_models_without_tools() -> None:
-    profile = profile_of("gpt-5.6").with_changes(tools=False)
-    with pytest.raises(ConfigurationError):
-        CODEC.encode(make_call(profile=profile, tools=(ADD,)))
-    assert "tools" not in body_of(make_call(profile=profile, tools=(ADD,), adapt=True))
+    for changes, tool, tools in (({"strict_tools": False}, strict, [False]), ({"tools": False}, ADD, [])):
+        profile = profile_of("gpt-5.6").with_changes(**changes)
+        with pytest.raises(ConfigurationError):
+            CODEC.encode(make_call(profile=profile, tools=(tool,)))
+        body = body_of(make_call(profile=profile, tools=(tool,), adapt=True))
+        assert [one["strict"] for one in body.get("tools", [])] == tools
 
 
 def test_names_that_the_api_refuses() -> None:
@@ -203,9 +177,6 @@ def test_tool_choices(choice: str) -> None:
     body = body_of(make_call(tools=(ADD,), tool_choice=choice, parallel_tool_calls=False))
     assert (body["tool_choice"], body["parallel_tool_calls"]) == (choice, False)
     assert "tool_choice" not in body_of(make_call(tool_choice=choice))
-
-
-def test_models_that_know_nothing_of_parallel_calls_are_not_told() -> None:
     assert "parallel_tool_calls" not in body_of(make_call(model="o3", tools=(ADD,), parallel_tool_calls=True))
 
 
@@ -221,22 +192,12 @@ def test_one_tool() -> None:
 
 def test_response_format() -> None:
     wanted = ResponseFormat(schema=SCHEMA, name="sum", description="A sum.")
-    assert body_of(make_call(response_format=wanted))["text"] == {
-        "format": {
-            "type": "json_schema",
-            "name": "sum",
-            "description": "A sum.",
-            "schema": json.loads(bytes(SCHEMA)),
-            "strict": True,
-        }
-    }
-
-
-def test_response_format_with_an_odd_name() -> None:
-    encoded = CODEC.encode(make_call(response_format=ResponseFormat(schema=SCHEMA, name="Antwort für Ä", strict=False)))
-    shape = json.loads(encoded.request.body)["text"]["format"]
-    assert (shape["name"], shape["strict"]) == ("Antwort_f_r__", False)
-    assert len(encoded.adaptations) == 1
+    shape = {"type": "json_schema", "name": "sum", "description": "A sum.", "schema": json.loads(bytes(SCHEMA))}
+    assert body_of(make_call(response_format=wanted))["text"] == {"format": {**shape, "strict": True}}
+    odd = CODEC.encode(make_call(response_format=ResponseFormat(schema=SCHEMA, name="Antwort für Ä", strict=False)))
+    sent = json.loads(odd.request.body)["text"]["format"]
+    assert (sent["name"], sent["strict"]) == ("Antwort_f_r__", False)
+    assert len(odd.adaptations) == 1
 
 
 # --- the caller's own members ----------------------------------------------------------------------------------------
@@ -266,8 +227,9 @@ def test_nothing_included_if_the_caller_says_so() -> None:
     assert body_of(make_call(extra_body={"include": []}))["include"] == []
 
 
-def test_own_input() -> None:
-    assert body_of(make_call(extra_body={"input": "Hi"}))["input"] == "Hi"
+def test_own_input_and_instructions() -> None:
+    own = {"input": "Hi", "instructions": "Mine."}
+    assert body_of(make_call(system="Ours.", extra_body=own)).items() >= own.items()
 
 
 def test_features_that_need_storage_are_not_forbidden_to_store() -> None:

@@ -34,7 +34,7 @@ from tests.providers.openai_responses.calls import (
     response,
     whole,
 )
-from tests.providers.openai_responses.strict_types import problems
+from tests.providers.strict_types import problems
 
 OBJECT = Raw(b'{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"]}')
 TOOLS = (
@@ -138,13 +138,13 @@ def test_requests_fit_the_types(history: str, options: str) -> None:
             stream=stream,
         )
         body = json.loads(CODEC.encode(call).request.body)
-        assert list(problems(body, ResponseCreateParams)) == [], (model, body)
+        assert problems(body, ResponseCreateParams) == [], (model, body)
 
 
 def test_the_checker_checks() -> None:
     """What must not pass does not."""
     good: dict[str, Any] = {"model": "m", "input": [{"role": "user", "content": "x"}]}
-    assert not list(problems(good, ResponseCreateParams))
+    assert not problems(good, ResponseCreateParams)
     wrong: list[dict[str, Any]] = [
         {**good, "unknown": 1},
         {**good, "max_output_tokens": "1"},
@@ -154,7 +154,7 @@ def test_the_checker_checks() -> None:
         {**good, "include": ["everything"]},
     ]
     for body in wrong:
-        assert list(problems(body, ResponseCreateParams)), body
+        assert problems(body, ResponseCreateParams), body
 
 
 def test_opaque_blocks_are_items_of_their_own() -> None:
@@ -171,4 +171,4 @@ def test_opaque_blocks_are_items_of_their_own() -> None:
         json.loads(approval),
         {"role": "user", "content": "go on"},
     ]
-    assert list(problems(body, ResponseCreateParams)) == []
+    assert problems(body, ResponseCreateParams) == []

@@ -20,7 +20,7 @@ from dragoman.conversation import (
     ThinkingEnded,
     ThinkingStarted,
 )
-from dragoman.providers.openai_chat.think_tags import OPEN, ThinkTags
+from dragoman.providers.openai_chat.wire import OPEN, ThinkTags
 
 __all__ = ["ThoughtReader"]
 

@@ -1,32 +1,30 @@
-"""From a call to a request.
+"""From a call to a request: options, tools, schemas and reasoning in the words of each server.
 
-Owns: the members of the body and their order; which option becomes which member.
-Must not know: how messages (history.py) and tools (tools.py) are written.
+Owns: the members of the body and their order; which option becomes which member. Messages are history.py's.
 
-The body is joined from bytes. What stands around the messages depends on the terms of the call alone, and is written
-once for all calls on the same terms.
+What stands around the messages depends on the terms of the call alone: it is written once for all calls on the same
+terms, and a body is joined from bytes.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import re
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
+from dragoman.conversation import OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
 from dragoman.providers.names import ToolNames
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.parameters import effective_options
+from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
+from dragoman.providers.parameters import effective_options, refuse_or_adapt
+from dragoman.providers.profile import Profile
+from dragoman.providers.schema import NOT_STRICT, convert
 
-from .history import HistoryWriter
-from .reasoning import asked_reasoning, checked_sampling
-from .tools import wire_choice, wire_format, wire_tools
-from .wire import joined
+from .history import CACHE_MARK, HistoryWriter
+from .wire import join_members
 
-__all__ = ["encode"]
-
-_PATH: Final = "/chat/completions"
 _encode: Final = msgspec.json.encode
 
 # Options that are sent as they are, under the profile's name for them or their own.
@@ -46,38 +44,34 @@ class _Frame(NamedTuple):
 
 
 def encode(call: Call) -> Encoded:
-    """The request for this call, and what had to be named or left out to make it."""
-    frame = _frame(call)
+    """The request for this call, and what had to be renamed or left out to make it."""
+    frame = _make_frame(call)
     messages, losses = frame.history.write(call.conversation)
     if not messages:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
         raise ConfigurationError(message, hint="Add a message of the user.")
     body = b"".join((frame.before, messages, frame.behind)) if frame.behind else frame.before
-    request = WireRequest(path=_PATH, body=body, headers=frame.headers)
+    request = WireRequest(path="/chat/completions", body=body, headers=frame.headers)
     return Encoded(request=request, adaptations=frame.adaptations, losses=losses, tool_names=frame.names.to_own)
 
 
 @per_terms
-def _frame(call: Call) -> _Frame:
+def _make_frame(call: Call) -> _Frame:
     adaptations: list[Adaptation] = []
     options, profile = effective_options(call, adaptations), call.profile
     names = ToolNames([spec.name for spec in call.tools], profile.tool_limits)
     mark = options.cache and "cache_marks" in profile.quirks
-    body: dict[str, bytes] = {"model": _encode(call.model), "messages": b""}
-    tools = wire_tools(call, names, adaptations, mark=mark)
-    if tools is not None:
-        body["tools"] = tools
-    for name, value in _members(call, options, names, adaptations, tools=tools is not None).items():
-        body[name] = _encode(value)
-    body.update({name: _encode(value) for name, value in options.extra_body.items()})
-    before, behind = joined(body), b""
-    if not body["messages"]:
-        del body["messages"]
-        before = joined({"model": body.pop("model")})[:-1] + b',"messages":['
-        behind = b"]," + joined(body)[1:] if body else b"]}"
+    tools = _write_tools(call, names, adaptations, mark=mark)
+    members = _write_options(call, options, names, adaptations, tools=bool(tools))
+    body = {"messages": b"", **({"tools": b"[" + b",".join(tools) + b"]"} if tools else {})}
+    body.update({name: _encode(value) for name, value in (members | dict(options.extra_body)).items()})
+    model = join_members({"model": body.pop("model", _encode(call.model))})[:-1]
+    messages = body.pop("messages")
+    rest = join_members(body)[1:]
+    comma = b"," if body else b""
     return _Frame(
-        before=before,
-        behind=behind,
+        before=model + (b',"messages":' + messages + comma + rest if messages else b',"messages":['),
+        behind=b"" if messages else b"]" + comma + rest,
         history=HistoryWriter(profile, names, mark=mark),
         headers=dict(options.extra_headers),
         adaptations=tuple(adaptations),
@@ -85,31 +79,173 @@ def _frame(call: Call) -> _Frame:
     )
 
 
-def _members(
+def _write_options(
     call: Call, options: ModelOptions, names: ToolNames, adaptations: list[Adaptation], *, tools: bool
 ) -> dict[str, object]:
     """The members of the body besides the model, the messages and the tools."""
     profile = call.profile
     found: dict[str, object] = {}
     if tools:
-        choice = wire_choice(options.tool_choice, names)
-        if choice is not None:
-            found["tool_choice"] = choice
+        if isinstance(options.tool_choice, OneTool):
+            found["tool_choice"] = {"type": "function", "function": {"name": names.wire(options.tool_choice.name)}}
+        elif options.tool_choice != "auto":
+            found["tool_choice"] = options.tool_choice
         if options.parallel_tool_calls is not None and profile.parallel_tool_calls:
             found["parallel_tool_calls"] = options.parallel_tool_calls
-    effort, reasoning = asked_reasoning(call, options, adaptations, tools=tools)
-    left_out = checked_sampling(call, options, effort, adaptations)
+    effort = _choose_effort(call, options.reasoning, adaptations, tools=tools)
+    left_out = _check_sampling(call, options, effort, adaptations)
     for name in _PLAIN:
         value = getattr(options, name)
         if value is not None and name not in left_out:
             found[profile.renamed.get(name, name)] = value
     if options.stop:
         found["stop"] = list(options.stop)
-    found.update(reasoning)
+    found.update(_ask_for_reasoning(effort, options.reasoning or Reasoning(), profile.quirks))
     if options.response_format is not None:
-        found["response_format"] = wire_format(call, options.response_format, adaptations)
+        found["response_format"] = _write_format(call, options.response_format, adaptations)
     if call.stream:
         found["stream"] = True
         if "no_stream_options" not in profile.quirks:
             found["stream_options"] = {"include_usage": True}
     return found
+
+
+# --- tools and schemas ------------------------------------------------------------------------------------------------
+
+
+def _write_tools(call: Call, names: ToolNames, adaptations: list[Adaptation], *, mark: bool) -> list[bytes]:
+    """All tools as JSON, the provider's own behind the caller's."""
+    specs = call.tools
+    if specs and not call.profile.tools:
+        hint = "Use another model or another API of this provider, or send no tools."
+        refuse_or_adapt(call, adaptations, "tools", "it calls no tools over this API", hint)
+        specs = ()
+    found: list[bytes] = []
+    for spec in specs:
+        name = names.wire(spec.name)
+        wire, notes = _write_tool(spec, name, call.profile)
+        found.append(wire)
+        adaptations += [Adaptation(f"schema of tool {spec.name!r}", note) for note in notes]
+        if name != spec.name:
+            adaptations.append(Adaptation(f"name of tool {spec.name!r}", f"sent as {name!r}"))
+        if spec.strict and not call.profile.strict_tools:
+            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "this model does not support it"))
+    if found and mark:
+        found[-1] = found[-1][:-1] + b"," + CACHE_MARK + b"}"
+    return found + [bytes(raw) for raw in call.options.server_tools]
+
+
+def _write_tool(spec: ToolSpec, name: str, profile: Profile) -> tuple[bytes, tuple[str, ...]]:
+    """A tool's JSON and what was changed in its schema, worked out once for each spec."""
+    strict = spec.strict is True and profile.strict_tools
+
+    def make() -> tuple[bytes, tuple[str, ...]]:
+        schema, notes = convert(spec.schema, profile.tool_schema, strict=strict)
+        function: dict[str, object] = {"name": name}
+        if spec.description:
+            function["description"] = spec.description
+        function["parameters"] = schema
+        if strict and not _is_too_free(notes):
+            function["strict"] = True
+        return _encode({"type": "function", "function": function}), notes
+
+    return remembered(spec, f"openai_chat {profile.tool_schema} {strict} {name}", make)
+
+
+def _write_format(call: Call, wanted: ResponseFormat, adaptations: list[Adaptation]) -> object:
+    """The schema that the reply must have."""
+    given = cast("dict[str, object]", msgspec.json.decode(wanted.schema))
+    schema, notes = convert(given, call.profile.structured_schema, strict=wanted.strict)
+    adaptations += [Adaptation("schema of the reply", note) for note in notes]
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"
+    if name != wanted.name:
+        adaptations.append(Adaptation(f"name of the reply's schema {wanted.name!r}", f"sent as {name!r}"))
+    described: dict[str, object] = {"name": name, "schema": schema}
+    if wanted.description:
+        described["description"] = wanted.description
+    if wanted.strict and not _is_too_free(notes):
+        described["strict"] = True
+    return {"type": "json_schema", "json_schema": described}
+
+
+def _is_too_free(notes: tuple[str, ...]) -> bool:
+    """Whether the schema has something that no strict one can say."""
+    return any(note.startswith(NOT_STRICT) for note in notes)
+
+
+# --- reasoning --------------------------------------------------------------------------------------------------------
+
+_SCALE: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def _choose_effort(
+    call: Call, wanted: Reasoning | None, adaptations: list[Adaptation], *, tools: bool
+) -> Effort | None:
+    """The effort that is asked for. OpenAI's newer models take tools over this API only without reasoning."""
+    effort = _nearest_effort(call, wanted, adaptations) if wanted is not None else None
+    quirks = call.profile.quirks
+    if tools and effort not in (None, "none") and "tools_without_effort" in quirks:
+        why = "this model takes tools over this API only without reasoning"
+        hint = "Use the responses API (openai-responses:…), which takes both."
+        refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r} with tools", why, hint)
+        return "none"
+    if tools and effort is None and "tools_want_no_effort" in quirks:
+        adaptations.append(Adaptation("reasoning effort", "set to 'none': this API takes tools only so"))
+        return "none"
+    return effort
+
+
+def _nearest_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> Effort | None:
+    effort = wanted.effort
+    known: list[Effort] = [one for one in _SCALE if one in call.profile.efforts]
+    if effort is None:
+        if wanted.budget is not None and "reasoning_object" not in call.profile.quirks:
+            why = "this model takes an effort, not a number of tokens"
+            refuse_or_adapt(call, adaptations, "reasoning budget", why, f"Say an effort: {', '.join(known)}.")
+        return None
+    if not call.profile.efforts or effort in known:
+        return effort
+    nearest: Effort = min(known, key=lambda one: (abs(_SCALE.index(one) - _SCALE.index(effort)), one))
+    why = f"this model knows {', '.join(known)}"
+    refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r}", why, f"Say {nearest!r}.")
+    return nearest
+
+
+def _check_sampling(
+    call: Call, options: ModelOptions, effort: Effort | None, adaptations: list[Adaptation]
+) -> set[str]:
+    """Options to leave out because the model reasons: some take temperature and top_p only when they do not."""
+    quirks = call.profile.quirks
+    thinks = effort != "none" if "sampling_wants_no_effort" in quirks else effort not in (None, "none")
+    if not thinks or not quirks & {"sampling_wants_no_effort", "sampling_without_effort"}:
+        return set()
+    left_out = {name for name in ("temperature", "top_p") if getattr(options, name) is not None}
+    for name in sorted(left_out):
+        hint = "Leave it out, or say reasoning=Reasoning(effort='none')."
+        refuse_or_adapt(call, adaptations, name, "this model takes it only without reasoning", hint)
+    return left_out
+
+
+def _ask_for_reasoning(effort: Effort | None, wanted: Reasoning, quirks: frozenset[str]) -> dict[str, object]:
+    """The members that ask for it, in the words of each server."""
+    if "reasoning_object" in quirks:  # OpenRouter: an effort or a number of tokens, and whether reasoning is shown
+        asked: dict[str, object] = {}
+        if effort is not None:
+            asked["effort"] = effort
+        elif wanted.budget is not None:
+            asked["max_tokens"] = wanted.budget
+        if asked and not wanted.summary:
+            asked["exclude"] = True
+        return {"reasoning": asked} if asked else {}
+    if effort is None:
+        return {}
+    switch = {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+    if "thinking_switch" in quirks:  # DeepSeek and Z.ai: a switch, and an effort if it is on
+        return {**switch} if effort == "none" else {**switch, "reasoning_effort": effort}
+    if "bare_thinking_switch" in quirks:  # older models of the same: a switch without degrees
+        return {**switch}
+    # Groq: where the reasoning is put; left to itself it stands among the text.
+    form = {"reasoning_format": "parsed" if wanted.summary else "hidden"}
+    if "effort_default" in quirks:  # Qwen on Groq: on or off, in words of its own
+        return {"reasoning_effort": "none"} if effort == "none" else {"reasoning_effort": "default", **form}
+    return {"reasoning_effort": effort, **(form if "reasoning_format" in quirks else {})}

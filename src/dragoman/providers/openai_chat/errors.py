@@ -1,7 +1,6 @@
 """What a server says when it refuses: the many shapes of an error, inside and outside of a stream.
 
-Owns: where code, text and status stand in each shape.
-Must not know: which error a code stands for (failures.py does).
+Owns: where code, text and status stand in each shape. Which error a code stands for is in failures.py.
 
     {"error": {"message", "type", "code", "param"}}         OpenAI and most others; OpenRouter's code is a status
     {"error": "text", "code": "…"}                          xAI, Hugging Face, old Ollama
@@ -13,7 +12,7 @@ Must not know: which error a code stands for (failures.py does).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Raw
 
@@ -21,36 +20,34 @@ from dragoman.errors import ProtocolError, ProviderError
 from dragoman.providers.codec import Call
 from dragoman.providers.failures import failure
 
-from .wire import elements, integer, is_nothing, members, string, text_or_json
-
-__all__ = ["error_in", "error_of", "says_error"]
+from .wire import elements, integer, is_empty, is_object, members, string, text_or_json
 
 _TEXTS: Final = ("message", "msg", "error_message", "detail", "title")
 
 
-class _Said(NamedTuple):
-    text: str
-    code: str = ""
-    kind: str = ""
-    status: int | None = None
-    request_id: str | None = None
-
-
-def error_of(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
+def read_error(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
     """The typed error of a reply whose status says that it is one."""
-    said = _read(body)
-    return _typed(call, said._replace(status=status), headers)
+    stripped = body.strip()
+    try:
+        if stripped.startswith(b"["):
+            first = elements(Raw(stripped))
+            fields = members(first[0]) if first else {}
+        else:
+            fields = members(stripped)
+        return _make_error(fields, call, status, headers)
+    except ProtocolError:  # a page of a proxy, or nothing
+        return failure(call, status, None, stripped[:1000].decode(errors="replace"), headers)
 
 
 def error_in(fields: dict[str, Raw], call: Call) -> ProviderError:
     """The typed error of an event or a body that came with status 200 and is an error all the same."""
-    return _typed(call, _said(fields), {})
+    return _make_error(fields, call, None, {})
 
 
 def says_error(fields: dict[str, Raw]) -> bool:
     """Whether this JSON object is an error. A chunk may be both: OpenRouter puts `error` beside `choices`."""
     error = fields.get("error")
-    if error is not None and not is_nothing(error):
+    if error is not None and not is_empty(error):
         return True
     if "choices" in fields:
         return False
@@ -58,57 +55,34 @@ def says_error(fields: dict[str, Raw]) -> bool:
     return bool(flat) or string(fields.get("object")) == "error" or "detail" in fields
 
 
-def _typed(call: Call, said: _Said, headers: Mapping[str, str]) -> ProviderError:
-    error = failure(call, said.status, said.code or said.kind or None, said.text, headers, said.request_id)
-    if type(error) is ProviderError and said.code and said.kind:
-        # A code of the server's own; the kind beside it may be one that everybody uses.
-        error = failure(call, said.status, said.kind, said.text, headers, said.request_id)
-        error.code = said.code
-    return error
-
-
-def _read(body: bytes) -> _Said:
-    stripped = body.strip()
-    try:
-        if stripped.startswith(b"["):
-            first = elements(Raw(stripped))
-            return _said(members(first[0])) if first else _Said("")
-        return _said(members(stripped))
-    except ProtocolError:  # a page of a proxy, or nothing
-        return _Said(stripped[:1000].decode(errors="replace"))
-
-
-def _said(fields: dict[str, Raw]) -> _Said:
+def _make_error(fields: dict[str, Raw], call: Call, status: int | None, headers: Mapping[str, str]) -> ProviderError:
     inner, error = fields, fields.get("error")
-    if error is not None and bytes(error).startswith(b"{"):
+    if is_object(error):
         inner = members(error)
     elif error is not None and string(error):
         inner = {**fields, "message": error}
-    code, number = inner.get("code"), None
-    status = integer(inner.get("status_code"))
-    if code is not None:
-        number = integer(code)
-        if number is not None and 400 <= number <= 599:
-            status = status or number
-    return _Said(
-        text=_text(inner),
-        code="" if number is not None else string(code),
-        kind=string(inner.get("type")) or string(inner.get("status")),
-        status=status,
-        request_id=string(fields.get("request_id")) or None,
-    )
+    number = integer(inner.get("code"))
+    if status is None:
+        status = integer(inner.get("status_code"))
+        if not status and number is not None and 400 <= number <= 599:
+            status = number
+    code = "" if number is not None else string(inner.get("code"))
+    kind = string(inner.get("type")) or string(inner.get("status"))
+    text, request_id = _text(inner), string(fields.get("request_id")) or None
+    made = failure(call, status, code or kind or None, text, headers, request_id)
+    if type(made) is ProviderError and code and kind:
+        # A code of the server's own; the kind beside it may be one that everybody uses.
+        made = failure(call, status, kind, text, headers, request_id)
+        made.code = code
+    return made
 
 
 def _text(inner: dict[str, Raw]) -> str:
-    said = next((inner[name] for name in _TEXTS if name in inner and not is_nothing(inner[name])), None)
-    text = text_or_json(said)
-    # What the server behind a router said, and what the model wrote that could not be used.
-    metadata = inner.get("metadata")
-    if metadata is not None and bytes(metadata).startswith(b"{"):
-        text = _with(text, text_or_json(members(metadata).get("raw")))
-    written = string(inner.get("failed_generation"))
-    return _with(text, f"the model wrote: {written}") if written else text
-
-
-def _with(text: str, more: str) -> str:
-    return f"{text}: {more}" if text and more else text or more
+    """What was said; with what the server behind a router said, and what the model wrote that could not be used."""
+    said = [text_or_json(next((inner[name] for name in _TEXTS if name in inner and not is_empty(inner[name])), None))]
+    metadata, written = inner.get("metadata"), string(inner.get("failed_generation"))
+    if is_object(metadata):
+        said.append(text_or_json(members(metadata).get("raw")))
+    if written:
+        said.append(f"the model wrote: {written}")
+    return ": ".join([text for text in said if text])

@@ -1,130 +1,39 @@
-"""The shapes of the wire, and reading JSON without believing all of it.
+"""The JSON of chat completions and what it means: read without believing all of it, and put together again.
 
-Owns: the typed form of the chunks that nearly every stream consists of (whole.py has that of whole replies); taking
-JSON apart member by member, with the raw bytes of what is not understood; the name of the reader.
-Must not know: what any of it means for a reply.
+Owns: members with the raw bytes of what is not understood; the plain form of a chunk; token counts, finish reasons,
+media, think tags and unknown members of a reply.
+Must not know: events, and which part of a reply is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, cast
+import json
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias, TypeGuard, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman.conversation import Media, Native, Opaque, StopReason, Usage
 from dragoman.errors import ProtocolError
 
-__all__ = [
-    "CHUNK",
-    "Chunk",
-    "Delta",
-    "NoLogprobs",
-    "document",
-    "elements",
-    "integer",
-    "is_nothing",
-    "joined",
-    "members",
-    "reader_of",
-    "string",
-    "text_or_json",
-]
-
-# --- the hot path: what a plain chunk looks like ---
-
-# Unknown members make these decoders fail on purpose: such a chunk is read again member by member, so that nothing is
-# lost. Members of a chunk listed here and never looked at are those that say nothing new in the middle of a stream:
-# they stand in the first or the last chunk as well, which are always read with care (`obfuscation` and `p` are
-# padding).
-
-
-class Function(Struct, forbid_unknown_fields=True, gc=False):
-    """A piece of a call's name and arguments."""
-
-    name: str | None = None
-    arguments: str | None = None
-
-
-class CallDelta(Struct, forbid_unknown_fields=True, gc=False):
-    """A piece of one tool call."""
-
-    index: int | None = None
-    id: str | None = None
-    type: str | None = None
-    function: Function | None = None
-
-
-class Delta(Struct, forbid_unknown_fields=True, gc=False):
-    """A piece of the message."""
-
-    content: str | None = None
-    role: str | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: list[Raw] | None = None
-    channel: str | None = None
-    tool_calls: list[CallDelta] | None = None
-    function_call: None = None
-    audio: None = None
-    token_id: int | None = None
-
-
-class NoLogprobs(Struct, forbid_unknown_fields=True, gc=False):
-    """Log probabilities that were not asked for; a server may send the member all the same."""
-
-    content: None = None
-    refusal: None = None
-
-
-class Choice(Struct, forbid_unknown_fields=True, gc=False):
-    """One of the answers; we ask for one."""
-
-    delta: Delta
-    index: int = 0
-    finish_reason: str | None = None
-    native_finish_reason: str | None = None
-    logprobs: NoLogprobs | None = None
-    matched_stop: None = None
-    stop_reason: None = None
-    token_ids: None = None
-    seed: int | None = None
-    text: str | None = None
-
-
-class Chunk(Struct, forbid_unknown_fields=True, gc=False):
-    """One event of a stream."""
-
-    choices: list[Choice]
-    id: str | None = None
-    object: str | None = None
-    created: int | float | None = None
-    model: str | None = None
-    system_fingerprint: str | None = None
-    service_tier: str | None = None
-    provider: str | None = None
-    usage: None = None
-    obfuscation: str | None = None
-    p: str | None = None
-    prompt_token_ids: None = None
-    sla_metrics: Raw | None = None
-
-
-CHUNK: Final = msgspec.json.Decoder(Chunk).decode
-
-# --- the careful path: members, one by one ---
-
-_MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw]).decode
-_ELEMENTS: Final = msgspec.json.Decoder(list[Raw]).decode
-_ANY: Final = msgspec.json.Decoder().decode
-_NOTHING: Final = frozenset([b"null", b'""', b"[]", b"{}"])
-_LONGEST_NOTHING: Final = max(map(len, _NOTHING))
+FIELD: Final = "field"
+"""Under this name a block's native fields keep the name of the wire's field that it came in."""
 
 
 def reader_of(provider: str) -> str:
     """The name under which blocks say that only this server can read them back."""
     return f"openai_chat:{provider}"
+
+
+# --- members, one by one ----------------------------------------------------------------------------------------------
+
+_MALFORMED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+_decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_elements: Final = msgspec.json.Decoder(list[Raw]).decode
+_decode_value: Final[Callable[[bytes | Raw], object]] = msgspec.json.Decoder().decode
+_EMPTY: Final = frozenset([b"null", b'""', b"[]", b"{}"])
 
 
 def document(data: bytes) -> dict[str, Raw]:
@@ -139,11 +48,11 @@ def document(data: bytes) -> dict[str, Raw]:
 def members(data: bytes | Raw) -> dict[str, Raw]:
     """The members of a JSON object. Raises ProtocolError if it is not one."""
     try:
-        return _MEMBERS(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _decode_members(data)
+    except _MALFORMED:
         pass
     try:
-        return _MEMBERS(_mended(bytes(data)))
+        return _decode_members(_mend(bytes(data)))
     except (ValueError, RecursionError) as error:  # DecodeError and UnicodeError are ValueErrors
         start = bytes(data)[:80]
         message = f"A part of the reply is not the JSON object that belongs there: {error}. It starts {start!r}."
@@ -153,65 +62,377 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
 def elements(raw: Raw | None) -> list[Raw]:
     """The elements of a JSON array; none if it is something else."""
     try:
-        return _ELEMENTS(raw) if raw is not None else []
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _decode_elements(raw) if raw is not None else []
+    except _MALFORMED:
         return []
+
+
+def value_of(raw: Raw | None) -> object:
+    """What the JSON says; None if it cannot be read."""
+    if raw is None:
+        return None
+    try:
+        return _decode_value(raw)
+    except _MALFORMED:
+        pass
+    try:
+        return _decode_value(_mend(bytes(raw)))
+    except (ValueError, RecursionError):
+        return None
 
 
 def string(raw: Raw | None) -> str:
     """A JSON string's text; empty if it is something else."""
-    value = _value(raw)
+    value = value_of(raw)
     return value if isinstance(value, str) else ""
 
 
 def integer(raw: Raw | None) -> int | None:
     """A JSON number that counts something; None if it is something else."""
-    value = _value(raw)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return _first_count(value_of(raw))
 
 
 def text_or_json(raw: Raw | None) -> str:
     """A JSON string's text, or the JSON itself of anything else: some servers send arguments as an object."""
-    value = _value(raw)
+    value = value_of(raw)
     if value is None:
         return ""
     return value if isinstance(value, str) else bytes(cast("Raw", raw)).decode()
 
 
-def is_nothing(raw: Raw) -> bool:
+def is_empty(raw: Raw) -> bool:
     """Whether a member is there but says nothing: null, or an empty string, array or object."""
-    return len(raw) <= _LONGEST_NOTHING and bytes(raw) in _NOTHING
+    return len(raw) <= 4 and bytes(raw) in _EMPTY
 
 
-def joined(fields: Mapping[str, bytes | Raw]) -> bytes:
+def is_object(raw: Raw | None) -> TypeGuard[Raw]:
+    """Whether this is a JSON object."""
+    return raw is not None and bytes(raw).startswith(b"{")
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is a complete JSON value."""
+    try:
+        msgspec.json.decode(text)
+    except _MALFORMED:
+        return False
+    return True
+
+
+def join_members(fields: Mapping[str, bytes | Raw]) -> bytes:
     """A JSON object of these members, whose values are JSON already."""
     encode = msgspec.json.encode
     return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in fields.items()]) + b"}"
 
 
-def _value(raw: Raw | None) -> object:
-    if raw is None:
-        return None
-    try:
-        return cast("object", _ANY(raw))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
-    try:
-        return cast("object", _ANY(_mended(bytes(raw))))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _mended(data: bytes) -> bytes:
+def _mend(data: bytes) -> bytes:
     """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones cut an emoji in two."""
-    import json  # which reads more than JSON, and is slower
-
-    value: object = json.loads(data.decode(errors="replace"), parse_constant=_no_number)
+    value: object = json.loads(data.decode(errors="replace"), parse_constant=lambda _name: None)
     # "replace" would write a question mark for half an emoji; this is the sign that readers know.
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()
 
 
-def _no_number(_name: str) -> None:
+# --- the plain form of a chunk ----------------------------------------------------------------------------------------
+
+# Unknown members make this decoder fail on purpose: such a chunk is read again member by member, so that nothing is
+# lost. Members that are listed and never looked at say nothing new in the middle of a stream: they stand in the first
+# or the last chunk as well, which are always read member by member (`obfuscation` and `p` are padding).
+
+
+class _Function(Struct, forbid_unknown_fields=True, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallDelta(Struct, forbid_unknown_fields=True, gc=False):
+    index: int | None = None
+    id: str | None = None
+    type: str | None = None
+    function: _Function | None = None
+
+
+class Delta(Struct, forbid_unknown_fields=True, gc=False):
+    """A piece of the message."""
+
+    content: str | None = None
+    role: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[Raw] | None = None
+    channel: str | None = None
+    tool_calls: list[_CallDelta] | None = None
+    function_call: None = None
+    audio: None = None
+    token_id: int | None = None
+
+
+class _NoLogprobs(Struct, forbid_unknown_fields=True, gc=False):
+    """Log probabilities that were not asked for; a server may send the member all the same."""
+
+    content: None = None
+    refusal: None = None
+
+
+class _Choice(Struct, forbid_unknown_fields=True, gc=False):
+    delta: Delta
+    index: int = 0
+    finish_reason: str | None = None
+    native_finish_reason: str | None = None
+    logprobs: _NoLogprobs | None = None
+    matched_stop: None = None
+    stop_reason: None = None
+    token_ids: None = None
+    seed: int | None = None
+    text: str | None = None
+
+
+class _Chunk(Struct, forbid_unknown_fields=True, gc=False):
+    choices: list[_Choice]
+    id: str | None = None
+    object: str | None = None
+    created: int | float | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    provider: str | None = None
+    usage: None = None
+    obfuscation: str | None = None
+    p: str | None = None
+    prompt_token_ids: None = None
+    sla_metrics: Raw | None = None
+
+
+decode_chunk: Final = msgspec.json.Decoder(_Chunk).decode
+
+
+# --- token counts -----------------------------------------------------------------------------------------------------
+
+_Counts: TypeAlias = dict[str, object]
+
+
+def read_usage(fields: Mapping[str, Raw]) -> Usage | None:
+    """The token counts in the members of a reply, a chunk or a choice; None if there are none."""
+    found = fields.get("usage")
+    if found is None or is_empty(found):
+        groq = fields.get("x_groq")
+        found = members(groq).get("usage") if is_object(groq) else None
+    counts = _as_counts(value_of(found))
+    read, written = _first_count(counts.get("prompt_tokens")), _first_count(counts.get("completion_tokens"))
+    total = _first_count(counts.get("total_tokens"))
+    if read is None and written is None and total is None:
+        return None
+    prompt, completion = _as_counts(counts.get("prompt_tokens_details")), counts.get("completion_tokens_details")
+    reasoning = _first_count(_as_counts(completion).get("reasoning_tokens"), counts.get("reasoning_tokens"))
+    if reasoning and read is not None and written is not None and total == read + written + reasoning:
+        written += reasoning  # xAI counts reasoning beside the completion; here it is a part of the output
+    cached = _first_count(
+        prompt.get("cached_tokens"),
+        _as_counts(counts.get("prompt_token_details")).get("cached_tokens"),
+        counts.get("prompt_cache_hit_tokens"),  # DeepSeek
+        counts.get("num_cached_tokens"),  # Mistral
+        counts.get("cached_tokens"),  # Together, Moonshot
+    )
+    stored = _first_count(prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"))
+    return Usage(input=read, output=written, cache_read=cached, cache_write=stored, reasoning=reasoning, total=total)
+
+
+def _as_counts(value: object) -> _Counts:
+    return cast("_Counts", value) if isinstance(value, dict) else {}
+
+
+def _first_count(*values: object) -> int | None:
+    """The first of these that is a count."""
+    for value in values:
+        if type(value) is int:
+            return value
+        if type(value) is float and value.is_integer():
+            return int(value)
     return None
+
+
+# --- why a reply ended ------------------------------------------------------------------------------------------------
+
+_WORDS: Final[dict[StopReason, str]] = {
+    StopReason.END: "stop eos eos_token end_turn completed",
+    StopReason.MAX_TOKENS: "length max_tokens max_output_tokens",
+    StopReason.TOOL_CALLS: "tool_calls tool_use function_call",
+    StopReason.CONTENT_FILTER: "content_filter sensitive safety recitation prohibited_content",  # sensitive: Z.ai
+    StopReason.REFUSAL: "refusal",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    # Mistral; Z.ai and Claude behind OpenRouter.
+    StopReason.CONTEXT_FULL: "model_length model_context_window_exceeded",
+    StopReason.PAUSED: "pause_turn",
+}
+STOP_REASONS: Final = {word: reason for reason, words in _WORDS.items() for word in words.split()}
+
+FAILED: Final[dict[str, str]] = {
+    "error": "the server reports that it failed while it answered",
+    "abort": "the server aborted the answer",
+    "insufficient_system_resource": "the server ran out of resources while it answered",  # DeepSeek
+    "network_error": "the server lost its own connection to the model",  # Z.ai
+}
+"""Finish reasons that say that the answer was not finished, and what they mean."""
+
+
+# --- media that the model made ----------------------------------------------------------------------------------------
+
+
+def image_of(raw: Raw, reader: str) -> Media | Opaque:
+    """An element of `images` (OpenRouter): a data URL or another one, in the shape of a part of content."""
+    try:
+        url = string(members(members(raw)["image_url"]).get("url"))
+    except (ProtocolError, KeyError):
+        return Opaque(reader, raw.copy())
+    native = Native(reader, {FIELD: Raw(b'"images"')})
+    if not url.startswith("data:"):
+        return Media(kind="image", mime_type="image/*", url=url, native=native)
+    kind, _, encoded = url[5:].partition(";base64,")
+    data = decode_base64([encoded])
+    if data is None or not kind:
+        return Opaque(reader, raw.copy())
+    return Media(kind="image", mime_type=kind, data=data, native=native)
+
+
+def decode_base64(pieces: list[str]) -> bytes | None:
+    """The bytes of base64 pieces, each padded for itself or all of them one text; None if they are something else."""
+    for attempt in (pieces, ["".join(pieces)]):
+        try:
+            return b"".join([b64decode(piece, validate=True) for piece in attempt])
+        except ValueError:
+            continue
+    return None
+
+
+# --- what else a reply says -------------------------------------------------------------------------------------------
+
+# What is known and taken elsewhere, or says nothing: `obfuscation` is padding against eavesdroppers.
+_KNOWN_OF_REPLY: Final = frozenset(["id", "object", "model", "choices", "obfuscation", "p", "error"])
+_KNOWN_OF_CHOICE: Final = frozenset(["index", "delta", "message", "finish_reason", "usage", "error"])
+
+
+class Extras(Struct, eq=False):
+    """Unknown members of a reply, kept as raw JSON; those of the message go back to the server that sent them."""
+
+    _reply: dict[str, Raw] = {}
+    _choice: dict[str, Raw] = {}
+    _message: dict[str, Raw] = {}
+    _logprobs: dict[str, list[bytes]] = {}
+
+    def add_of_reply(self, fields: dict[str, Raw]) -> None:
+        """Members beside `choices`; the newest stands, for most servers repeat them in every chunk."""
+        for name, raw in fields.items():
+            if name not in _KNOWN_OF_REPLY and not is_empty(raw):
+                self._reply[name] = raw
+
+    def add_of_choice(self, fields: dict[str, Raw]) -> None:
+        """Members beside `message`. Log probabilities come token by token and are put behind each other."""
+        for name, raw in fields.items():
+            if name in _KNOWN_OF_CHOICE or is_empty(raw):
+                continue
+            if name == "logprobs" and is_object(raw):
+                for part, tokens in members(raw).items():
+                    self._logprobs.setdefault(part, []).extend([bytes(token) for token in elements(tokens)])
+            else:
+                self._choice[name] = raw.copy()
+
+    def add_of_message(self, name: str, raw: Raw) -> None:
+        """A member of the message, or the next piece of it."""
+        if not is_empty(raw):
+            before = self._message.get(name)
+            self._message[name] = raw.copy() if before is None else Raw(_merge(bytes(before), bytes(raw)))
+
+    def of_choice(self, name: str) -> str:
+        """A string member of the choice, e.g. `native_finish_reason`; empty if there is none."""
+        return string(self._choice.get(name))
+
+    def native(self, reader: str) -> Native | None:
+        """Everything, as the reply's own fields: `choice` and `message` stand for members inside them."""
+        fields = {name: raw.copy() for name, raw in self._reply.items()}
+        logprobs = {name: Raw(b"[" + b",".join(tokens) + b"]") for name, tokens in self._logprobs.items() if tokens}
+        if logprobs:
+            self._choice["logprobs"] = Raw(join_members(logprobs))
+        for name, inner in (("choice", self._choice), ("message", self._message)):
+            if inner:
+                fields[name] = Raw(join_members(inner))
+        return Native(reader, fields) if fields else None
+
+
+def _merge(before: bytes, after: bytes) -> bytes:
+    """Two pieces of one member: arrays grow (or fill up, element by element, by `index`), strings grow, objects mix."""
+    kind = before[:1]
+    if before == after or kind != after[:1]:
+        return after
+    if kind == b'"':
+        return msgspec.json.encode(string(Raw(before)) + string(Raw(after)))
+    if kind == b"{":
+        return join_members({**members(before), **members(after)})
+    if kind != b"[":
+        return after
+    merged = [bytes(element) for element in elements(Raw(before))]
+    places = {_index_of(element): place for place, element in enumerate(merged)}
+    for piece in map(bytes, elements(Raw(after))):
+        place = places.get(index) if (index := _index_of(piece)) is not None else None
+        if place is None:
+            merged.append(piece)
+        else:
+            merged[place] = join_members({**members(merged[place]), **members(piece)})
+    return b"[" + b",".join(merged) + b"]"
+
+
+def _index_of(element: bytes) -> int | None:
+    try:
+        return integer(members(element).get("index")) if element.startswith(b"{") else None
+    except ProtocolError:
+        return None
+
+
+# --- think tags -------------------------------------------------------------------------------------------------------
+
+OPEN: Final = "<think>"
+CLOSE: Final = "</think>"
+
+
+class ThinkTags:
+    """Takes `<think>…</think>` off the start of a text that comes in pieces; `done` says that the rest is plain.
+
+    Only for servers whose profile says so: elsewhere a text that begins with this tag is a text.
+    """
+
+    def __init__(self) -> None:
+        self._held: str = ""
+        """What may be the beginning of a tag."""
+        self._inside: bool = False
+        self._behind: bool = False
+        """Behind the closing tag, where line breaks belong to neither."""
+        self.done: bool = False
+
+    def split(self, piece: str) -> tuple[str, str]:
+        """The reasoning and the text in this piece."""
+        held = self._held + piece
+        self._held = ""
+        if not self._inside:
+            start = held.lstrip()
+            if OPEN.startswith(start) and start != OPEN:
+                self._held = held
+                return "", ""
+            if not start.startswith(OPEN):
+                self.done = True
+                return "", held
+            self._inside = True
+            held = start[len(OPEN) :]
+        thought, closed, text = ("", CLOSE, held) if self._behind else held.partition(CLOSE)
+        if closed:
+            text = text.lstrip("\n")
+            self._behind, self.done = True, bool(text)
+            return thought, text
+        lengths = range(min(len(thought), len(CLOSE) - 1), 0, -1)
+        length = next((length for length in lengths if thought.endswith(CLOSE[:length])), 0)
+        whole = len(thought) - length  # the rest may be the beginning of the closing tag
+        self._held = thought[whole:]
+        return thought[:whole], ""
+
+    def rest(self) -> tuple[str, str]:
+        """What was held back, now that nothing follows."""
+        held, self._held = self._held, ""
+        return (held, "") if self._inside else ("", held)

@@ -1,12 +1,8 @@
 """The dialect of OpenAI's Responses API, which other services speak too.
 
-encode.py     the request: parameters, tools, state      history.py   messages as input items
-reasoning.py  efforts and sampling                       content.py   texts, pictures and files of people and tools
-decode.py     bytes to events                            reply.py     items to events
-ending.py     stop reason, usage, what is kept           errors.py    refusals
-pictures.py   pictures that the model made               parts.py     items while they grow
-profiles.py   what each model can do                     wire.py      shapes and small readers
-whole.py      the whole reply that most of them are to a message, by a short road
+encode.py    a call to a request          history.py   its messages as input items
+decode.py    bytes to events              errors.py    refusals
+wire.py      the JSON of the wire         profiles.py  what each model can do
 """
 
 from __future__ import annotations
@@ -15,8 +11,7 @@ from dragoman.providers.codec import Call, Codec, Decoder, Encoded
 
 from .decode import ReplyDecoder
 from .encode import encode_call
-from .errors import http_error
-from .whole import plain_message
+from .errors import read_error
 from .wire import READER
 
 __all__ = ["CODEC", "OpenAIResponses"]
@@ -28,12 +23,15 @@ class OpenAIResponses:
     name = READER
 
     encode = staticmethod(encode_call)
-    plain_message = staticmethod(plain_message)
-    error = staticmethod(http_error)
+    error = staticmethod(read_error)
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
-        return ReplyDecoder(call, encoded)
+        return ReplyDecoder.of(call, encoded)
+
+    def plain_message(self, _body: bytes, _call: Call, _encoded: Encoded) -> None:
+        """None: every reply is read by a decoder."""
+        return
 
 
 CODEC: Codec = OpenAIResponses()

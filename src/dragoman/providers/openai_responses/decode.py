@@ -1,131 +1,108 @@
 """From bytes to events: streams of server-sent events, and whole replies.
 
-Owns: telling a stream from a whole reply, the table of events, and that nothing but a proper end counts as one.
-Must not know: what becomes of items (reply.py), and how a reply's end is read (ending.py).
+Owns: telling a stream from a whole reply, the table of events, which items are open and what became of each, and that
+nothing but a proper end counts as one. An item that arrives whole is an item that is added and done at once, so streams
+and whole replies cannot differ.
+
+Items are found by `output_index`, else by id, else the last one is meant: there are servers that leave the index out,
+use the same one for all items, or give an item another id in every event.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import Completed, ReplyEvent, UsageReported
-from dragoman.errors import ProviderError
+from dragoman.conversation import (
+    BlockReceived,
+    Completed,
+    Media,
+    Native,
+    Opaque,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThinkingStarted,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    Usage,
+    UsageReported,
+)
+from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.sse import EventStream
 
-from .ending import kept_of, stop_of, usage_of
-from .errors import reported_error
-from .reply import Reply
-from .wire import Event, decode_event, items_of, members_of, text_of
-
-__all__ = ["ReplyDecoder"]
+from .errors import error_in
+from .wire import (
+    MALFORMED,
+    READER,
+    Event,
+    decode_event,
+    decode_members,
+    encode,
+    items_of,
+    native_of,
+    text_of,
+    value_of,
+)
 
 _BLANK: Final = b" \t\r\n"
-_STREAM_STARTS: Final = (b"event:", b"data:", b"id:", b"retry:", b":")
 _CUT_SHORT: Final = frozenset(["incomplete", "failed", "cancelled"])
-_MALFORMED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+_ENDS: Final = {f"response.{status}": status for status in ("completed", *_CUT_SHORT)}
 
 
-_Handle = Callable[[Reply, Event, list[ReplyEvent]], None]
-_HOT: Final[dict[str, _Handle]] = {
-    "response.output_text.delta": Reply.grow_text,
-    "response.refusal.delta": Reply.grow_text,
-    "response.function_call_arguments.delta": Reply.grow_call,
-    "response.reasoning_summary_text.delta": Reply.grow_summary,
-    "response.reasoning_text.delta": Reply.grow_thoughts,
-}
-
-# Events that say only what the finished item says again.
-_PROGRESS: Final = frozenset([
-    "keepalive",
-    "response.content_part.done",
-    "response.output_text.done",
-    "response.output_text.annotation.added",
-    "response.refusal.done",
-    "response.function_call_arguments.done",
-    "response.reasoning_text.done",
-    *(f"response.reasoning_summary_{what}" for what in ("part.added", "part.done", "text.done")),
-    *(f"response.audio.{what}" for what in ("delta", "done", "transcript.delta", "transcript.done")),
-    *(f"response.custom_tool_call_input.{what}" for what in ("delta", "done")),
-    *(f"response.code_interpreter_call_code.{what}" for what in ("delta", "done")),
-    *(f"response.code_interpreter_call.{what}" for what in ("in_progress", "interpreting", "completed")),
-    *(f"response.file_search_call.{what}" for what in ("in_progress", "searching", "completed")),
-    *(f"response.web_search_call.{what}" for what in ("in_progress", "searching", "completed")),
-    *(f"response.image_generation_call.{w}" for w in ("in_progress", "generating", "partial_image", "completed")),
-    *(f"response.mcp_call_arguments.{what}" for what in ("delta", "done")),
-    *(f"response.mcp_call.{what}" for what in ("in_progress", "completed", "failed")),
-    *(f"response.mcp_list_tools.{what}" for what in ("in_progress", "completed", "failed")),
-    *(f"response.shell_call_command.{what}" for what in ("added", "delta", "done")),
-    *(f"response.shell_call_output_content.{what}" for what in ("delta", "done")),
-    "response.compaction.compacting",
-])  # fmt: skip
-
-
-# A struct, because one is made for every reply, and a struct is made at a third of the cost.
 class ReplyDecoder(Struct, eq=False):
-    """Reads one reply."""
+    """Reads one reply: a stream or a whole one, whichever comes."""
 
     _call: Call
-    _encoded: Encoded
-    _reply_so_far: Reply | None = None
-    _stream_so_far: EventStream | None = None
-    _sniffed: bool = False
-    _whole: bool = False
-    """Whether it was seen, when a stream was asked for, that this is none."""
+    _reply: Reply
+    _stream: EventStream | None = None
     _body: list[bytes] = []
+    """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
+    _is_whole: bool = False
     _unknown: list[bytes] = []
+    """Events that nobody knows yet."""
 
-    @property
-    def _reply(self) -> Reply:
-        """Made when it is needed: most whole replies do without."""
-        reply = self._reply_so_far
-        if reply is None:
-            reply = self._reply_so_far = Reply(self._call, self._encoded.tool_names)
-        return reply
-
-    @property
-    def _stream(self) -> EventStream:
-        stream = self._stream_so_far
-        if stream is None:
-            stream = self._stream_so_far = EventStream()
-        return stream
+    @classmethod
+    def of(cls, call: Call, encoded: Encoded) -> ReplyDecoder:
+        """A decoder for the reply to this request."""
+        return cls(call, Reply(call, encoded.tool_names))
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete."""
-        if not self._call.stream:
+        if self._stream is None:
             self._body.append(data)
-            return
-        if not self._sniffed:
-            self._sniff(data)
-        if self._whole:
-            self._body.append(data)
-        else:
-            self._read((self._stream_so_far or self._stream).feed(data), events)
+            begin = b"" if self._is_whole else data.lstrip(_BLANK)
+            if not begin:
+                return
+            self._is_whole = begin.startswith(b"{")
+            if self._is_whole:
+                return
+            self._stream, data = EventStream(), b"".join(self._body)
+        self._read(self._stream.feed(data), events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """The bytes have ended. Raises ProtocolError if the reply has not."""
-        if self._whole or not self._call.stream:
-            body = b"".join(self._body)
-            if not body.lstrip(_BLANK).startswith(_STREAM_STARTS):
-                self._read_whole(body, events)
-                return
-            self._read(self._stream.feed(body), events)  # a stream that nobody asked for
+        if self._stream is None:
+            self._read_whole(b"".join(self._body), events)
+            return
         self._read(self._stream.finish(), events)
         if not self._reply.ended:
-            raise self._reply.broken("the stream ended before the reply did")
+            begun = self._reply.started
+            what = "the stream ended before the reply did" if begun else "it is neither JSON nor a stream of events"
+            raise self._reply.broken(what)
 
-    def _sniff(self, data: bytes) -> None:
-        """A server may answer a request for a stream with a plain object; no stream begins like one."""
-        begin = data.lstrip(_BLANK)
-        if begin:
-            self._sniffed = True
-            self._whole = begin.startswith(b"{")
-
-    # --- streams -----------------------------------------------------------------------------------------------------
+    # --- streams ------------------------------------------------------------------------------------------------------
 
     def _read(self, frames: Iterable[tuple[bytes, bytes]], events: list[ReplyEvent]) -> None:
         reply = self._reply
@@ -134,56 +111,55 @@ class ReplyDecoder(Struct, eq=False):
                 if reply.ended:
                     return
                 if payload[:1] != b"{":
-                    self._read_odd(payload)
+                    # `[DONE]` ends a stream of the older API; some servers send it here too. It proves nothing.
+                    if payload.strip(_BLANK) not in {b"", b"[DONE]"}:
+                        raise reply.broken("an event of the stream is not an object")
                     continue
                 try:
                     event = decode_event(payload)
                 except msgspec.ValidationError:
-                    event = self._loosely(payload)
-                handle = _HOT.get(event.type)
-                if handle is not None:
-                    handle(reply, event, events)
+                    event = self._read_loosely(payload)
+                grow = _GROW.get(event.type)
+                if grow is not None:
+                    grow(reply, event, events)
                 else:
-                    self._read_rare(event, name, payload, events)
-        except _MALFORMED as error:
+                    self._read_event(event, event.type or name.decode(), payload, events)
+        except MALFORMED as error:
             raise reply.broken(f"an event of the stream is malformed ({error})") from None
 
-    def _read_odd(self, payload: bytes) -> None:
-        # `[DONE]` ends a stream of the older API; some servers send it here too. It proves nothing.
-        if payload.strip(_BLANK) not in {b"", b"[DONE]"}:
-            raise self._reply.broken("an event of the stream is not an object")
-
-    def _loosely(self, payload: bytes) -> Event:
+    def _read_loosely(self, payload: bytes) -> Event:
         """An event with a known member of an unexpected type: fatal if we know the event, none of our business else."""
-        kind = text_of(members_of(payload).get("type")) or ""
-        if kind in _HOT or kind in self._RARE:
+        kind = text_of(decode_members(payload).get("type")) or ""
+        if kind in _GROW or kind in self._TAKE or kind in _ENDS:
             raise self._reply.broken(f"the event {kind} is malformed")
         return Event(type=kind)
 
-    def _read_rare(self, event: Event, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        kind = event.type or name.decode()
-        if kind in _HOT:  # the type stands only in the line `event:`
-            _HOT[kind](self._reply, event, events)
-        elif kind in self._RARE:
-            self._RARE[kind](self, event, events)
+    def _read_event(self, event: Event, kind: str, payload: bytes, events: list[ReplyEvent]) -> None:
+        """An event that is no piece of a part, or says its type only in the line `event:`."""
+        if kind in _GROW:
+            _GROW[kind](self._reply, event, events)
+        elif kind in self._TAKE:
+            self._TAKE[kind](self, event, events)
+        elif kind in _ENDS:
+            self._end(event, _ENDS[kind], events)
         elif kind == "error" or (bytes(event.error) not in {b"", b"null"} and not kind.startswith("response.")):
-            raise reported_error(self._call, members_of(payload))
+            raise error_in(decode_members(payload), self._call)
         elif kind not in _PROGRESS:
             payload.decode()
-            members_of(payload)
+            decode_members(payload)
             self._unknown.append(bytes(payload))
 
-    def _begin(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _start(self, event: Event, events: list[ReplyEvent]) -> None:
         if self._reply.items and not self._reply.id:
             raise self._reply.broken("it began after its first item")
-        self._reply.start(members_of(event.response) if event.response else {}, events)
+        self._reply.start(decode_members(event.response) if event.response else {}, events)
 
-    def _add(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _add_item(self, event: Event, events: list[ReplyEvent]) -> None:
         self._reply.add(event.output_index, event.item, events)
 
-    def _done(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _finish_item(self, event: Event, events: list[ReplyEvent]) -> None:
         reply = self._reply
-        item_id = text_of(members_of(event.item).get("id"))
+        item_id = text_of(decode_members(event.item).get("id"))
         item = reply.find(event.output_index, item_id or event.item_id)
         if item is None or (item.closed and event.output_index is None and item.id != item_id):
             item = reply.add(event.output_index, event.item, events)
@@ -192,68 +168,502 @@ class ReplyDecoder(Struct, eq=False):
     def _open_part(self, event: Event, events: list[ReplyEvent]) -> None:
         self._reply.open_part(event, events)
 
-    def _completed(self, event: Event, events: list[ReplyEvent]) -> None:
-        self._end(event, "completed", events)
-
-    def _incomplete(self, event: Event, events: list[ReplyEvent]) -> None:
-        self._end(event, "incomplete", events)
-
-    def _failed(self, event: Event, events: list[ReplyEvent]) -> None:
-        self._end(event, "failed", events)
-
-    def _cancelled(self, event: Event, events: list[ReplyEvent]) -> None:
-        self._end(event, "cancelled", events)
-
     def _end(self, event: Event, status: str, events: list[ReplyEvent]) -> None:
         str(event.response, "utf-8")
-        members = members_of(event.response) if event.response else {}
+        members = decode_members(event.response) if event.response else {}
         # The event's name decides, except that a server may call a reply completed that was cut short.
         if text_of(members.get("status")) not in _CUT_SHORT:
-            members["status"] = Raw(msgspec.json.encode(status))
+            members["status"] = Raw(encode(status))
         self._close(members, events)
 
-    # --- whole replies -----------------------------------------------------------------------------------------------
+    _TAKE: ClassVar[dict[str, Callable[[ReplyDecoder, Event, list[ReplyEvent]], None]]] = {
+        "response.created": _start,
+        "response.queued": _start,
+        "response.in_progress": _start,
+        "response.output_item.added": _add_item,
+        "response.output_item.done": _finish_item,
+        "response.content_part.added": _open_part,
+    }
+
+    # --- whole replies, and the end of both ---------------------------------------------------------------------------
 
     def _read_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         try:
             body.decode()
-            members = members_of(body)
-            if "output" not in members:
-                raise self._not_a_reply(members)
-            self._close(members, events)
-        except _MALFORMED as error:
+            members = decode_members(body)
+            if "output" in members:
+                self._close(members, events)
+                return
+        except MALFORMED as error:
             raise self._reply.broken(f"the body is not the JSON of a response ({error})") from None
-
-    def _not_a_reply(self, members: Mapping[str, Raw]) -> ProviderError:
         if "error" in members:
-            return reported_error(self._call, members)
-        return self._reply.broken("the body has no output")
-
-    # --- the end of both ---------------------------------------------------------------------------------------------
+            raise error_in(members, self._call)
+        raise self._reply.broken("the body has no output")
 
     def _close(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         reply = self._reply
         status = text_of(members.get("status"))
         reply.start(members, events)
         reply.settle(items_of(members.get("output")), events, complete=status not in _CUT_SHORT)
-        usage = usage_of(members)
-        if usage is not None:
-            events.append(UsageReported(usage))
+        found = value_of(members.get("usage"))
+        counts = cast("dict[str, object]", found) if isinstance(found, dict) else None
+        if counts is not None:
+            events.append(UsageReported(_read_usage(counts)))
         if status == "failed":
-            raise reported_error(self._call, members)
-        stop, raw_stop = stop_of(members, called=reply.called, refused=reply.refused)
+            raise error_in(members, self._call)
+        stop, word = _stop_reason(status, members, reply)
         reply.ended = True
-        events.append(Completed(stop, raw_stop, kept_of(members, self._unknown)))
+        events.append(Completed(stop, word, _keep(members, counts, self._unknown)))
 
-    _RARE: ClassVar[dict[str, Callable[[ReplyDecoder, Event, list[ReplyEvent]], None]]] = {
-        "response.created": _begin,
-        "response.queued": _begin,
-        "response.in_progress": _begin,
-        "response.output_item.added": _add,
-        "response.output_item.done": _done,
-        "response.content_part.added": _open_part,
-        "response.completed": _completed,
-        "response.incomplete": _incomplete,
-        "response.failed": _failed,
-        "response.cancelled": _cancelled,
-    }
+
+# --- items while they grow --------------------------------------------------------------------------------------------
+
+_BETWEEN_THOUGHTS: Final = "\n\n"
+# Where the text of a message's content part is, by the part's type.
+_TEXT_MEMBER: Final[dict[str | None, str]] = {"output_text": "text", "refusal": "refusal"}
+
+
+class _Part(Struct, eq=False):
+    """A text, a thought or a call while it grows."""
+
+    index: int
+    id: str
+    pieces: list[str] = []
+    started: bool = True
+
+
+class _Item(Struct, eq=False):
+    """An output item from when it was added until it is done."""
+
+    kind: str
+    id: str
+    added: Raw
+    """As it was when it was added: the best that is known of it until it is done."""
+    part: _Part | None
+    """The one block that it becomes; of a message, the place of its first, until that begins."""
+    closed: bool = False
+    texts: dict[int | None, _Part] = {}
+    """Of a message: its text parts by content index."""
+    source: tuple[str, int] | None = None
+    """Of reasoning: whether summaries or the thoughts themselves are read, and up to which one."""
+
+
+class Reply(Struct, eq=False):
+    """The reply so far."""
+
+    _call: Call
+    _tool_names: Mapping[str, str]
+    items: list[_Item] = []
+    """In the order in which they came."""
+    _item_at: dict[int | str | None, _Item] = {}
+    _highest: int = 0
+    _next_index: int = 0
+    id: str = ""
+    started: bool = False
+    ended: bool = False
+    called: bool = False
+    """Whether there is a complete call."""
+    refused: bool = False
+
+    def broken(self, what: str) -> ProtocolError:
+        """The error for a reply that breaks the protocol."""
+        provider, model = self._call.profile.provider, self._call.model
+        message = f"The reply of {provider}:{model} is not what the protocol allows: {what}."
+        return ProtocolError(message, provider=provider, model=model)
+
+    def start(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+        """Take in what the first event with a response object says; without any, nothing is known."""
+        if self.started:
+            return
+        self.started = True
+        self.id = text_of(members.get("id")) or ""
+        model = text_of(members.get("model"))
+        events.append(ReplyStarted(self._call.profile.provider, model=model, id=self.id or None))
+
+    # --- items come and go --------------------------------------------------------------------------------------------
+
+    def add(self, index: int | None, raw: Raw, events: list[ReplyEvent]) -> _Item:
+        """An item begins. The same item added again changes nothing."""
+        self.start({}, events)
+        members = decode_members(raw)
+        item_id, kind = text_of(members.get("id")) or "", text_of(members.get("type")) or ""
+        place = item_id if index is None else index
+        known = self._item_at.get(place)
+        if known is not None and known.id == item_id and known.kind == kind and item_id:
+            return known
+        if index is not None and known is None and index < self._highest:
+            raise self.broken("the items came in another order than they have")
+        part = self._new_part(item_id)
+        item = self._item_at[place] = _Item(kind, item_id, raw, part)
+        self._highest = max(self._highest, index or 0)
+        self.items.append(item)
+        if kind == "reasoning":
+            events.append(ThinkingStarted(part.index, item_id, READER))
+        elif kind == "function_call":
+            # Servers exist that name the tool only when the call is complete; its start then waits for that.
+            part.started = bool(text_of(members.get("name")) and text_of(members.get("call_id")))
+            if part.started:
+                self._start_call(part, members, events)
+        return item
+
+    def finish(self, item: _Item, raw: Raw, events: list[ReplyEvent]) -> None:
+        """An item is complete, and this is all of it. Complete twice is complete."""
+        if item.closed:
+            return
+        str(raw, "utf-8")  # raw JSON that is kept must be text; skipping over it does not prove that
+        members = decode_members(raw)
+        kind = text_of(members.get("type")) or item.kind
+        if kind != item.kind:
+            raise self.broken(f"an item began as {item.kind!r} and ended as {kind!r}")
+        item.closed = True
+        if kind == "message":
+            self._finish_message(item, members, raw, events)
+        elif item.part is not None and kind == "reasoning":
+            self._finish_reasoning(item, item.part, members, events)
+        elif item.part is not None and kind == "function_call":
+            self._finish_call(item.part, members, events)
+        elif item.part is not None:
+            block = _picture_of(members) or Opaque(READER, raw.copy())
+            events.append(BlockReceived(item.part.index, item.id, block))
+
+    def find(self, index: int | None, item_id: str | None) -> _Item | None:
+        """The item that an event speaks of."""
+        found = self._item_at.get(index) if index is not None else None
+        if item_id and (found is None or (found.id and found.id != item_id)):
+            found = next((item for item in reversed(self.items) if item.id == item_id), found)
+        if found is None and index is None and self.items:
+            return self.items[-1]
+        return found
+
+    def settle(self, output: list[Raw], events: list[ReplyEvent], *, complete: bool) -> None:
+        """The reply ends with these items: finish what was added but never done.
+
+        It is no mistake if the list is shorter than what was streamed (vLLM has sent none), or if the service never
+        says that an item is done (OpenAI's lists of MCP tools).
+        """
+        by_id = {item.id: item for item in self.items if item.id}
+        by_place = self._item_at if len(self._item_at) == len(self.items) else dict(enumerate(self.items))
+        for place, raw in enumerate(output):
+            members = decode_members(raw)
+            item = by_id.get(text_of(members.get("id")) or "") or by_place.get(place) or self.add(place, raw, events)
+            if item.kind == (text_of(members.get("type")) or ""):
+                self.finish(item, raw, events)
+        for item in self.items:
+            if not item.closed:
+                self._abandon(item, events, complete=complete)
+
+    def _abandon(self, item: _Item, events: list[ReplyEvent], *, complete: bool) -> None:
+        """An item that the service never finished: what was streamed of it must be all there is."""
+        if item.kind == "function_call" and not (complete and item.part and _is_json("".join(item.part.pieces))):
+            if complete:
+                raise self.broken("the reply is complete, but the arguments of a call are not")
+            return
+        members = decode_members(item.added)
+        for name in ("status", "encrypted_content"):  # of the beginning: no longer true, or not yet all of it
+            members.pop(name, None)
+        self.finish(item, Raw(encode(members)), events)
+
+    def _new_part(self, part_id: str) -> _Part:
+        part = _Part(self._next_index, part_id)
+        self._next_index += 1
+        return part
+
+    def _catch_up(
+        self,
+        part: _Part,
+        final: str,
+        delta: type[TextDelta | ThinkingDelta | ToolCallDelta],
+        events: list[ReplyEvent],
+    ) -> None:
+        """Add what the finished item has beyond what was streamed. The two must not contradict each other."""
+        so_far = "".join(part.pieces)
+        if not final or final == so_far:
+            return
+        if final.startswith(so_far):
+            events.append(delta(part.index, part.id, final[len(so_far) :]))
+            return
+        same = final.strip() == so_far.strip()  # some servers tidy the ends up in the finished item
+        if not same and not (delta is ToolCallDelta and _is_same_json(final, so_far)):
+            raise self.broken("the pieces of an item are not what the finished item says")
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def grow_text(self, event: Event, events: list[ReplyEvent]) -> None:
+        """A piece of a message's text, or of a refusal."""
+        delta = event.delta
+        if not delta:
+            return
+        item = self._item_at.get(event.output_index)  # None finds nothing: see _text_part
+        part = item.texts.get(event.content_index) if item is not None else None
+        if part is None:
+            part = self._text_part(event, events)
+        part.pieces.append(delta)
+        events.append(TextDelta(part.index, part.id, delta))
+
+    def open_part(self, event: Event, events: list[ReplyEvent]) -> None:
+        """A content part begins. Only texts are opened now; what else there may be arrives whole."""
+        item = self.find(event.output_index, event.item_id)
+        if item is None or item.kind != "message" or item.closed or not event.part:
+            return
+        if text_of(decode_members(event.part).get("type")) in _TEXT_MEMBER:
+            self._text_part(event, events)
+
+    def _text_part(self, event: Event, events: list[ReplyEvent]) -> _Part:
+        item = self.find(event.output_index, event.item_id)
+        if item is None:
+            added = Raw(encode({"type": "message", "id": event.item_id or "", "role": "assistant"}))
+            item = self.add(event.output_index, added, events)
+        if item.kind != "message" or item.closed:
+            raise self.broken("text came for an item that is not open")
+        index = event.content_index or 0
+        return item.texts.get(index) or self._open_text(item, index, events)
+
+    def _open_text(self, item: _Item, content_index: int, events: list[ReplyEvent]) -> _Part:
+        part = item.texts[content_index] = self._next_part(item)
+        events.append(TextStarted(part.index, part.id))
+        return part
+
+    def _next_part(self, item: _Item) -> _Part:
+        """The place of the next block of a message. The first was kept free, as other items may have begun since."""
+        part, item.part = item.part, None
+        return part or self._new_part(item.id)
+
+    def _finish_message(self, item: _Item, members: dict[str, Raw], raw: Raw, events: list[ReplyEvent]) -> None:
+        content = items_of(members.pop("content", None))
+        shell = Raw(encode(members))
+        for place, part_raw in enumerate(content):
+            fields = decode_members(part_raw)
+            kind = text_of(fields.get("type"))
+            member = _TEXT_MEMBER.get(kind)
+            text = text_of(fields.get(member)) if member is not None else None
+            if member is None or text is None:
+                whole = Raw(encode({**members, "content": [part_raw]}))
+                events.append(BlockReceived(self._next_part(item).index, item.id, Opaque(READER, whole)))
+                continue
+            part = item.texts.get(place) or self._open_text(item, place, events)
+            self._catch_up(part, text, TextDelta, events)
+            del item.texts[place], fields[member]
+            if kind == "output_text":
+                del fields["type"]
+            else:
+                self.refused = True
+            events.append(TextEnded(part.index, part.id, native_of({"item": shell, **fields})))
+        # Texts that the finished item does not repeat.
+        events += [TextEnded(part.index, part.id, native_of({"item": shell})) for part in item.texts.values()]
+        if not content and not item.texts:
+            events.append(BlockReceived(self._next_part(item).index, item.id, Opaque(READER, raw.copy())))
+        item.texts = {}
+
+    # --- reasoning ----------------------------------------------------------------------------------------------------
+
+    def grow_summary(self, event: Event, events: list[ReplyEvent]) -> None:
+        """A piece of a summary of the model's thoughts."""
+        self._grow_thinking(event, ("summary", event.summary_index or 0), events)
+
+    def grow_thoughts(self, event: Event, events: list[ReplyEvent]) -> None:
+        """A piece of the thoughts themselves, which open models give."""
+        self._grow_thinking(event, ("content", event.content_index or 0), events)
+
+    def _grow_thinking(self, event: Event, source: tuple[str, int], events: list[ReplyEvent]) -> None:
+        item = self.find(event.output_index, event.item_id)
+        if item is None:
+            added = Raw(encode({"type": "reasoning", "id": event.item_id or "", "summary": []}))
+            item = self.add(event.output_index, added, events)
+        part = item.part
+        if part is None or item.closed or item.kind != "reasoning":
+            raise self.broken("thoughts came for an item that is not open")
+        delta = event.delta
+        if not delta:
+            return
+        if item.source != source:
+            if item.source is not None and item.source[0] != source[0]:
+                return  # both the thoughts and a summary: the one that came first is read, `native` keeps the other
+            if part.pieces:
+                part.pieces.append(_BETWEEN_THOUGHTS)
+                events.append(ThinkingDelta(part.index, part.id, _BETWEEN_THOUGHTS))
+            item.source = source
+        part.pieces.append(delta)
+        events.append(ThinkingDelta(part.index, part.id, delta))
+
+    def _finish_reasoning(self, item: _Item, part: _Part, members: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        read = item.source[0] if item.source else "content" if _texts_of(members.get("content")) else "summary"
+        self._catch_up(part, _BETWEEN_THOUGHTS.join(_texts_of(members.get(read))), ThinkingDelta, events)
+        encrypted = text_of(members.get("encrypted_content"))
+        kept = {k: v for k, v in members.items() if k != "type" and not (k == "encrypted_content" and encrypted)}
+        events.append(ThinkingEnded(part.index, part.id, encrypted=encrypted or None, native=native_of(kept)))
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def grow_call(self, event: Event, events: list[ReplyEvent]) -> None:
+        """A piece of a call's arguments."""
+        item = self.find(event.output_index, event.item_id)
+        part = item.part if item is not None and item.kind == "function_call" and not item.closed else None
+        if part is None:
+            raise self.broken("arguments came for a call that is not open")
+        delta = event.delta
+        if delta:
+            part.pieces.append(delta)
+            if part.started:
+                events.append(ToolCallDelta(part.index, part.id, delta))
+
+    def _start_call(self, part: _Part, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+        part.started = True
+        name = text_of(members.get("name")) or ""
+        call_id = text_of(members.get("call_id")) or text_of(members.get("id")) or f"call_{self.id}_{part.index}"
+        # Amazon's servers count calls anew in every reply (`call_0`), while a conversation needs one name a call.
+        scoped = "reply_scoped_call_ids" in self._call.profile.quirks and self.id
+        part.id = f"{self.id}:{call_id}" if scoped else call_id
+        events.append(ToolCallStarted(part.index, part.id, self._tool_names.get(name, name)))
+
+    def _finish_call(self, part: _Part, members: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        if not part.started:
+            self._start_call(part, members, events)
+            if part.pieces:
+                events.append(ToolCallDelta(part.index, part.id, "".join(part.pieces)))
+        given = members.get("arguments")
+        arguments = value_of(given)
+        # A string by the protocol; some servers send the object itself.
+        final = arguments if isinstance(arguments, str) else str(given, "utf-8") if arguments and given else ""
+        self._catch_up(part, final, ToolCallDelta, events)
+        if text_of(members.get("status")) == "incomplete":
+            return  # cut off: without an end the call counts as partial and is never run
+        self.called = True
+        kept = {k: v for k, v in members.items() if k not in {"type", "call_id", "name", "arguments"}}
+        events.append(ToolCallEnded(part.index, part.id, native_of(kept)))
+
+
+_GROW: Final[dict[str, Callable[[Reply, Event, list[ReplyEvent]], None]]] = {
+    "response.output_text.delta": Reply.grow_text,
+    "response.refusal.delta": Reply.grow_text,
+    "response.function_call_arguments.delta": Reply.grow_call,
+    "response.reasoning_summary_text.delta": Reply.grow_summary,
+    "response.reasoning_text.delta": Reply.grow_thoughts,
+}
+
+# Events that say only what the finished item says again: under `response.`, what of what.
+_PROGRESS_OF: Final = {
+    "content_part": "done",
+    "output_text": "done annotation.added",
+    "refusal": "done",
+    "function_call_arguments": "done",
+    "reasoning_text": "done",
+    "reasoning_summary_part": "added done",
+    "reasoning_summary_text": "done",
+    "audio": "delta done transcript.delta transcript.done",
+    "custom_tool_call_input": "delta done",
+    "code_interpreter_call_code": "delta done",
+    "code_interpreter_call": "in_progress interpreting completed",
+    "file_search_call": "in_progress searching completed",
+    "web_search_call": "in_progress searching completed",
+    "image_generation_call": "in_progress generating partial_image completed",
+    "mcp_call_arguments": "delta done",
+    "mcp_call": "in_progress completed failed",
+    "mcp_list_tools": "in_progress completed failed",
+    "shell_call_command": "added delta done",
+    "shell_call_output_content": "delta done",
+    "compaction": "compacting",
+}
+_PROGRESS: Final = frozenset(
+    ["keepalive", *[f"response.{of}.{what}" for of, all_of in _PROGRESS_OF.items() for what in all_of.split()]]
+)
+
+
+def _texts_of(parts: Raw | None) -> list[str]:
+    """The texts in a list of summaries or thoughts, without empty ones."""
+    texts = [text_of(decode_members(part).get("text")) for part in items_of(parts)]
+    return [text for text in texts if text]
+
+
+def _picture_of(members: dict[str, Raw]) -> Media | None:
+    """The picture that the model made, with the rest of its item beside it; None where the item holds none."""
+    if text_of(members.get("type")) != "image_generation_call":
+        return None
+    try:
+        data = b64decode(text_of(members.get("result")) or "", validate=True)
+    except ValueError:
+        return None
+    if not data:
+        return None
+    kind = text_of(members.get("output_format")) or "png"
+    item = Raw(encode({name: raw for name, raw in members.items() if name != "result"}))
+    picture = Media.from_bytes(data, f"image/{'svg+xml' if kind == 'svg' else kind}")
+    return msgspec.structs.replace(picture, native=native_of({"item": item}))
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text is complete JSON; no arguments at all are complete too."""
+    try:
+        msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _is_same_json(a: str, b: str) -> bool:
+    try:
+        return bool(msgspec.json.decode(a) == msgspec.json.decode(b))
+    except msgspec.DecodeError:
+        return False
+
+
+# --- the end of a reply -----------------------------------------------------------------------------------------------
+
+_USAGE: Final = frozenset(
+    ["input_tokens", "input_tokens_details", "output_tokens", "output_tokens_details", "total_tokens"]
+)
+# What the caller knows because the request said it, and what has a place of its own in our values.
+_NOT_KEPT: Final = """
+    id object created_at completed_at model status output output_text error usage background frequency_penalty include
+    instructions max_output_tokens max_tool_calls metadata parallel_tool_calls presence_penalty previous_response_id
+    prompt prompt_cache_key prompt_cache_options prompt_cache_retention reasoning safety_identifier store stream
+    stream_options temperature text tool_choice tools top_logprobs top_p truncation user
+"""
+_NAMES_NOT_KEPT: Final = frozenset(_NOT_KEPT.split())
+_EMPTY: Final = frozenset([b"null", b"[]", b"{}", b'""'])
+
+
+def _stop_reason(status: str | None, members: Mapping[str, Raw], reply: Reply) -> tuple[StopReason, str | None]:
+    """Why the reply ended, in our word and the provider's."""
+    if status == "incomplete":
+        details = value_of(members.get("incomplete_details"))
+        reason = cast("dict[str, object]", details).get("reason") if isinstance(details, dict) else None
+        word = reason if isinstance(reason, str) else status
+        known = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.CONTENT_FILTER}
+        return known.get(word, StopReason.OTHER), word
+    if status == "cancelled":
+        return StopReason.INTERRUPTED, status
+    if status not in (None, "completed", "complete"):  # the last is what some compatible servers say
+        # A response that runs in the background is `queued` or `in_progress`: nothing is wrong, but this is no answer.
+        return StopReason.OTHER, status
+    if reply.called:
+        return StopReason.TOOL_CALLS, status
+    return (StopReason.REFUSAL if reply.refused else StopReason.END), status
+
+
+def _read_usage(counts: dict[str, object]) -> Usage:
+    read, written = counts.get("input_tokens_details"), counts.get("output_tokens_details")
+    return Usage(
+        input=_count(counts, "input_tokens"),
+        output=_count(counts, "output_tokens"),
+        cache_read=_count(read, "cached_tokens"),
+        cache_write=_count(read, "cache_write_tokens"),
+        reasoning=_count(written, "reasoning_tokens"),
+        total=_count(counts, "total_tokens"),
+    )
+
+
+def _count(counts: object, name: str) -> int | None:
+    value = cast("dict[str, object]", counts).get(name) if isinstance(counts, dict) else None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _keep(members: Mapping[str, Raw], counts: dict[str, object] | None, unknown_events: list[bytes]) -> Native | None:
+    """What is kept of the response beside the message: what neither the request nor our values say."""
+    kept = {name: raw for name, raw in members.items() if name not in _NAMES_NOT_KEPT and bytes(raw) not in _EMPTY}
+    if counts is not None and not counts.keys() <= _USAGE:
+        kept["usage"] = members["usage"]
+    if unknown_events:
+        kept["events"] = Raw(b"[" + b",".join(unknown_events) + b"]")
+    return native_of(kept) if kept else None

@@ -1,13 +1,11 @@
-"""A model call as a request of the Responses API.
+"""A model call as a request of the Responses API: parameters, tools, schemas, reasoning and state.
 
-Owns: the body's parameters and tools, and what an option becomes.
-Must not know: how messages become items (history.py).
+Owns: the members of the body besides its items, and what an option becomes. Items are history.py's.
 
 Requests are stateless unless the caller's `extra_body` says otherwise: nothing is stored, the whole conversation is
 sent, and reasoning comes back encrypted so that it can be sent again.
 
-What stands around the items depends on the terms of the call, and on whether there is a system prompt: it is written
-once for all calls on the same terms.
+What stands around the items depends on the terms of the call alone: it is written once for all calls on the same terms.
 """
 
 from __future__ import annotations
@@ -21,36 +19,20 @@ from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import (
-    GAP,
-    Adaptation,
-    Call,
-    Encoded,
-    WireRequest,
-    around_gaps,
-    per_terms,
-    remembered,
-)
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
 from dragoman.providers.names import ToolNames
-from dragoman.providers.options import ModelOptions, ResponseFormat
+from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
 from dragoman.providers.schema import NOT_STRICT, convert
 
-from .history import HistoryWriter, Style
-from .reasoning import reasoning_of, without_sampling
+from .history import HistoryWriter
 from .wire import READER, encode, value_of
 
-__all__ = ["encode_call"]
 
-_ENCRYPTED: Final = "reasoning.encrypted_content"
-
-
-class _Terms(NamedTuple):
-    """What the terms of a call decide."""
+class _Frame(NamedTuple):
+    """A request but for its instructions and items."""
 
     before: bytes
-    """The body up to the instructions."""
-    between: bytes
     behind: bytes
     takes_system: bool
     takes_input: bool
@@ -59,87 +41,204 @@ class _Terms(NamedTuple):
     headers: dict[str, str]
     adaptations: tuple[Adaptation, ...]
     names: ToolNames
-    systems: dict[str, bytes]
-    """The last system prompt as JSON: from turn to turn it is the same."""
 
 
 def encode_call(call: Call) -> Encoded:
-    """The request for this call."""
+    """The request for this call, and what had to be renamed or left out to make it."""
     conversation, extra = call.conversation, call.options.extra_body
-    system = conversation.system
-    terms = _with_system(call) if system else _without_system(call)
-    first = _first(conversation.messages, extra) if extra else 0
-    pieces, losses = terms.history.write(conversation, first)
-    body = (
-        terms.before,
-        _instructions(system, terms) if system and terms.takes_system else b"",
-        terms.between,
-        b",".join(pieces) if terms.takes_input else b"",
-        terms.behind,
-    )
+    frame = _make_frame(call)
+    items, losses = frame.history.write(conversation, _first_new(conversation.messages, extra) if extra else 0)
+    body = [frame.before]
+    if conversation.system and frame.takes_system:
+        body += [b',"instructions":', encode(conversation.system)]
+    if frame.takes_input:
+        body += [b',"input":[', items, b"]"]
+    body.append(frame.behind)
     return Encoded(
-        request=WireRequest(path="/responses", body=b"".join(body), headers=terms.headers),
-        adaptations=terms.adaptations,
+        request=WireRequest(path="/responses", body=b"".join(body), headers=frame.headers),
+        adaptations=frame.adaptations,
         losses=losses,
-        tool_names=terms.names.to_own,
+        tool_names=frame.names.to_own,
     )
 
 
 @per_terms
-def _with_system(call: Call) -> _Terms:
-    return _terms(call, {"model": encode(call.model), "instructions": GAP, "input": GAP})
-
-
-@per_terms
-def _without_system(call: Call) -> _Terms:
-    return _terms(call, {"model": encode(call.model), "input": GAP})
-
-
-def _terms(call: Call, begin: dict[str, bytes]) -> _Terms:
-    """The terms of a body that begins so."""
+def _make_frame(call: Call) -> _Frame:
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations)
-    tools = _offered(call, adaptations)
+    tools = call.tools
+    if tools and not call.profile.tools:
+        refuse_or_adapt(call, adaptations, "tools", "this model does not call tools", "Leave the tools out.")
+        tools = ()
     names = ToolNames([tool.name for tool in tools], call.profile.tool_limits)
-    members: dict[str, object] = {}
-    members.update(_tool_members(call, tools, options, names.to_wire, adaptations))
-    members.update(_parameters(call, options, adaptations))
     extra = call.options.extra_body
-    members.update(_state(call, extra))
-    if call.stream:
-        members["stream"] = True
+    members = {
+        **_write_tools(call, tools, options, names, adaptations),
+        **_write_options(call, options, adaptations),
+        **_choose_state(call, extra),
+        **({"stream": True} if call.stream else {}),
+    }
     for name, value in extra.items():
-        members[name] = _merged(name, members.get(name), value)
-    body = {**begin, **{name: encode(value) for name, value in members.items()}}
-    before, between, behind = around_gaps(body, ("instructions", "input"))
-    takes_input = not body["input"]
-    return _Terms(
-        before=before,
-        between=between + b"[" if takes_input else between,
-        behind=b"]" + behind if takes_input else behind,
-        takes_system=body.get("instructions") == GAP,
-        takes_input=takes_input,
-        history=HistoryWriter(Style(call.profile, stateless=members.get("store") is False, names=names.to_wire)),
+        members[name] = _merge(name, members.get(name), value)
+    model = members.pop("model", call.model)
+    return _Frame(
+        before=encode({"model": model})[:-1],
+        behind=b"," + encode(members)[1:] if members else b"}",
+        takes_system="instructions" not in members,
+        takes_input="input" not in members,
+        history=HistoryWriter(call.profile, names, stateless=members.get("store") is False),
         headers=dict(call.options.extra_headers),
         adaptations=tuple(adaptations),
         names=names,
-        systems={},
     )
 
 
-def _instructions(system: str, terms: _Terms) -> bytes:
-    known = terms.systems.get(system)
-    if known is None:
-        known = encode(system)
-        terms.systems.clear()
-        terms.systems[system] = known
-    return known
+def _write_options(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object]:
+    renamed = call.profile.renamed
+    left_out = _check_sampling(call, options, adaptations)
+    members: dict[str, object] = {
+        renamed.get("max_tokens", "max_output_tokens"): options.max_tokens,
+        renamed.get("temperature", "temperature"): None if "temperature" in left_out else options.temperature,
+        renamed.get("top_p", "top_p"): None if "top_p" in left_out else options.top_p,
+        # `user` is the older name of this, kept by other servers.
+        renamed.get("user", "safety_identifier"): options.user,
+        "reasoning": _ask_for_reasoning(call, options.reasoning, adaptations),
+        "text": _write_format(call, options.response_format, adaptations),
+    }
+    return {name: value for name, value in members.items() if value is not None}
 
 
-# --- the caller's own members ----------------------------------------------------------------------------------------
+# --- tools and schemas ------------------------------------------------------------------------------------------------
 
 
-def _merged(name: str, ours: object, theirs: object) -> object:
+def _write_tools(
+    call: Call, tools: tuple[ToolSpec, ...], options: ModelOptions, names: ToolNames, adaptations: list[Adaptation]
+) -> dict[str, object]:
+    written = [_write_tool(call, tool, names.wire(tool.name), adaptations) for tool in tools]
+    written += options.server_tools
+    if not written:
+        return {}
+    members: dict[str, object] = {"tools": written}
+    choice = options.tool_choice
+    if isinstance(choice, OneTool):
+        if choice.name not in names.to_wire:
+            message = f"tool_choice names the tool {choice.name!r}, which is not among the tools of this call."
+            raise ConfigurationError(message, hint="Offer the tool, or choose one of those that are offered.")
+        members["tool_choice"] = {"type": "function", "name": names.wire(choice.name)}
+    elif choice != "auto":
+        members["tool_choice"] = choice
+    if options.parallel_tool_calls is not None and call.profile.parallel_tool_calls:
+        members["parallel_tool_calls"] = options.parallel_tool_calls
+    return members
+
+
+def _write_tool(call: Call, tool: ToolSpec, name: str, adaptations: list[Adaptation]) -> Raw:
+    # The API's own default for a missing `strict` is true, so it is always said.
+    strict = tool.strict is True
+    if strict and not call.profile.strict_tools:
+        what, why = f"strict schema of tool {tool.name!r}", "this model does not hold itself to schemas"
+        refuse_or_adapt(call, adaptations, what, why, "Leave strict out.")
+        strict = False
+    style = call.profile.tool_schema
+
+    def make() -> tuple[Raw, tuple[str, ...]]:
+        schema, notes = convert(tool.schema, style, strict=strict)
+        described = {"description": tool.description} if tool.description else {}
+        held = strict and not _is_too_free(notes)
+        wire = {"type": "function", "name": name, **described, "parameters": schema, "strict": held}
+        return Raw(encode(wire)), notes
+
+    raw, notes = remembered(tool, f"{READER}:{style}:{strict}:{name}", make)
+    adaptations += [Adaptation(f"schema of tool {tool.name!r}", note) for note in notes]
+    if name != tool.name:
+        adaptations.append(Adaptation(f"name of tool {tool.name!r}", f"sent as {name!r}"))
+    return raw
+
+
+def _write_format(call: Call, wanted: ResponseFormat | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
+    """The schema that the reply must have."""
+    if wanted is None:
+        return None
+    parsed = cast("dict[str, object]", msgspec.json.decode(wanted.schema))
+    schema, notes = convert(parsed, call.profile.structured_schema, strict=wanted.strict)
+    adaptations += [Adaptation("schema of the reply", note) for note in notes]
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"
+    if name != wanted.name:
+        adaptations.append(Adaptation(f"name {wanted.name!r} of the reply's schema", f"sent as {name!r}"))
+    described = {"description": wanted.description} if wanted.description else {}
+    strict = wanted.strict and not _is_too_free(notes)
+    return {"format": {"type": "json_schema", "name": name, **described, "schema": schema, "strict": strict}}
+
+
+def _is_too_free(notes: tuple[str, ...]) -> bool:
+    """Whether a schema allows more than a strict one may; it is then sent as a plain one."""
+    return any(note.startswith(NOT_STRICT) for note in notes)
+
+
+# --- reasoning --------------------------------------------------------------------------------------------------------
+
+_SCALE: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Budgets that come close to what the efforts spend; only where the caller allows adapting.
+_EFFORT_OF_BUDGET: Final = ((0, "none"), (2_048, "low"), (16_384, "medium"))
+
+
+def _ask_for_reasoning(call: Call, wanted: Reasoning | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
+    if wanted is None:
+        return None
+    members: dict[str, object] = {}
+    effort = _choose_effort(call, wanted, adaptations)
+    if effort is not None:
+        members["effort"] = effort
+    if wanted.summary and effort != "none" and "no_reasoning_summary" not in call.profile.quirks:
+        members["summary"] = "auto"
+    return members or None
+
+
+def _choose_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> str | None:
+    known = call.profile.efforts
+    effort: str | None = wanted.effort
+    if effort is None and wanted.budget is not None:
+        budget = wanted.budget
+        effort = next((word for limit, word in _EFFORT_OF_BUDGET if budget <= limit), "high")
+        what = f"reasoning budget of {budget} tokens"
+        refuse_or_adapt(call, adaptations, what, f"this model knows only efforts; {effort!r} is near", "Say an effort.")
+    if effort is None or effort in known or not known:
+        return effort
+    rank = _SCALE.index(effort)
+    near = min(known, key=lambda word: (abs(_SCALE.index(word) - rank), _SCALE.index(word)))
+    why = f"this model knows {', '.join(sorted(known, key=_SCALE.index))}; {near!r} is the nearest"
+    refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r}", why, "Say one of these.")
+    return near
+
+
+def _check_sampling(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:
+    """Options to leave out because the model reasons: it takes sampling parameters only while it does not."""
+    effort = options.reasoning.effort if options.reasoning is not None else None
+    reasons = {"reasons_on_request": effort not in {None, "none"}, "reasons_unless_told": effort != "none"}
+    if not any(reasons[quirk] for quirk in reasons.keys() & call.profile.quirks):
+        return []
+    left_out = [name for name in ("temperature", "top_p") if getattr(options, name) is not None]
+    for name in left_out:
+        why = "this model takes it only while it does not reason"
+        refuse_or_adapt(call, adaptations, name, why, "Say reasoning=Reasoning(effort='none') with it.")
+    return left_out
+
+
+# --- state and the caller's own members -------------------------------------------------------------------------------
+
+
+def _choose_state(call: Call, extra: Mapping[str, object]) -> dict[str, object]:
+    """Who remembers the conversation: only the caller, unless the caller asks for a feature that needs storage."""
+    state: dict[str, object] = {}
+    if not extra.get("background") and not extra.get("conversation"):
+        state["store"] = False
+    profile = call.profile
+    if profile.reasoning != "none" and "no_encrypted_reasoning" not in profile.quirks and not extra.get("background"):
+        state["include"] = ["reasoning.encrypted_content"]
+    return state
+
+
+def _merge(name: str, ours: object, theirs: object) -> object:
     """Theirs wins. Objects are joined member by member, and what is to be included is added to what we include."""
     if isinstance(ours, dict) and isinstance(theirs, Mapping):
         return {**cast("dict[str, object]", ours), **cast("Mapping[str, object]", theirs)}
@@ -149,18 +248,7 @@ def _merged(name: str, ours: object, theirs: object) -> object:
     return theirs
 
 
-def _state(call: Call, extra: Mapping[str, object]) -> dict[str, object]:
-    """Who remembers the conversation: only the caller, unless the caller asks for a feature that needs storage."""
-    state: dict[str, object] = {}
-    if not extra.get("background") and not extra.get("conversation"):
-        state["store"] = False
-    profile = call.profile
-    if profile.reasoning != "none" and "no_encrypted_reasoning" not in profile.quirks and not extra.get("background"):
-        state["include"] = [_ENCRYPTED]
-    return state
-
-
-def _first(messages: tuple[Message, ...], extra: Mapping[str, object]) -> int:
+def _first_new(messages: tuple[Message, ...], extra: Mapping[str, object]) -> int:
     """The first message that the service does not have yet, where the caller names what it has."""
     previous, conversation = extra.get("previous_response_id"), extra.get("conversation")
     if isinstance(conversation, Mapping):
@@ -180,99 +268,3 @@ def _conversation_of(message: Message) -> object:
     native = message.native
     found = value_of(native.fields.get("conversation")) if native is not None and native.provider == READER else None
     return cast("dict[str, object]", found).get("id") if isinstance(found, dict) else None
-
-
-# --- tools -----------------------------------------------------------------------------------------------------------
-
-
-def _offered(call: Call, adaptations: list[Adaptation]) -> tuple[ToolSpec, ...]:
-    if call.tools and not call.profile.tools:
-        refuse_or_adapt(call, adaptations, "tools", "this model does not call tools", "Leave the tools out.")
-        return ()
-    return call.tools
-
-
-def _tool_members(
-    call: Call,
-    tools: tuple[ToolSpec, ...],
-    options: ModelOptions,
-    names: Mapping[str, str],
-    adaptations: list[Adaptation],
-) -> dict[str, object]:
-    written = [_tool(call, tool, names.get(tool.name, tool.name), adaptations) for tool in tools]
-    written += options.server_tools
-    if not written:
-        return {}
-    members: dict[str, object] = {"tools": written}
-    choice = options.tool_choice
-    if isinstance(choice, OneTool):
-        if choice.name not in {tool.name for tool in tools}:
-            message = f"tool_choice names the tool {choice.name!r}, which is not among the tools of this call."
-            raise ConfigurationError(message, hint="Offer the tool, or choose one of those that are offered.")
-        members["tool_choice"] = {"type": "function", "name": names.get(choice.name, choice.name)}
-    elif choice != "auto":
-        members["tool_choice"] = choice
-    if options.parallel_tool_calls is not None and call.profile.parallel_tool_calls:
-        members["parallel_tool_calls"] = options.parallel_tool_calls
-    return members
-
-
-def _tool(call: Call, tool: ToolSpec, name: str, adaptations: list[Adaptation]) -> Raw:
-    # The API's own default for a missing `strict` is true, so it is always said.
-    strict = tool.strict is True
-    if strict and not call.profile.strict_tools:
-        what, why = f"strict schema of tool {tool.name!r}", "this model does not hold itself to schemas"
-        refuse_or_adapt(call, adaptations, what, why, "Leave strict out.")
-        strict = False
-    style = call.profile.tool_schema
-
-    def make() -> tuple[Raw, tuple[str, ...]]:
-        schema, notes = convert(tool.schema, style, strict=strict)
-        described = {"description": tool.description} if tool.description else {}
-        held = strict and not _too_free(notes)
-        wire = {"type": "function", "name": name, **described, "parameters": schema, "strict": held}
-        return Raw(encode(wire)), notes
-
-    raw, notes = remembered(tool, f"{READER}:{style}:{strict}:{name}", make)
-    adaptations += [Adaptation(f"schema of tool {tool.name!r}", note) for note in notes]
-    if name != tool.name:
-        adaptations.append(Adaptation(f"name of tool {tool.name!r}", f"sent as {name!r}"))
-    return raw
-
-
-def _too_free(notes: tuple[str, ...]) -> bool:
-    """Whether a schema allows more than a strict one may; it is then sent as a plain one."""
-    return any(note.startswith(NOT_STRICT) for note in notes)
-
-
-# --- parameters ------------------------------------------------------------------------------------------------------
-
-
-def _parameters(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object]:
-    renamed = call.profile.renamed
-    options = without_sampling(call, options, adaptations)
-    members: dict[str, object] = {
-        renamed.get("max_tokens", "max_output_tokens"): options.max_tokens,
-        renamed.get("temperature", "temperature"): options.temperature,
-        renamed.get("top_p", "top_p"): options.top_p,
-        # `user` is the older name of this, kept by other servers.
-        renamed.get("user", "safety_identifier"): options.user,
-        "reasoning": reasoning_of(call, options.reasoning, adaptations),
-        "text": _text(call, options.response_format, adaptations),
-    }
-    return {name: value for name, value in members.items() if value is not None}
-
-
-def _text(call: Call, wanted: ResponseFormat | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
-    if wanted is None:
-        return None
-    parsed = cast("dict[str, object]", msgspec.json.decode(wanted.schema))
-    schema, notes = convert(parsed, call.profile.structured_schema, strict=wanted.strict)
-    adaptations += [Adaptation("schema of the reply", note) for note in notes]
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"
-    if name != wanted.name:
-        adaptations.append(Adaptation(f"name {wanted.name!r} of the reply's schema", f"sent as {name!r}"))
-    described = {"description": wanted.description} if wanted.description else {}
-    strict = wanted.strict and not _too_free(notes)
-    shape = {"type": "json_schema", "name": name, **described, "schema": schema, "strict": strict}
-    return {"format": shape}

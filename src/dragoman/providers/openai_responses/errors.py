@@ -1,7 +1,7 @@
 """What the Responses API says when it refuses, as typed errors.
 
-Owns: where in a body or an event the code and the text stand, for OpenAI and for servers that speak like it.
-Must not know: which code means what (failures.py has the table).
+Owns: where in a body or an event the code and the text stand, for OpenAI and for servers that speak like it. Which code
+means what is in failures.py.
 """
 
 from __future__ import annotations
@@ -16,37 +16,30 @@ from dragoman.errors import ProviderError
 from dragoman.providers.codec import Call
 from dragoman.providers.failures import failure
 
-from .wire import text_of
-
-__all__ = ["http_error", "reported_error"]
+from .wire import MALFORMED, text_of, value_of
 
 # Azure and Amazon name their requests in headers of their own.
 _REQUEST_ID_HEADERS = ("x-request-id", "apim-request-id", "x-amzn-requestid")
 
 
-def http_error(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
+def read_error(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
     """The error of a reply whose status is not 2xx."""
     try:
         said: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except MALFORMED:
         said = body.decode(errors="replace")[:1000]
-    request_id = next((headers[name] for name in _REQUEST_ID_HEADERS if name in headers), None)
-    return _error(call, status, said, headers, request_id)
+    return _make_error(call, status, said, headers)
 
 
-def reported_error(call: Call, members: Mapping[str, Raw]) -> ProviderError:
+def error_in(members: Mapping[str, Raw], call: Call) -> ProviderError:
     """The error of an `error` event, of a failed response, or of a body that came with a good status."""
-    inner = members.get("error")
-    said: object = msgspec.json.decode(inner) if inner else None
-    if not said:
-        said = {name: text_of(members.get(name)) for name in ("code", "message")}
-    return _error(call, None, said, {}, None)
+    said = value_of(members.get("error")) or {name: text_of(members.get(name)) for name in ("code", "message")}
+    return _make_error(call, None, said, {})
 
 
-def _error(
-    call: Call, status: int | None, said: object, headers: Mapping[str, str], request_id: str | None
-) -> ProviderError:
-    code, kind, text = _parts(said)
+def _make_error(call: Call, status: int | None, said: object, headers: Mapping[str, str]) -> ProviderError:
+    code, kind, text = _find_parts(said)
+    request_id = next((headers[name] for name in _REQUEST_ID_HEADERS if name in headers), None)
     error = failure(call, status, code or kind, text, headers, request_id)
     if type(error) is ProviderError and code and kind:  # a code too new for the table: its kind may be in it
         error = failure(call, status, kind, text, headers, request_id)
@@ -54,7 +47,7 @@ def _error(
     return error
 
 
-def _parts(said: object) -> tuple[str | None, str | None, str]:
+def _find_parts(said: object) -> tuple[str | None, str | None, str]:
     """Code, kind and text, wherever a server puts them."""
     if isinstance(said, list) and said:
         said = cast("list[object]", said)[0]
@@ -63,7 +56,7 @@ def _parts(said: object) -> tuple[str | None, str | None, str]:
     members = cast("dict[str, object]", said)
     inner = members.get("error")
     if inner:
-        return _parts(cast("object", inner)) if isinstance(inner, dict) else (None, None, str(inner))
+        return _find_parts(cast("object", inner)) if isinstance(inner, dict) else (None, None, str(inner))
     code, kind = members.get("code"), members.get("type")
     text = members.get("message") or members.get("detail") or members.get("Message") or ""
     return (

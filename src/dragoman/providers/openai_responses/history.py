@@ -1,7 +1,7 @@
 """The conversation as input items.
 
 Owns: which block becomes which item, in which order, and what is lost on the way. What this API said itself goes back
-as it came: with its ids, its phases, its encrypted reasoning.
+as it came: with its ids, its phases, its encrypted reasoning. The form of each message is kept beside it.
 Must not know: parameters and tools (encode.py).
 
 Rules of the API that shape this file:
@@ -14,17 +14,18 @@ Rules of the API that shape this file:
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Final, NamedTuple, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.conversation import (
     Block,
     Conversation,
     Media,
+    MediaKind,
     Message,
     Native,
     Opaque,
@@ -34,59 +35,27 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.conversation.values import memory_of
+from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 
-from .content import Part, Refused, media_part, output_of, text_part
-from .pictures import item_of
-from .wire import READER, encode, items_of, members_of, text_of
-
-__all__ = ["HistoryWriter", "Style"]
+from .wire import READER, decode_members, encode, items_of, text_of
 
 _MAX_CALL_ID: Final = 64
-_NO_FOLLOWER: Final = "nothing follows it, and the API takes reasoning only before what it led to"
 _ALONE: Final = "the reasoning before it was left out, and the service expects both or none"
 
+_Part = dict[str, object]
+"""A content part or an item, ready to be written."""
 _Found = tuple[int, str, str]
 """A loss within a message: index of the block, kind of block, why."""
 
 
-class Style(NamedTuple):
-    """Everything besides a message that its wire form depends on."""
-
-    profile: Profile
-    stateless: bool
-    """Whether the service keeps nothing of this request."""
-    names: Mapping[str, str]
-    """Own names of tools to names on the wire."""
-
-    @property
-    def key(self) -> str:
-        """A name for all of that, under which a message's wire form is remembered."""
-        profile = self.profile
-        sets = (profile.media, profile.media_urls, profile.tool_result_media, profile.quirks)
-        renamed = sorted(item for item in self.names.items() if item[0] != item[1])
-        return repr(
-            (
-                "openai_responses",
-                profile.provider,
-                profile.reasoning != "none" and profile.reasoning_replayed,
-                profile.tool_limits.name_pattern,
-                self.stateless,
-                [sorted(each) for each in sets],
-                renamed,
-            )
-        )
-
-
-class Wire(NamedTuple):
+class _Wire(NamedTuple):
     """A message on the wire."""
 
     items: bytes
     """The items, with commas between them; empty where nothing is left of the message."""
-    plain: bool
-    """Whether nothing of what follows is there, as with most messages."""
     losses: tuple[_Found, ...] = ()
     callers: Mapping[str, Raw] = {}
     """By call id: what ran the call, where it was a program of the model's; its result must say so again."""
@@ -101,38 +70,50 @@ _NOTHING: Final = _Written()
 
 
 class HistoryWriter:
-    """Writes histories in one style."""
+    """Writes histories for one service and one set of tools."""
 
-    __slots__ = ("_key", "_style")
+    def __init__(self, profile: Profile, names: ToolNames, *, stateless: bool) -> None:
+        self._profile = profile
+        self._names = names
+        self._stateless = stateless
+        """Whether the service keeps nothing of this request."""
+        self._key = self._make_key()
 
-    def __init__(self, style: Style) -> None:
-        self._style: Style = style
-        self._key: str = style.key
-
-    def write(self, conversation: Conversation, first: int = 0) -> tuple[tuple[bytes, ...], tuple[Loss, ...]]:
-        """The input items of the messages from `first` on, to be joined by commas, and what was lost of them."""
+    def write(self, conversation: Conversation, first: int = 0) -> tuple[bytes, tuple[Loss, ...]]:
+        """The input items of the messages from `first` on, with commas between them, and what was lost of them."""
         messages = conversation.messages
         if first:  # the service has the others
-            written = self._further(_Written(count=first), messages[first:])
+            written = self._write_further(_Written(count=first), messages[first:])
         else:
-            written = written_up_to(conversation, len(messages), self._key, self._further, _NOTHING)
-        return written.pieces, written.losses
+            written = written_up_to(conversation, len(messages), self._key, self._write_further, _NOTHING)
+        return b",".join(written.pieces), written.losses
 
-    def _further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
+    def _make_key(self) -> str:
+        """Everything besides a message that its wire form depends on."""
+        profile, limits = self._profile, self._profile.tool_limits
+        sets = [sorted(each) for each in (profile.media, profile.media_urls, profile.tool_result_media, profile.quirks)]
+        reasons = profile.reasoning != "none" and profile.reasoning_replayed
+        renamed = sorted(self._names.to_own.items())
+        return repr((READER, profile.provider, reasons, limits.name_pattern, self._stateless, sets, renamed))
+
+    def _write_further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
         """What was written, and these messages behind it."""
         items: list[bytes] = []
         losses: list[Loss] = []
         callers = written.callers
         for at, message in enumerate(messages, written.count):
-            if callers and message.role == "tool":
-                wire = _wire(message, self._style, callers)
-            else:
-                wire = self._remembered(message)
+            memory = memory_of(message)
+            depends = bool(callers) and message.role == "tool"  # on the message before it
+            wire: _Wire | None = None if depends else memory.get(self._key)
+            if wire is None:
+                wire = self._write_message(message, callers)
+                if not depends:
+                    memory[self._key] = wire
             callers = wire.callers
             if wire.items:
                 items.append(wire.items)
             if wire.losses:
-                losses += [Loss(at, block, what, why) for block, what, why in wire.losses]
+                losses += [Loss(at, *loss) for loss in wire.losses]
         return _Written(
             count=written.count + len(messages),
             pieces=(*written.pieces, *items),
@@ -140,69 +121,70 @@ class HistoryWriter:
             callers=callers,
         )
 
-    def _remembered(self, message: Message) -> Wire:
-        memory = memory_of(message)  # what `remembered` does, without two calls for each new message
-        wire = memory.get(self._key)
-        if wire is None:
-            wire = memory[self._key] = _plain_wire(message) or _wire(message, self._style, {})
-        return wire
+    def _write_message(self, message: Message, callers: Mapping[str, Raw]) -> _Wire:
+        if message.role == "user" and len(message.blocks) == 1:
+            block = message.blocks[0]
+            if type(block) is Text and block.native is None:  # as most are
+                return _Wire(b'{"role":"user","content":%b}' % encode(block.text))
+        # Other services speak this dialect too, but cannot read what this one encrypted or stored.
+        own = message.provider is None or message.provider == self._profile.provider
+        assistant = message.role == "assistant"
+        writer = _MessageWriter(self._profile, self._names, self._stateless, callers, assistant=assistant, own=own)
+        for index, block in enumerate(message.blocks):
+            writer.write(index, block)
+        if message.role == "user" and not writer.items:  # said nothing, or nothing that this model can take
+            writer.say(0, _text_part(""))
+        return writer.finish()
 
 
-def _plain_wire(message: Message) -> Wire | None:
-    """The wire form of a message that is one text of the user's, as most of theirs are; None for any other."""
-    if message.role != "user" or len(message.blocks) != 1:
-        return None
-    block = message.blocks[0]
-    if type(block) is not Text or block.native is not None:
-        return None
-    return Wire(b'{"role":"user","content":%b}' % encode(block.text), True)
+# --- one message ------------------------------------------------------------------------------------------------------
 
 
-def _wire(message: Message, style: Style, callers: Mapping[str, Raw]) -> Wire:
-    writer = _Writer(message, style, callers)
-    for index, block in enumerate(message.blocks):
-        writer.write(index, block)
-    if message.role == "user" and not writer.items:  # said nothing, or nothing that this model can take
-        writer.say_nothing()
-    return writer.wire()
-
-
-class _Writer:
+class _MessageWriter(Struct, eq=False):
     """One message while its items are written."""
 
-    def __init__(self, message: Message, style: Style, callers: Mapping[str, Raw]) -> None:
-        self.style = style
-        self.callers = callers
-        self.assistant = message.role == "assistant"
-        # Other services speak this dialect too, but cannot read what this one encrypted or stored.
-        self.own = message.provider is None or message.provider == style.profile.provider
-        self.items: list[tuple[int, Part | bytes]] = []
-        self.losses: list[_Found] = []
-        self.found_callers: dict[str, Raw] = {}
-        self.unreasoned = False
-        """Whether the reasoning of what follows was left out: then what follows must not be named by its id."""
-        self.content: list[Part] | None = None
-        """The content of the message item that is being written."""
-        self.shell: bytes = b""
+    profile: Profile
+    names: ToolNames
+    stateless: bool
+    callers: Mapping[str, Raw]
+    assistant: bool
+    own: bool
+    items: list[tuple[int, _Part | bytes]] = []
+    losses: list[_Found] = []
+    found_callers: dict[str, Raw] = {}
+    unreasoned: bool = False
+    """Whether the reasoning of what follows was left out: then what follows must not be named by its id."""
+    content: list[_Part] | None = None
+    """The content of the message item that is being written."""
+    shell: bytes = b""
 
     def write(self, index: int, block: Block) -> None:
-        self._WRITE[type(block)](self, index, block)
+        match block:
+            case Text():
+                self._write_text(index, block)
+            case Media():
+                self._write_media(index, block)
+            case Thinking():
+                self._write_thinking(index, block)
+            case ToolCall():
+                self._write_call(index, block)
+            case ToolResult():
+                self._write_result(index, block)
+            case Opaque():
+                self._write_opaque(index, block)
 
-    def say_nothing(self) -> None:
-        self._say(0, text_part(""))
-
-    def wire(self) -> Wire:
+    def finish(self) -> _Wire:
         items = self.items
-        while self.assistant and items and _kind(items[-1][1]) == "reasoning":
-            self._lose(items.pop()[0], "thinking", _NO_FOLLOWER)
+        while self.assistant and items and _kind_of(items[-1][1]) == "reasoning":
+            why = "nothing follows it, and the API takes reasoning only before what it led to"
+            self._lose(items.pop()[0], "thinking", why)
         written = [item for _, item in items]
-        if "calls_last" in self.style.profile.quirks:
-            written.sort(key=lambda item: _kind(item) == "function_call")
-        joined = b",".join([item if isinstance(item, bytes) else encode(_tidied(item)) for item in written])
-        plain = not self.losses and not self.found_callers
-        return Wire(joined, plain, tuple(sorted(self.losses)), self.found_callers)
+        if "calls_last" in self.profile.quirks:
+            written.sort(key=lambda item: _kind_of(item) == "function_call")
+        joined = b",".join([item if isinstance(item, bytes) else encode(_tidy(item)) for item in written])
+        return _Wire(joined, tuple(sorted(self.losses)), self.found_callers)
 
-    def _add(self, index: int, item: Part | bytes) -> None:
+    def _add(self, index: int, item: _Part | bytes) -> None:
         self.content = None
         self.items.append((index, item))
 
@@ -213,168 +195,213 @@ class _Writer:
         """What this service itself said of a block."""
         return native.fields if native is not None and native.provider == READER and self.own else {}
 
-    # --- texts -------------------------------------------------------------------------------------------------------
+    # --- texts --------------------------------------------------------------------------------------------------------
 
-    def _text(self, index: int, block: Text) -> None:
-        if not self.assistant:
-            self._say(index, {**text_part(block.text), **self._native(block.native)})  # such as a mark for the cache
-            return
+    def _write_text(self, index: int, block: Text) -> None:
         fields = self._native(block.native)
-        shell = members_of(fields["item"]) if "item" in fields else {}
-        if not shell or self.unreasoned or "id" not in shell:
+        if not self.assistant:
+            self.say(index, {**_text_part(block.text), **fields})  # such as a mark for the cache
+            return
+        shell = decode_members(fields["item"]) if "item" in fields else {}
+        if self.unreasoned or "id" not in shell:
             if block.text:
                 phase = {"phase": shell["phase"]} if "phase" in shell else {}
                 self._add(index, {"role": "assistant", "content": block.text, **phase})
             return
         kept = {name: raw for name, raw in fields.items() if name != "item"}
         if "type" in kept:
-            part: Part = {**kept, "refusal": block.text}
+            part: _Part = {**kept, "refusal": block.text}
         else:
             part = {"type": "output_text", "annotations": [], **kept, "text": block.text}
         self._say_again(index, bytes(fields["item"]), shell, [part])
 
-    def _say(self, index: int, part: Part) -> None:
+    def say(self, index: int, part: _Part) -> None:
         """A part of a message of the user's."""
         if self.content is None:
-            content: list[Part] = []
+            content: list[_Part] = []
             self._add(index, {"role": "user", "content": content})
             self.content = content
         self.content.append(part)
 
-    def _say_again(self, index: int, shell: bytes, members: Mapping[str, Raw], parts: list[Part]) -> None:
+    def _say_again(self, index: int, shell: bytes, members: Mapping[str, Raw], parts: list[_Part]) -> None:
         """Parts of a message that the model said; those of one item come back as one item."""
         if self.content is None or shell != self.shell:
-            content: list[Part] = []
+            content: list[_Part] = []
             self._add(index, {**members, "content": content})
-            self.content = content
-            self.shell = shell
+            self.content, self.shell = content, shell
         self.content += parts
 
-    # --- media -------------------------------------------------------------------------------------------------------
+    # --- media --------------------------------------------------------------------------------------------------------
 
-    def _media(self, index: int, block: Media) -> None:
-        if self.assistant:
-            fields = self._native(block.native)
-            if "item" not in fields:
-                self._lose(index, "media", "the API takes pictures of the model back only if it made them itself")
-            elif self.unreasoned and not self.style.stateless:
-                self._lose(index, "media", _ALONE)
+    def _write_media(self, index: int, block: Media) -> None:
+        if not self.assistant:
+            part = _media_part(block, self.profile.media, self.profile.media_urls)
+            if isinstance(part, str):
+                self._lose(index, "media", part)
             else:
-                self._add(index, item_of(block, fields["item"]))
+                self.say(index, part)
             return
-        part = media_part(block, self.style.profile.media, self.style.profile.media_urls)
-        if isinstance(part, Refused):
-            self._lose(index, "media", part.why)
-        else:
-            self._say(index, part)
+        fields = self._native(block.native)
+        if "item" not in fields:
+            self._lose(index, "media", "the API takes pictures of the model back only if it made them itself")
+        elif self.unreasoned and not self.stateless:
+            self._lose(index, "media", _ALONE)
+        else:  # the item that it came from, with the picture in it: without storage the service needs all of it
+            self._add(index, {**decode_members(fields["item"]), "result": b64encode(block.data or b"").decode()})
 
-    # --- reasoning ---------------------------------------------------------------------------------------------------
+    # --- reasoning ----------------------------------------------------------------------------------------------------
 
-    def _thinking(self, index: int, block: Thinking) -> None:
-        item = self._reasoning(block)
+    def _write_thinking(self, index: int, block: Thinking) -> None:
+        item = self._reasoning_item(block)
         self.unreasoned = isinstance(item, str)
         if isinstance(item, str):
             self._lose(index, "thinking", item)
         else:
             self._add(index, item)
 
-    def _reasoning(self, block: Thinking) -> Part | str:
+    def _reasoning_item(self, block: Thinking) -> _Part | str:
         """The reasoning item, or why there is none."""
-        profile = self.style.profile
         if block.provider != READER or not self.own:
             return "only the service that wrote it can read it"
-        if profile.reasoning == "none" or not profile.reasoning_replayed:
+        if self.profile.reasoning == "none" or not self.profile.reasoning_replayed:
             return "this model takes no reasoning back"
         fields = self._native(block.native)
-        if not block.encrypted and self.style.stateless and bytes(fields.get("content", b"")) in {b"", b"[]", b"null"}:
+        if not block.encrypted and self.stateless and bytes(fields.get("content", b"")) in {b"", b"[]", b"null"}:
             return "it came without encrypted content, and the service keeps no copy"
         if not fields and not block.encrypted:
             return "it is not complete"
         summary = [{"type": "summary_text", "text": block.text}] if block.text else []
-        item: Part = {"type": "reasoning", "summary": summary, **fields}
+        item: _Part = {"type": "reasoning", "summary": summary, **fields}
         if block.encrypted:
             item["encrypted_content"] = block.encrypted
         return item
 
-    # --- calls and results -------------------------------------------------------------------------------------------
+    # --- calls and results --------------------------------------------------------------------------------------------
 
-    def _call(self, index: int, block: ToolCall) -> None:
+    def _write_call(self, index: int, block: ToolCall) -> None:
         fields = dict(self._native(block.native))
         if self.unreasoned:
             fields.pop("id", None)
         if "caller" in fields:
             self.found_callers[block.id] = fields["caller"]
-        self._add(index, {
-            "type": "function_call",
-            "call_id": self._call_id(block.id),
-            "name": self._name(block.name),
-            "arguments": block.arguments or "{}",
-            **fields,
-        })  # fmt: skip
+        name, call_id = self.names.wire(block.name), self._call_id(block.id)
+        item = {"type": "function_call", "call_id": call_id, "name": name, "arguments": block.arguments or "{}"}
+        self._add(index, {**item, **fields})
 
-    def _result(self, index: int, block: ToolResult) -> None:
-        output, left_out = output_of(block, self.style.profile)
-        for why in left_out:
-            self._lose(index, "tool_result", why)
-        item: Part = {"type": "function_call_output", "call_id": self._call_id(block.call_id), "output": output}
+    def _write_result(self, index: int, block: ToolResult) -> None:
+        output = self._output_of(index, block)
+        item: _Part = {"type": "function_call_output", "call_id": self._call_id(block.call_id), "output": output}
         if block.call_id in self.callers:
             item["caller"] = self.callers[block.call_id]
         self._add(index, item)
 
+    def _output_of(self, index: int, result: ToolResult) -> str | list[_Part]:
+        """A tool's result as the output of its call: text, or parts where there is media."""
+        parts: list[_Part] = []
+        for piece in result.content or ((result.structured,) if result.structured is not None else ()):
+            if not isinstance(piece, Media):
+                parts.append(_text_part(piece.text))
+                continue
+            part = _media_part(piece, self.profile.tool_result_media, self.profile.media_urls)
+            if isinstance(part, str):
+                self._lose(index, "tool_result", part)
+                part = _text_part(f"[{piece.mime_type} left out: {part}]")
+            parts.append(part)
+        if result.is_error:  # the API has no flag for errors, so the text must say that it is one
+            first = parts[0] if parts and parts[0]["type"] == "input_text" else None
+            if first is None:
+                parts.insert(0, _text_part("Error"))
+            elif not str(first["text"]).lower().startswith("error"):
+                first["text"] = f"Error: {first['text']}"
+        if all(part["type"] == "input_text" for part in parts):
+            return "\n".join([str(part["text"]) for part in parts])
+        return parts
+
     def _call_id(self, call_id: str) -> str:
         """Ids of other providers may be longer than this API takes; a shortened one is the same for call and result."""
-        if len(call_id) <= _MAX_CALL_ID or "reply_scoped_call_ids" in self.style.profile.quirks:
+        if len(call_id) <= _MAX_CALL_ID or "reply_scoped_call_ids" in self.profile.quirks:
             return call_id
-        return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:40]}"
+        return f"call_{sha256(call_id.encode()).hexdigest()[:40]}"
 
-    def _name(self, name: str) -> str:
-        limits = self.style.profile.tool_limits
-        if name in self.style.names:
-            return self.style.names[name]
-        # A tool that is no longer offered, perhaps named by the rules of another provider.
-        return name if re.fullmatch(limits.name_pattern, name) else ToolNames([name], limits).to_wire[name]
+    # --- what only the provider understands ---------------------------------------------------------------------------
 
-    # --- what only the provider understands --------------------------------------------------------------------------
-
-    def _opaque(self, index: int, block: Opaque) -> None:
+    def _write_opaque(self, index: int, block: Opaque) -> None:
+        raw = bytes(block.raw)
         if block.provider != READER or not self.own:
             self._lose(index, "opaque", "only the service that made it understands it")
-            return
-        if self.unreasoned and not self.style.stateless:
+        elif self.unreasoned and not self.stateless:
             self._lose(index, "opaque", _ALONE)
-            return
-        raw = bytes(block.raw)
-        if not raw.startswith(b"{"):
+        elif not raw.startswith(b"{"):
             self._lose(index, "opaque", "it is not an item")
-            return
-        members = members_of(raw)
-        parts = items_of(members.pop("content", None))
-        if self.assistant and parts and text_of(members.get("type")) == "message":
-            self._say_again(index, encode(members), members, [dict(members_of(part)) for part in parts])
         else:
-            self._add(index, raw)
-
-    # Each writer takes its own kind of block, which the key guarantees and a type cannot say.
-    _WRITE: Final[dict[type[Block], Callable[..., None]]] = {
-        Text: _text,
-        Media: _media,
-        Thinking: _thinking,
-        ToolCall: _call,
-        ToolResult: _result,
-        Opaque: _opaque,
-    }
+            members = decode_members(raw)
+            parts = items_of(members.pop("content", None))
+            if self.assistant and parts and text_of(members.get("type")) == "message":
+                self._say_again(index, encode(members), members, [dict(decode_members(part)) for part in parts])
+            else:
+                self._add(index, raw)
 
 
-def _kind(item: Part | bytes) -> str:
-    kind = text_of(members_of(item).get("type")) if isinstance(item, bytes) else item.get("type")
+def _kind_of(item: _Part | bytes) -> str:
+    kind = decode_members(item).get("type") if isinstance(item, bytes) else item.get("type")
     return kind if isinstance(kind, str) else text_of(kind) or "" if isinstance(kind, Raw) else ""
 
 
-def _tidied(item: Part) -> Part:
+def _tidy(item: _Part) -> _Part:
     """A message of one text and nothing else is written as that text."""
     content = item.get("content")
     if item.get("role") == "user" and isinstance(content, list):
-        parts = cast("list[Part]", content)
+        parts = cast("list[_Part]", content)
         if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
             return {**item, "content": parts[0]["text"]}
     return item
+
+
+# --- parts of content -------------------------------------------------------------------------------------------------
+
+_AUDIO_FORMATS: Final = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
+_OFFICE: Final = "application/vnd.openxmlformats-officedocument"
+# Where the ending of a name is not what stands behind the slash.
+_ENDINGS: Final = {
+    "text/plain": "txt",
+    "text/markdown": "md",
+    "application/msword": "doc",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+    f"{_OFFICE}.presentationml.presentation": "pptx",
+}
+
+
+def _text_part(text: str) -> _Part:
+    return {"type": "input_text", "text": text}
+
+
+def _media_part(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> _Part | str:
+    """A piece of media as a content part, or why it cannot be one."""
+    if media.path is not None:
+        message = f"The file {media.path!r} was not read before the conversation was encoded."
+        raise ConfigurationError(message, hint="Send it through an engine, which reads files, or use Media.from_bytes.")
+    if media.kind not in kinds:
+        return f"the model takes no {media.kind} here"
+    if media.url is not None and media.kind not in url_kinds:
+        return f"the model takes {media.kind} only as bytes, not by URL"
+    data = b64encode(media.data or b"").decode()
+    data_url = f"data:{media.mime_type};base64,{data}"
+    if media.kind == "image":
+        part: _Part = {"type": "input_image", "image_url": media.url or data_url, "detail": "auto"}
+    elif media.kind == "document" and media.url is not None:
+        part = {"type": "input_file", "file_url": media.url}
+    elif media.kind == "document":
+        # A name is needed with data; its ending tells the service what the data is.
+        name = media.name or f"file.{_ENDINGS.get(media.mime_type, media.mime_type.rpartition('/')[2])}"
+        part = {"type": "input_file", "filename": name, "file_data": data_url}
+    elif media.kind == "audio":
+        sound = _AUDIO_FORMATS.get(media.mime_type)
+        if sound is None or media.data is None:
+            return "sounds are taken as the bytes of WAV or MP3 only"
+        part = {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
+    else:
+        return "the API has no place for video"
+    if media.native is not None and media.native.provider == READER:
+        part.update(media.native.fields)  # such as `detail`
+    return part

@@ -1,7 +1,6 @@
-"""The shapes of the Responses API that are read most often, and small readers of its JSON.
+"""The JSON of the Responses API: the struct of a streamed event, and small readers.
 
-Owns: the struct of a streamed event; turning raw JSON members into values; the name under which our own replies are
-read back.
+Owns: turning raw members into values; the name under which our own replies are read back.
 Must not know: what an event means.
 """
 
@@ -15,24 +14,13 @@ from msgspec import Raw, Struct
 
 from dragoman.conversation import Native
 
-__all__ = [
-    "NOTHING",
-    "READER",
-    "Event",
-    "decode_event",
-    "encode",
-    "items_of",
-    "members_of",
-    "native",
-    "text_of",
-    "value_of",
-]
-
 READER: Final = "openai_responses"
 """The reader of everything that only this API understands."""
 
-NOTHING: Final = Raw(b"")
-"""Stands for a member that is not there."""
+MALFORMED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What the readers raise for JSON that is broken or something else than expected."""
+
+_NOTHING: Final = Raw(b"")
 
 
 # One struct for all events, so that each is parsed once: the members that any handler looks at. Objects stay raw until
@@ -47,26 +35,21 @@ class Event(Struct, gc=False):
     content_index: int | None = None
     summary_index: int | None = None
     item_id: str | None = None
-    item: Raw = NOTHING
-    part: Raw = NOTHING
-    response: Raw = NOTHING
-    error: Raw = NOTHING
+    item: Raw = _NOTHING
+    part: Raw = _NOTHING
+    response: Raw = _NOTHING
+    error: Raw = _NOTHING
 
 
-decode_event = msgspec.json.Decoder(Event).decode
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_items = msgspec.json.Decoder(list[Raw]).decode
-encode = msgspec.json.Encoder().encode
-
-
-def members_of(raw: bytes | Raw) -> dict[str, Raw]:
-    """The members of a JSON object. Raises msgspec.DecodeError for anything else."""
-    return _members(raw)
+decode_event: Final = msgspec.json.Decoder(Event).decode
+decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+encode: Final = msgspec.json.Encoder().encode
+_decode_items: Final = msgspec.json.Decoder(list[Raw]).decode
 
 
 def items_of(raw: Raw | None) -> list[Raw]:
     """The items of a JSON array; none where it is absent, null or something else."""
-    return _items(raw) if raw and bytes(memoryview(raw)[:1]) == b"[" else []
+    return _decode_items(raw) if raw and bytes(memoryview(raw)[:1]) == b"[" else []
 
 
 def value_of(raw: Raw | None) -> object:
@@ -80,6 +63,6 @@ def text_of(raw: Raw | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def native(fields: Mapping[str, Raw]) -> Native:
+def native_of(fields: Mapping[str, Raw]) -> Native:
     """Members to keep beside a block. They are copied: a slice would keep the whole reply in memory."""
     return Native(provider=READER, fields={name: raw.copy() for name, raw in fields.items()})
