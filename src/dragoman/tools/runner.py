@@ -106,10 +106,12 @@ class PlainRunner:
         self._job_done: queue.SimpleQueue[None] | None = None
 
     async def call(self, function: Callable[[], Any], *, is_async: bool, seconds: float | None) -> object:
+        if self._stopped:
+            raise StoppedError
         if is_async:
             # Ctrl-C of the user never arrives on the loop thread: a KeyboardInterrupt there is the tool's own.
             make = partial(await_tool, function, (SystemExit, KeyboardInterrupt))
-            return self._result(self._loop.submit(make), seconds, time.monotonic())
+            return self._result(self._loop.submit(make, unless=self._is_stopped), seconds, time.monotonic())
         if seconds is None:
             return function()
         began = time.monotonic()
@@ -166,6 +168,9 @@ class PlainRunner:
 
     def give_up(self, job: Job) -> None:
         self._workers.abandon(job)  # pyright: ignore[reportArgumentType] - `start` gave it
+
+    def _is_stopped(self) -> bool:
+        return self._stopped
 
     def stop(self) -> None:
         self._stopped = True

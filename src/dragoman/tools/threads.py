@@ -135,8 +135,12 @@ class LoopThread:
     def running(self) -> bool:
         return self._loop is not None
 
-    def submit(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Future[Any]:
+    def submit(
+        self, make: Callable[[], Coroutine[Any, Any, Any]], *, unless: Callable[[], bool] = bool
+    ) -> Future[Any]:
         """Run the coroutine on the loop, with the caller's context variables (asyncio copies them).
+
+        RuntimeError if `unless` says so under the lock: a thread that was given up must not start a loop after `close`.
 
         Not from the loop's own thread: whoever then waits for the result keeps the loop from ever making it.
         """
@@ -146,6 +150,9 @@ class LoopThread:
         with self._lock:
             if self._thread is threading.current_thread():
                 message = "an async tool cannot wait here for another one: its own event loop would stand still"
+                raise RuntimeError(message)
+            if unless():
+                message = "nobody waits for this any more"
                 raise RuntimeError(message)
             loop = self._loop or self._start()
             future, unfinished = asyncio.run_coroutine_threadsafe(make(), loop), self._unfinished
