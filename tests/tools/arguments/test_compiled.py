@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import Arguments, InvalidArguments, arguments_of_function, arguments_of_schema
+from dragoman.tools.arguments.reader import Arguments, InvalidArguments, arguments_of_function, arguments_of_schema
 
 
 @dataclass

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.normalise import normalise
-from dragoman.tools.arguments.type_words import meaning_of
 
 
 def normal(given_property: Any) -> tuple[Any, list[str]]:

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from dragoman.tools.arguments.json_values import deeper_than, kind_of, shown
+from dragoman.tools.arguments.problems import deeper_than, kind_of, shown
 from dragoman.tools.arguments.problems import (
     InvalidArguments,
     MismatchError,

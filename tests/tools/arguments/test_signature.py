@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import arguments_of_function
+from dragoman.tools.arguments.reader import arguments_of_function
 
 
 def plain(a: int, b: str = "b", *, c: bool = False) -> object:

@@ -12,8 +12,8 @@ import pytest
 import typing_extensions
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import InvalidArguments
-from dragoman.tools.arguments.hints.compile import decoder_of_type, schema_of_type
+from dragoman.tools.arguments.reader import InvalidArguments
+from dragoman.tools.arguments.reader import decoder_of_type, schema_of_type
 from tests.tools.arguments.hints.case import INTEGER, STRING
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.tools.arguments.compiled import arguments_of_function
+from dragoman.tools.arguments.reader import arguments_of_function
 
 
 class Color(enum.Enum):

@@ -17,9 +17,8 @@ import typing_extensions
 from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import InvalidArguments, arguments_of_function
-from dragoman.tools.arguments.hints.compile import decoder_of_type, schema_of_type
-from dragoman.tools.arguments.hints.parse import Parser
+from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function
+from dragoman.tools.arguments.reader import decoder_of_type, schema_of_type
 from tests.tools.arguments.hints.case import INTEGER, NULL, STRING, Case, check, name
 
 

@@ -13,8 +13,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import InvalidArguments, arguments_of_function
-from dragoman.tools.arguments.hints.compile import decoder_of_type, schema_of_type
+from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function
+from dragoman.tools.arguments.reader import decoder_of_type, schema_of_type
 from tests.tools.arguments.hints.case import INTEGER, STRING
 
 T = TypeVar("T")
@@ -224,7 +224,7 @@ def test_a_model_that_pydantic_cannot_use() -> None:
 def test_pydantic_is_never_imported_for_others() -> None:
     program = (
         "import sys\n"
-        "from dragoman.tools.arguments.compiled import arguments_of_function\n"
+        "from dragoman.tools.arguments.reader import arguments_of_function\n"
         "def tool(a: int, b: list[str]): ...\n"
         "arguments_of_function(tool)\n"
         "assert not {'pydantic', 'annotated_types', 'docstring_parser', 'jsonschema_rs'} & sys.modules.keys()\n"

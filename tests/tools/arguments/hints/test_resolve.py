@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import arguments_of_function
-from dragoman.tools.arguments.hints.compile import decoder_of_type
+from dragoman.tools.arguments.reader import arguments_of_function
+from dragoman.tools.arguments.reader import decoder_of_type
 from dragoman.tools.arguments.hints.resolve import function_of
 
 if TYPE_CHECKING:
