@@ -16,6 +16,7 @@ import jsonschema_rs
 import pytest
 
 from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
+
 JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 from dragoman.tools.definition import Tool
 

@@ -6,16 +6,17 @@ import pickle
 
 import pytest
 
-from dragoman.tools.arguments.problems import deeper_than, kind_of, shown
 from dragoman.tools.arguments.problems import (
     InvalidArguments,
-    MismatchError,
     Problem,
+    deeper_than,
     expected,
+    join_words,
+    kind_of,
     limit_text,
-    listed,
     missing,
     one_of,
+    shown,
     unknown,
 )
 
@@ -98,9 +99,9 @@ def test_the_nearest_name() -> None:
 
 
 def test_lists_and_limits() -> None:
-    assert listed([]) == ""
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b or c"
+    assert join_words([]) == ""
+    assert join_words(["a"]) == "a"
+    assert join_words(["a", "b", "c"]) == "a, b or c"
     assert one_of(["a"]) == '"a"'
     assert one_of(list(range(30))).endswith("18, 19, …")
     assert limit_text("min_length", 1, "property") == "of at least 1 property"
@@ -108,10 +109,8 @@ def test_lists_and_limits() -> None:
     assert missing("string") == "expected string, but it is missing"
 
 
-@pytest.mark.parametrize("kind", [InvalidArguments, MismatchError])
-def test_exceptions_survive_pickling(kind: type[InvalidArguments] | type[MismatchError]) -> None:
-    error = kind([Problem(("a", 0), "wrong"), Problem((), "also wrong")])
+def test_the_exception_survives_pickling() -> None:
+    error = InvalidArguments([Problem(("a", 0), "wrong"), Problem((), "also wrong")])
     again = pickle.loads(pickle.dumps(error))
-    assert type(again) is kind
     assert str(again) == "a[0]: wrong; also wrong"
     assert again.problems == error.problems

@@ -1,131 +1,46 @@
-"""What a hint means: the type that msgspec decodes, and the JSON Schema that the model is told.
+"""From a hint to a node: which forms of hints are understood, and what stands beside a type in `Annotated`.
 
-Owns: which forms of hints are understood; what cannot be expressed is refused with a fix.
-Must not know: functions and tools.
-
-Most hints go to msgspec as they are. What it does not read itself (a union of dataclasses, an Enum or str, a limit on a
-date, a pydantic model) is replaced by a class of our own, and msgspec calls `decode_custom` where it meets one.
+Owns: the walk over a hint; what cannot be expressed is refused with a fix. Descriptions and limits may be in the words
+of msgspec, annotated-types or pydantic; neither of the latter is imported here: who uses them has them.
+Must not know: what the nodes do, functions and tools.
 """
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import enum
-import functools
-import inspect
-import operator
 import pathlib
 import sys
 import types
 import typing
-import uuid
 from collections import abc
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple, Union, cast
+from collections.abc import Iterable
+from typing import Annotated, Any, Union, cast
 
 import msgspec
 
-from .limits import LIMIT_KEYWORDS, Annotations
-from .problems import expected, kind_of, one_of, shown
-from .resolve import MISSING, RawField, UnsupportedError, class_of, fields_of, resolve_one, scope_of_alias
-from .schemas import Definition, Schema, adopt, describe, without_titles
+from .nodes import (
+    ANYTHING,
+    SCALARS,
+    TEXT,
+    Field,
+    Node,
+    array,
+    convert,
+    custom,
+    document_class,
+    enumeration,
+    is_decodable,
+    limit,
+    literal,
+    mapping,
+    object_schema,
+    pydantic_node,
+    struct_of,
+    union,
+)
+from .resolve import RawField, UnsupportedError, class_of, fields_of, resolve_one, scope_of_alias
+from .schemas import Definition, Schema, describe
 
-
-class Node(NamedTuple):
-    """What a hint means."""
-
-    wire: Any
-    """The type that msgspec decodes."""
-    schema: Schema
-    """What the model is told."""
-    kind: type | None = None
-    """The Python type, where limits can be put on it."""
-    members: tuple[Node, ...] = ()
-    """The choices of a union."""
-    is_described: bool = False
-    """Whether a description was written beside the type."""
-
-
-# --- what msgspec does not read itself -------------------------------------------------------------------------------
-
-
-class _Custom(type):
-    read: Callable[[object], object]
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return True  # msgspec checks what the hook returned; `read` has done so already
-
-
-def _custom(name: str, read: Callable[[object], object]) -> type:
-    """A class that stands in msgspec's types for what `read` reads; it raises ValueError if a value does not fit."""
-    return _Custom(name, (), {"read": staticmethod(read)})
-
-
-def decode_custom(kind: type, value: object) -> object:
-    """The `dec_hook` for all types that are made here."""
-    if isinstance(kind, _Custom):
-        return kind.read(value)
-    if issubclass(kind, pathlib.PurePath) and isinstance(value, str):
-        return kind(value)
-    raise ValueError(expected("string", value))
-
-
-def convert(value: object, wire: Any) -> Any:
-    """A decoded JSON value as a value of the type; raises ValueError, which ends with the path if there is one."""
-    try:
-        return msgspec.convert(value, wire, dec_hook=decode_custom, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
-
-
-def make_decoder(wire: Any) -> msgspec.json.Decoder[Any]:
-    """msgspec's decoder; raises UnsupportedError, for it has rules of its own, above all about unions."""
-    try:
-        return msgspec.json.Decoder(wire, dec_hook=decode_custom)
-    except (TypeError, ValueError, OverflowError, NameError) as error:
-        raise UnsupportedError(f"it cannot be read: {error}", "Use a simpler type.") from None
-
-
-def _is_decodable(wire: Any) -> bool:
-    try:
-        make_decoder(wire)
-    except UnsupportedError:
-        return False
-    return True
-
-
-# --- single values ---------------------------------------------------------------------------------------------------
-
-
-def _text(kind: type, form: str) -> Node:
-    return Node(kind, {"type": "string", "format": form}, kind)
-
-
-ANYTHING = Node(Any, {})
-NULL = Node(type(None), {"type": "null"})
-_TEXT = Node(str, {"type": "string"}, str)
-
-_SCALARS: dict[object, Node] = {
-    Any: ANYTHING,
-    object: ANYTHING,
-    None: NULL,
-    type(None): NULL,
-    bool: Node(bool, {"type": "boolean"}),
-    int: Node(int, {"type": "integer"}, int),
-    float: Node(float, {"type": "number"}, float),
-    str: _TEXT,
-    typing.LiteralString: _TEXT,
-    bytes: Node(bytes, {"type": "string", "contentEncoding": "base64"}, bytes),
-    decimal.Decimal: Node(
-        decimal.Decimal, {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}, decimal.Decimal
-    ),
-    datetime.datetime: _text(datetime.datetime, "date-time"),
-    datetime.date: _text(datetime.date, "date"),
-    datetime.time: _text(datetime.time, "time"),
-    datetime.timedelta: _text(datetime.timedelta, "duration"),
-    uuid.UUID: _text(uuid.UUID, "uuid"),
-}
 _ARRAYS: dict[object, Any] = {
     list: list,
     set: set,
@@ -140,7 +55,6 @@ _ARRAYS: dict[object, Any] = {
 }
 _MAPPINGS: frozenset[object] = frozenset({dict, abc.Mapping, abc.MutableMapping})
 _QUALIFIERS = frozenset({"Final", "Required", "NotRequired", "ReadOnly"})
-_JSON_SCALARS = (str, int, float, bool, type(None))
 
 
 # --- the walk over a hint --------------------------------------------------------------------------------------------
@@ -153,7 +67,7 @@ class _Alias:
         self.target: Node = ANYTHING
         self.definition: Definition = Definition(name)
         self.is_recursive: bool = False
-        self.node: Node = Node(_custom(name, lambda value: convert(value, self.target.wire)), {"$ref": self.definition})
+        self.node: Node = Node(custom(name, lambda value: convert(value, self.target.wire)), {"$ref": self.definition})
 
 
 class Parser:
@@ -167,7 +81,7 @@ class Parser:
 
     def node(self, hint: object) -> Node:
         """The node of a hint; raises UnsupportedError."""
-        scalar = _SCALARS.get(_key(hint))
+        scalar = SCALARS.get(_key(hint))
         if scalar is not None:
             return scalar
         if isinstance(hint, str | typing.ForwardRef):
@@ -208,7 +122,7 @@ class Parser:
             members = [self.node(argument) for argument in arguments if argument is not msgspec.UnsetType]
             return union(members)
         if origin is typing.Literal:
-            return _literal(hint, arguments)
+            return literal(hint, arguments)
         if getattr(origin, "_name", None) in _QUALIFIERS:
             return self.node(arguments[0])
         if not arguments and (origin is not tuple or hint is typing.Tuple):  # noqa: UP006 -- typing.List and its like
@@ -216,9 +130,9 @@ class Parser:
         if origin is tuple and (len(arguments) != 2 or arguments[1] is not ...):
             return self._fixed_array(hint, arguments)
         if origin in _MAPPINGS:
-            return _mapping(self.node(arguments[0]), self.node(arguments[1]))
+            return mapping(self.node(arguments[0]), self.node(arguments[1]))
         if origin in _ARRAYS:
-            return _array(self.node(arguments[0]), _ARRAYS[origin])
+            return array(self.node(arguments[0]), _ARRAYS[origin])
         return self._class(hint)
 
     def _fixed_array(self, hint: object, arguments: tuple[Any, ...]) -> Node:
@@ -235,7 +149,7 @@ class Parser:
 
     def _annotated(self, hint: Any) -> Node:
         found = Annotations(hint.__metadata__)
-        node = None if found.unusual is not None else _limit(self.node(hint.__origin__), found.limits)
+        node = None if found.unusual is not None else limit(self.node(hint.__origin__), found.limits)
         if node is None and (found.has_meta or "pydantic" not in sys.modules):
             limits = ", ".join(f"{kind}={value!r}" for kind, value in found.limits.items()) or repr(found.unusual)
             raise UnsupportedError(
@@ -251,23 +165,23 @@ class Parser:
     def _class(self, hint: Any) -> Node:
         key = _key(hint)
         if key in _ARRAYS:
-            return _array(ANYTHING, _ARRAYS[key])
+            return array(ANYTHING, _ARRAYS[key])
         if key in _MAPPINGS:
-            return _mapping(_TEXT, ANYTHING)
+            return mapping(TEXT, ANYTHING)
         cls = class_of(hint)
         if cls is None:
             raise _refusal(hint)
         if hasattr(cls, "__get_pydantic_core_schema__") or "__pydantic_validator__" in vars(cls):
             return self._pydantic(hint)
         if issubclass(cls, enum.Enum):
-            return _enum(cls)
+            return enumeration(cls)
         if issubclass(cls, pathlib.PurePath):
             return Node(cls, {"type": "string", "format": "path"})
         return self._records[key] if key in self._records else self._record(hint, cls)
 
     def _pydantic(self, hint: object) -> Node:
         self.has_definitions = True
-        return _pydantic(hint)
+        return pydantic_node(hint)
 
     # --- objects with named fields ---
 
@@ -288,20 +202,19 @@ class Parser:
                 raise ValueError(str(error)[:200] or type(error).__name__) from None
 
         # A class may contain itself, so that its node is there before its fields are read.
-        node = self._records[_key(hint)] = Node(_custom(cls.__name__, build), {"$ref": definition})
+        node = self._records[_key(hint)] = Node(custom(cls.__name__, build), {"$ref": definition})
         declared = fields_of(hint)
         if declared is None:
             raise _refusal(hint)
         fields = [Field(raw, self._field(cls, raw)) for raw in declared]
         names.extend(raw.name for raw in declared)
-        text, descriptions = _documentation(cls)
-        schema = object_schema(fields, descriptions)
+        text, descriptions = document_class(cls)
         config: Any = getattr(cls, "__struct_config__", None)
-        definition.schema = describe(schema if config is None else _struct_schema(schema, config), text)
-        struct = _struct_of(fields, config)
+        definition.schema = describe(object_schema(fields, descriptions, config), text)
+        struct = struct_of(fields, config)
         # A Struct is left to msgspec if msgspec sees all that its hints say, and if only it checks what is built.
         native = config is not None and not hasattr(cls, "__post_init__")
-        if native and all(field.node.wire == field.raw.hint for field in fields) and _is_decodable(hint):
+        if native and all(field.node.wire == field.raw.hint for field in fields) and is_decodable(hint):
             node = self._records[_key(hint)] = node._replace(wire=hint)
         return node
 
@@ -332,274 +245,81 @@ def _refusal(hint: object) -> UnsupportedError:
     )
 
 
-# --- objects ---------------------------------------------------------------------------------------------------------
+# --- what stands beside a type ----------------------------------------------------------------------------------------
+
+_ANNOTATED_TYPES = {
+    "Ge": "ge",
+    "Gt": "gt",
+    "Le": "le",
+    "Lt": "lt",
+    "MultipleOf": "multiple_of",
+    "MinLen": "min_length",
+    "MaxLen": "max_length",
+}
 
 
-class Field(NamedTuple):
-    """A field of an object, or a parameter of a function."""
+class Annotations:
+    """What was found beside a type."""
 
-    raw: RawField
-    node: Node
+    def __init__(self, metadata: Iterable[object] = ()) -> None:
+        self.limits: dict[str, Any] = {}
+        """By msgspec's names: ge, max_length, pattern …"""
+        self.schema: Schema = {}
+        """Keywords for the schema: description, examples and whatever the user added."""
+        self.alias: str = ""
+        self.unusual: object = None
+        """Something that only pydantic can honour, such as a validator function or a second limit of one kind."""
+        self.has_meta: bool = False
+        """Whether msgspec.Meta sets a limit: pydantic would not see it."""
+        for item in metadata:
+            self._take(item)
 
+    def _take(self, item: Any) -> None:
+        name, module = type(item).__name__, type(item).__module__
+        if isinstance(item, msgspec.Meta):
+            self._take_keywords(item.description, item.examples, item.extra_json_schema)
+            for kind in (*_ANNOTATED_TYPES.values(), "pattern", "tz"):
+                self.has_meta = self.has_meta or getattr(item, kind) is not None
+                self._take_limit(kind, getattr(item, kind), item)
+        elif is_pydantic_field(item):
+            self._take_keywords(item.description, item.examples, item.json_schema_extra)
+            alias = item.validation_alias or item.alias
+            self.alias = alias if isinstance(alias, str) else self.alias
+            self.unusual = self.unusual or (item if item.discriminator is not None else None)
+            for part in item.metadata:
+                self._take(part)
+        elif getattr(item, "__is_annotated_types_grouped_metadata__", False):  # Interval, Len, StringConstraints
+            for part in item:
+                self._take(part)
+        elif name in _ANNOTATED_TYPES and module == "annotated_types":
+            kind = _ANNOTATED_TYPES[name]
+            self._take_limit(kind, getattr(item, kind), item)
+        elif module == "annotated_types" and name in ("Predicate", "Timezone"):
+            self.unusual = item
+        elif module.startswith("pydantic") or hasattr(item, "__get_pydantic_core_schema__"):
+            general = cast("dict[str, object]", getattr(item, "__dict__", {}))
+            said = {key: value for key, value in general.items() if value is not None}
+            if name == "_PydanticGeneralMetadata" and said.keys() == {"pattern"} and isinstance(said["pattern"], str):
+                self._take_limit("pattern", said["pattern"], item)
+            else:
+                self.unusual = item
+        else:  # what nobody here knows is ignored, as PEP 593 asks
+            self._take_keywords(item if isinstance(item, str) else getattr(item, "documentation", None))
 
-def object_schema(fields: Sequence[Field], descriptions: abc.Mapping[str, str]) -> Schema:
-    """The schema of an object with these fields and no others."""
-    properties = {raw.key: _field_schema(raw, node, descriptions.get(raw.name, "")) for raw, node in fields}
-    schema: Schema = {"type": "object", "properties": properties}
-    if required := [raw.key for raw, _ in fields if raw.required]:
-        schema["required"] = required
-    return {**schema, "additionalProperties": False}
+    def _take_limit(self, kind: str, value: object, item: object) -> None:
+        if value is not None:
+            self.unusual = item if kind in self.limits else self.unusual
+            self.limits[kind] = value
 
-
-def _field_schema(raw: RawField, node: Node, description: str) -> Schema:
-    """What the model is told of a field; a description beside the type wins over one from elsewhere."""
-    schema = dict(node.schema) if node.is_described else dict(describe(node.schema, raw.description or description))
-    if raw.default is not MISSING and (shown_as := _default(raw.default, node)) is not MISSING:
-        schema["default"] = shown_as
-    return schema
-
-
-def _default(value: object, node: Node) -> object:
-    """The JSON form of a default; MISSING if it has none, or if the model could not send it back."""
-    try:
-        plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_encode_custom, order="deterministic"))
-        return plain if convert(plain, node.wire) == value else MISSING
-    except Exception:  # noqa: BLE001 -- a default is any object; what cannot be shown is not shown
-        return MISSING
-
-
-def _encode_custom(value: Any) -> object:
-    return value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else str(value)
-
-
-def _struct_schema(schema: Schema, config: Any) -> Schema:
-    """The schema of a msgspec.Struct, which may be open, tagged, or written as an array."""
-    properties, required = (
-        cast("dict[str, Schema]", schema["properties"]),
-        cast("list[str]", schema.get("required", [])),
-    )
-    if config.tag_field is not None:
-        properties = {config.tag_field: {"type": kind_of(config.tag), "enum": [config.tag]}, **properties}
-        required = [config.tag_field, *required]
-    if config.array_like:
-        return {"type": "array", "prefixItems": list(properties.values()), "minItems": len(required)}
-    opened: Schema = {"type": "object", "properties": properties}
-    if required:
-        opened["required"] = required
-    return {**opened, "additionalProperties": False} if config.forbid_unknown_fields else opened
-
-
-def _struct_of(fields: Sequence[Field], config: Any) -> Any:
-    """The Struct that reads an object with these fields; what is optional and not there is UNSET."""
-    layout = {name: getattr(config, name) for name in ("tag", "tag_field", "array_like")} if config else {}
-    declared: list[tuple[str, Any, Any]] = []
-    for index, (raw, node) in enumerate(fields):
-        default = msgspec.NODEFAULT if raw.required else msgspec.UNSET
-        declared.append((f"f{index}", node.wire, msgspec.field(default=default, name=raw.key)))
-    is_closed = config is None or config.forbid_unknown_fields
-    return msgspec.defstruct("Fields", declared, kw_only=True, forbid_unknown_fields=is_closed, **layout)
+    def _take_keywords(self, description: object, examples: Any = None, extra: object = None) -> None:
+        if isinstance(description, str) and description.strip():  # the first one counts
+            self.schema.setdefault("description", description.strip())
+        if examples is not None:
+            self.schema["examples"] = list(examples)
+        if isinstance(extra, dict):
+            self.schema.update(cast("Schema", extra))
 
 
-def _documentation(cls: type) -> tuple[str, abc.Mapping[str, str]]:
-    """What the docstring says of a class and of its fields."""
-    text = _own_docstring(cls)
-    if not text:
-        return "", {}
-    from .docstrings import parse_docstring  # it loads the docstring parser
-
-    documentation = parse_docstring(text)
-    return documentation.description, documentation.parameters
-
-
-def _own_docstring(cls: type) -> str:
-    """The docstring written for this class: not an inherited one, not one that Python made up."""
-    own = vars(cls).get("__doc__")
-    made_up = (f"{cls.__name__}(", "An enumeration.", "A collection of name/value pairs")
-    return inspect.cleandoc(own) if isinstance(own, str) and not own.startswith(made_up) else ""
-
-
-# --- one of several --------------------------------------------------------------------------------------------------
-
-
-def union(members: Sequence[Node]) -> Node:
-    """Any one of several kinds of values; where msgspec cannot tell them apart, the first that fits."""
-    members = [part for member in members for part in (member.members or (member,))]
-    if any(member.wire is Any for member in members):
-        return ANYTHING
-    if len(members) == 1:
-        return members[0]
-    options: list[Schema] = []
-    for member in members:
-        inner = cast("list[Schema]", member.schema["anyOf"]) if member.schema.keys() == {"anyOf"} else [member.schema]
-        options.extend(option for option in inner if option not in options)
-    if {"type": "number"} in options and {"type": "integer"} in options:
-        options.remove({"type": "integer"})
-    wire = Union[tuple(member.wire for member in members)]  # noqa: UP007 -- built, not written
-
-    def read_first(value: object) -> object:
-        for member in members:
-            try:
-                return convert(value, member.wire)
-            except ValueError:
-                continue
-        raise ValueError(f"{kind_of(value)} {shown(value)} fits none of the allowed forms")
-
-    is_optional = len(members) == 2 and NULL in members
-    wire = wire if is_optional or _is_decodable(wire) else _custom("Union", read_first)
-    return Node(wire, options[0] if len(options) == 1 else {"anyOf": options}, members=tuple(members))
-
-
-def _choice(meanings: Sequence[tuple[object, object]], native: Any = None) -> Node:
-    """One of a fixed list of JSON values, each standing for a Python value."""
-    # The type is part of the key: 1, 1.0 and true are equal in Python and different in JSON.
-    table = {(type(key), key): meaning for key, meaning in meanings}
-    values = [value for _, value in table]
-
-    def read(value: object) -> object:
-        if isinstance(value, (list, dict)) or (type(value), value) not in table:
-            raise ValueError(expected(one_of(values), value))
-        return table[type(value), value]
-
-    kinds = {kind_of(value) for value in values}
-    schema: Schema = {"type": kinds.pop()} if len(kinds) == 1 else {}
-    return Node(native or _custom("Choice", read), {**schema, "enum": values})
-
-
-def _literal(hint: object, values: tuple[object, ...]) -> Node:
-    if any(isinstance(value, bytes) for value in values):
-        raise UnsupportedError(f"{hint} has no JSON form", "Use strings, integers, booleans or None.")
-    # msgspec reads a bool as an int here, and knows no enum members.
-    is_native = all(type(value) in (str, int, type(None)) for value in values)
-    pairs = [(_json_of_member(value) if isinstance(value, enum.Enum) else value, value) for value in values]
-    return _choice(pairs, hint if is_native else None)
-
-
-def _enum(cls: type[enum.Enum]) -> Node:
-    """An Enum: its values where JSON can hold them, else its names. A Flag is a list of names."""
-    members = list(cls)
-    if not members:
-        raise UnsupportedError(f"the enum {cls.__name__} has no members", "Give it at least one member.")
-    if issubclass(cls, enum.Flag):
-        names = _choice([(member.name, member) for member in cls])
-
-        def read(value: object) -> object:
-            return functools.reduce(operator.or_, convert(value, list[names.wire]), cls(0))
-
-        return Node(_custom(cls.__name__, read), {"type": "array", "items": names.schema, "uniqueItems": True})
-    pairs = [(_json_of_member(member), member) for member in members]
-    node = _choice(pairs, cls if _is_decodable(cls) else None)
-    meanings = "" if all(isinstance(value, str) for value, _ in pairs) else _meanings(pairs)
-    return node._replace(schema=describe(describe(node.schema, meanings), _own_docstring(cls)))
-
-
-def _meanings(pairs: Sequence[tuple[object, enum.Enum]]) -> str:
-    return f"({', '.join(f'{shown(value)} = {member.name}' for value, member in pairs)})"
-
-
-def _json_of_member(member: enum.Enum) -> object:
-    is_simple = all(type(other.value) in _JSON_SCALARS for other in type(member))
-    return member.value if is_simple else member.name
-
-
-# --- many ------------------------------------------------------------------------------------------------------------
-
-
-def _array(item: Node, build: Any) -> Node:
-    is_set = build in (set, frozenset)
-    if is_set and item.kind in (list, set, dict):
-        raise UnsupportedError("a set cannot hold what can change", "Use list[...] instead.")
-    schema: Schema = {"type": "array"}
-    if item.schema:
-        schema["items"] = item.schema
-    wire: Any = tuple[item.wire, ...] if build is tuple else build[item.wire]
-    return Node(wire, {**schema, "uniqueItems": True} if is_set else schema, build)
-
-
-def _mapping(key: Node, value: Node) -> Node:
-    names = {keyword: said for keyword, said in key.schema.items() if keyword != "description"}
-    kind = names.get("type")
-    if kind in ("boolean", "null", "array", "object") or "$ref" in names:
-        raise UnsupportedError("such a key cannot be a name in a JSON object", "Use dict[str, ...] instead.")
-    schema: Schema = {"type": "object"}
-    # Names are texts in JSON, so that numbers become a pattern or a list of texts.
-    if kind == "string" and len(names) > 1:
-        schema["propertyNames"] = names
-    elif "enum" in names:
-        values = cast("list[object]", names["enum"])
-        schema["propertyNames"] = {"enum": [each if isinstance(each, str) else shown(each) for each in values]}
-    elif kind == "integer":
-        schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
-    if value.schema:
-        schema["additionalProperties"] = value.schema
-    if not isinstance(key.wire, _Custom) and not (
-        isinstance(key.wire, type) and issubclass(key.wire, pathlib.PurePath)
-    ):
-        return Node(dict[key.wire, value.wire], schema, dict)
-
-    def read(given: object) -> object:
-        items = convert(given, dict[str, value.wire]).items()
-        return {convert(name, key.wire): item for name, item in items}
-
-    return Node(_custom("Mapping", read), schema, dict)
-
-
-# --- limits ----------------------------------------------------------------------------------------------------------
-
-
-def _limit(node: Node, limits: abc.Mapping[str, Any]) -> Node | None:
-    """The node within limits, None if msgspec cannot check them; those on a union go to the members they apply to."""
-    if not limits:
-        return node
-    keywords = LIMIT_KEYWORDS.get(node.kind, {})
-    if node.members:
-        shares = [limits.keys() & LIMIT_KEYWORDS.get(member.kind, {}).keys() for member in node.members]
-        parts = [
-            _limit(member, {kind: value for kind, value in limits.items() if kind in share})
-            for member, share in zip(node.members, shares, strict=True)
-        ]
-        found = [part for part in parts if part is not None]
-        return union(found) if len(found) == len(parts) and set[str]().union(*shares) == limits.keys() else None
-    try:
-        wire = Annotated[node.wire, msgspec.Meta(**limits)]
-    except (TypeError, ValueError):
-        return None
-    if not limits.keys() <= keywords.keys() or not _is_decodable(wire):
-        return None
-    said = {keyword: limits[kind] for kind, keyword in keywords.items() if kind in limits and keyword}
-    return node._replace(wire=wire, schema={**node.schema, **said})
-
-
-# --- pydantic --------------------------------------------------------------------------------------------------------
-
-
-def _pydantic(hint: object) -> Node:
-    """Whatever pydantic reads, by pydantic's rules. It is never imported here: who uses it has imported it."""
-    pydantic = cast("Any", sys.modules.get("pydantic"))
-    if pydantic is None:
-        raise UnsupportedError(f"{hint!r} belongs to pydantic, which is not imported", "Import pydantic.")
-    try:
-        adapter: Any = pydantic.TypeAdapter(hint)
-        schema = adopt(without_titles(adapter.json_schema()))
-    except Exception as error:  # noqa: BLE001 -- pydantic has many, some of them plain NameErrors
-        reason = str(error).splitlines()[0]
-        raise UnsupportedError(f"pydantic cannot express it: {reason}", "Correct the model.") from None
-    to_json: Any = sys.modules["pydantic_core"].to_json
-
-    def read(value: object) -> object:
-        try:
-            # As JSON: strict models take a date from text only when it comes from JSON.
-            return adapter.validate_json(to_json(value))
-        except Exception as error:  # noqa: BLE001 -- validators are the user's code
-            raise ValueError(_pydantic_problem(error)) from None
-
-    return Node(_custom("Pydantic", read), schema)
-
-
-def _pydantic_problem(error: Any) -> str:
-    """The first problem that pydantic found, with its place as msgspec writes it."""
-    if not hasattr(error, "errors"):
-        return str(error) or type(error).__name__
-    item = error.errors(include_url=False, include_context=False)[0]
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in item["loc"])
-    text = str(item["msg"]).removeprefix("Value error, ").replace("Input should be", "expected")
-    return f"{text}, got {kind_of(item['input'])} {shown(item['input'])}" + (f" - at `${path}`" if path else "")
+def is_pydantic_field(item: object) -> bool:
+    """Whether this is what pydantic's `Field(...)` returns."""
+    return type(item).__name__ == "FieldInfo" and type(item).__module__.startswith("pydantic")

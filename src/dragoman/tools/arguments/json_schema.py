@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import jsonschema_rs
 import msgspec
@@ -84,12 +84,13 @@ class Checker:
     def unwanted_nulls(self, value: object) -> list[Path]:
         """Where a declared property is null and must not be: models say null where they mean to leave it out."""
         found: list[Path] = []
-        errors = list(islice(self._validator.iter_errors(value), MANY_PROBLEMS))
+        errors: list[ValidationError] = list(islice(self._validator.iter_errors(value), MANY_PROBLEMS))
         for error in errors:
             path = _path_of(error, value)
             if path and error.instance is None and path[-1] in error.evaluation_path:
                 found.append(path)
-            errors.extend(inner for branch in error.kind.as_dict().get("context", ()) for inner in branch)
+            branches: list[list[ValidationError]] = cast("Any", error.kind).as_dict().get("context", [])
+            errors.extend(inner for branch in branches for inner in branch)
         return found
 
     def _explain_all(self, errors: Iterable[ValidationError], root: object) -> list[Problem]:
@@ -112,9 +113,9 @@ class Checker:
             known, noun = self._properties_beside(error), "field" if path else self._noun
             return [Problem((*path, name), unknown(name, known, noun, taken=value)) for name in details["unexpected"]]
         if keyword == "propertyNames":
-            inner = details["error"]
+            inner = cast("ValidationError", details["error"])
             text = "; ".join(problem.text for problem in self._explain(inner, inner.instance))
-            return [Problem((*path, inner.instance), f"as a name in an object: {text}")]
+            return [Problem((*path, str(inner.instance)), f"as a name in an object: {text}")]
         if keyword in ("type", "format"):
             return [Problem(path, expected(_type_words(self._schema_beside(error)), value))]
         return [Problem(path, _keyword_text(keyword, value, details) or error.message)]
@@ -175,8 +176,8 @@ def _path_of(error: ValidationError, root: Any) -> Path:
     """Where the value is that does not fit; the library says 1 for the name "1" too."""
     path: Path = ()
     for step in error.instance_path:
-        here = str(step) if is_object(root) else step
-        path, root = (*path, here), root[here]
+        here: Any = str(step) if is_object(root) else step
+        path, root = (*path, here), cast("Any", root)[here]
     return path
 
 

@@ -174,7 +174,7 @@ class _Normaliser:
         if is_array(optional):
             del schema["optional"]
             self.note(f"{at}/optional", f"{shown(optional)} removed, what is not required is optional")
-            required = [name for name in required if name not in optional]
+            required = {name: None for name in required if name not in optional}
         for name, sub in known.items():
             place = f"{at}/properties/{_escape(name)}"
             for keyword in ("optional", "required"):
@@ -182,26 +182,26 @@ class _Normaliser:
                 if said is None or not is_object(sub):
                     continue
                 self.note(f"{place}/{keyword}", f"{shown(sub.pop(keyword))} said by the object's required instead")
-                if keyword == "required" and said and name not in required:
-                    required.append(name)
-                elif said and keyword == "optional":
-                    required = [other for other in required if other != name]
+                if said and keyword == "required":
+                    required[name] = None
+                elif said:
+                    required.pop(name, None)
         if required or is_array(schema.get("required")):
-            schema["required"] = required
+            schema["required"] = list(required)
         else:
             schema.pop("required", None)
 
-    def _required_names(self, schema: Schema, known: Mapping[str, object], at: str) -> list[object]:
+    def _required_names(self, schema: Schema, known: Mapping[str, object], at: str) -> dict[object, None]:
         written = schema.get("required", [])
         if not is_array(written):
             self.note(f"{at}/required", f"{shown(written)} removed, it is a list of names")
-            return []
-        required = list(dict.fromkeys(written))
+            return {}
+        required = dict.fromkeys(written)
         # A schema that is only a condition may require what another part of the whole declares.
         if not known or any(keyword in schema for keyword in ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")):
             return required
         for name in [name for name in required if name not in known]:
-            required.remove(name)
+            del required[name]
             self.note(f"{at}/required", f"{shown(name)} removed, there is no such property")
         return required
 

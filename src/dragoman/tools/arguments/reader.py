@@ -20,8 +20,8 @@ import msgspec
 
 from dragoman.errors import ToolDefinitionError
 
-from .hints import NULL, Field, Node, Parser, convert, make_decoder, object_schema, union
-from .limits import Annotations, is_pydantic_field
+from .hints import Annotations, Parser, is_pydantic_field
+from .nodes import NULL, Field, Node, convert, make_decoder, object_schema, union
 from .normalise import normalise
 from .problems import InvalidArguments, Path, Problem, cut, deeper_than, expected, is_array, is_object
 from .resolve import MISSING, RawField, UnsupportedError, resolve, resolve_one, scope_of_function
@@ -167,7 +167,8 @@ def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter], 
 
 
 def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Parser) -> Field:
-    name, default = parameter.name, MISSING if parameter.default is _EMPTY else parameter.default
+    name = parameter.name
+    default: Any = MISSING if parameter.default is _EMPTY else parameter.default
     if parameter.kind in _STARS:
         stars, instead = _STARS[parameter.kind]
         fix = f"Write one parameter of type {instead} instead, or name each parameter."
@@ -175,7 +176,8 @@ def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Pa
     if name not in hints and default is MISSING:
         fix = f"Write its type, such as {name}: str, or give it a default."
         raise UnsupportedError("it has no type hint", fix)
-    hint = hints.get(name, type(default) if type(default) in (str, int, float, bool) else Any)
+    inferred: object = cast("object", type(default)) if type(default) in (str, int, float, bool) else Any
+    hint = hints.get(name, inferred)
     if is_pydantic_field(default):  # x: int = Field(5, ge=1)
         hint = Annotated[cast("Any", hint), default]
         default = MISSING if default.is_required() else default.get_default(call_default_factory=True)
@@ -309,7 +311,7 @@ class Recovery:
 
     def read_arguments(self, text: str) -> object:
         """The arguments of a call; models write nothing at all where there is nothing to say."""
-        value = parse_text(text) if text.strip() else {}
+        value: object = parse_text(text) if text.strip() else {}
         if not is_object(value):
             raise InvalidArguments([Problem((), expected("object", value))])
         return self.read(value)

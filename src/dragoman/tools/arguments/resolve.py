@@ -109,19 +109,15 @@ def _type_parameters(owner: object) -> dict[str, object]:
 def _innermost(fn: Callable[..., object]) -> object:
     """The plain function inside a partial, a bound method, a decorated function or a callable object."""
     current: Any = fn
-    while not (inspect.isfunction(current) or inspect.isbuiltin(current)) or hasattr(current, "__wrapped__"):
-        if isinstance(current, functools.partial):
-            current = cast("functools.partial[object]", current).func
-        elif hasattr(current, "__wrapped__"):
-            current = current.__wrapped__
-        elif inspect.ismethod(current):
-            current = current.__func__
-        else:
-            call = cast("Any", type(current)).__call__
-            if not inspect.isfunction(call):
-                return current
-            current = call
-    return current
+    while True:
+        inner: Any = getattr(current, "__wrapped__", None) or getattr(current, "__func__", None)
+        if type(current) is functools.partial:
+            inner = current.func
+        elif inner is None and not inspect.isroutine(current):
+            inner = getattr(cast("object", type(current)), "__call__", None)  # noqa: B004 -- the method itself is wanted
+        if inner is None or inspect.ismethodwrapper(inner):
+            return cast("object", current)
+        current = inner
 
 
 def _closure(fn: Callable[..., object]) -> dict[str, object]:
@@ -223,7 +219,8 @@ def _struct_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawFiel
         cls.__struct_fields__, cls.__struct_encode_fields__, (*padding, *defaults), strict=True
     )
     for name, key, default in names:
-        shown = _factory_default(default.factory) if type(default).__name__ == "Factory" else default
+        factory: Any = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
+        shown = default if factory is None else _factory_default(factory)
         hidden = default is msgspec.NODEFAULT or default is msgspec.UNSET
         yield RawField(name, hints[name], key, default is msgspec.NODEFAULT, MISSING if hidden else shown)
 

@@ -9,8 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function
-from dragoman.tools.arguments.reader import decoder_of_type, schema_of_type
+from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}

@@ -10,7 +10,7 @@ from typing import NamedTuple, NotRequired, Required, TypedDict
 import msgspec
 import pytest
 
-from tests.tools.arguments.hints.case import INTEGER, NULL, STRING, Case, check, name
+from tests.tools.arguments.cases import INTEGER, NULL, STRING, Case, check, name
 
 
 @dataclass
@@ -144,7 +144,7 @@ CASES = [
             "additionalProperties": False,
         },
         {'{"size": 3}': Bag(3)},
-        {"{}": "size: expected any value, but it is missing"},
+        {"{}": "size: expected a value, but it is missing"},
     ),
     Case(
         Options,
@@ -155,7 +155,7 @@ CASES = [
             "additionalProperties": False,
         },
         {'{"name": "a"}': {"name": "a"}, '{"name": "a", "limit": 1}': {"name": "a", "limit": 1}},
-        {'{"limit": "x"}': 'name: expected string, but it is missing; limit: expected integer, got string "x"'},
+        {'{"limit": "x"}': 'limit: expected integer, got string "x"; name: expected string, but it is missing'},
     ),
     Case(
         Filter,
@@ -221,8 +221,8 @@ CASES = [
         },
         {'{"firstName": "a"}': Camel("a")},
         {
-            '{"first_name": "a"}': "firstName: expected string, but it is missing; "
-            "first_name: unknown field; did you mean firstName?"
+            '{"first_name": "a"}': "first_name: unknown field; did you mean firstName?; "
+            "firstName: expected string, but it is missing"
         },
     ),
     Case(
@@ -232,7 +232,7 @@ CASES = [
         WithPath,
         {"type": "object", "properties": {"path": {"type": "string", "format": "path"}}, "required": ["path"]},
         {'{"path": "a", "unknown": 1}': WithPath(pathlib.Path("a"))},
-        {'{"path": 1}': "path: expected string with a path, got integer 1"},
+        {'{"path": 1}': "path: expected string, got integer 1"},
     ),
 ]
 

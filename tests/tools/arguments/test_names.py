@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.reader import arguments_of_function
-from dragoman.tools.arguments.reader import decoder_of_type
-from dragoman.tools.arguments.hints.resolve import function_of
+from dragoman.tools.arguments.reader import arguments_of_function, decoder_of_type
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -107,24 +104,3 @@ def test_an_annotation_that_is_no_type(annotation: str) -> None:
     tool.__annotations__["value"] = annotation
     with pytest.raises(ToolDefinitionError, match="its annotation .* cannot be evaluated"):
         arguments_of_function(tool)
-
-
-def test_the_function_inside() -> None:
-    def plain() -> None: ...
-
-    class Callable_:  # noqa: N801 -- a class that is called
-        def __call__(self) -> None: ...
-
-        def method(self) -> None: ...
-
-    @functools.wraps(plain)
-    def wrapper() -> None: ...
-
-    assert function_of(plain) is plain
-    assert function_of(functools.partial(functools.partial(plain))) is plain
-    assert function_of(wrapper) is plain
-    assert function_of(Callable_()) is Callable_.__call__
-    assert function_of(Callable_().method) is Callable_.method
-    assert function_of(len) is len
-    assert function_of(Callable_) is Callable_.__init__
-    assert function_of(str.upper) is str.upper

@@ -167,7 +167,7 @@ def test_at_most_five_problems_are_told() -> None:
     def tool(values: list[int], by_name: dict[str, int]) -> None: ...
 
     arguments = arguments_of_function(tool)
-    text = problem(arguments, '{"values": ' + str(["x"] * 1000).replace("'", '"') + "}")
+    text = problem(arguments, '{"by_name": {}, "values": ' + str(["x"] * 1000).replace("'", '"') + "}")
     assert text.count("expected integer") == 5
     assert text.endswith('; values[4]: expected integer, got string "x"; and more')
     many = ", ".join(f'"k{number}": null' for number in range(100))
@@ -217,7 +217,7 @@ def test_a_description_beside_the_type_wins() -> None:
     said = {"city": "From the docstring.", "days": "Days.", "where": "Place.", "level": "How much."}
     properties: Any = arguments_of_function(tool, descriptions=said).schema["properties"]
     assert properties["city"]["description"] == "From the hint."
-    assert properties["level"]["description"] == "How much. 1 = LOW, 2 = HIGH"
+    assert properties["level"]["description"] == "How much. (1 = LOW, 2 = HIGH)"
     assert properties["days"] == {"type": "integer", "minimum": 1, "description": "Days."}
     assert properties["where"]["description"] == "Place."
 
@@ -229,7 +229,7 @@ def test_types_that_msgspec_does_not_know_work_as_arguments() -> None:
     arguments = arguments_of_function(tool)
     assert called(tool, arguments, '{"where": "a", "points": [{"x": 1}, "b"]}') == (Path("a"), [Point(1), Path("b")])
     assert problem(arguments, '{"where": 1, "points": [{"x": "1"}]}') == (
-        'where: expected string with a path, got integer 1; points[0].x: expected integer, got string "1"'
+        'where: expected string, got integer 1; points[0].x: expected integer, got string "1"'
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import enum
 import sys
 from collections import OrderedDict, deque
@@ -17,9 +16,8 @@ import typing_extensions
 from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function
-from dragoman.tools.arguments.reader import decoder_of_type, schema_of_type
-from tests.tools.arguments.hints.case import INTEGER, NULL, STRING, Case, check, name
+from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+from tests.tools.arguments.cases import INTEGER, NULL, STRING, Case, check, name
 
 
 class Empty(enum.Enum):
@@ -96,7 +94,7 @@ CASES = [
         {'{"names": {"a": 1}, "said": "b", "pair": [1, null]}': Everything({"a": 1}, "b", (1, None))},
         {
             '{"names": {"a": 0}, "said": "b", "pair": [1]}': "names.a: expected integer >= 1, got integer 0; "
-            "pair: expected array of 2 items, got array [1]"
+            "pair: expected array of at least 2 items, got array [1]"
         },
     ),
 ]
@@ -146,15 +144,14 @@ REFUSED = {
     "not a type": (5, "5 cannot be expressed in JSON"),
     "an empty enum": (Empty, "the enum Empty has no members"),
     "bytes in Literal": (Literal[b"a"], "has no JSON form"),
-    "a set of lists": (set[list[int]], "a set cannot hold what can change: array"),
-    "a set of dicts": (frozenset[dict[str, int]], "a set cannot hold what can change: object"),
-    "a set of tuples of lists": (set[tuple[list[int], int]], "a set cannot hold what can change: array of 2 items"),
-    "names that are booleans": (dict[bool, int], "boolean cannot be a name in a JSON object"),
+    "a set of lists": (set[list[int]], "a set cannot hold what can change"),
+    "a set of dicts": (frozenset[dict[str, int]], "a set cannot hold what can change"),
+    "names that are booleans": (dict[bool, int], "cannot be a name in a JSON object"),
     "names that are tuples": (dict[tuple[int, int], int], "cannot be a name in a JSON object"),
-    "a limit on the wrong type": (Annotated[bool, at.Ge(1)], "the limit ge=1 does not apply to boolean"),
-    "a limit on no member of a union": (Annotated[bool | None, at.Ge(1)], "does not apply to boolean or null"),
-    "a length of a number": (Annotated[int, Meta(min_length=1)], "the limit min_length=1 does not apply to integer"),
-    "a time zone": (Annotated[dt.datetime, at.Timezone("Europe/Rome")], "has no JSON form"),
+    "a limit on the wrong type": (Annotated[bool, Meta(ge=1)], "the limit ge=1 cannot be checked on bool"),
+    "a limit on no member of a union": (Annotated[bool | None, Meta(ge=1)], "cannot be checked on bool | None"),
+    "a second limit of one kind": (Annotated[str, Meta(pattern="a"), Meta(pattern="b")], "cannot be checked on str"),
+    "a length of a number": (Annotated[int, Meta(min_length=1)], "the limit min_length=1 cannot be checked on int"),
 }
 
 
@@ -167,10 +164,6 @@ def test_what_cannot_be_expressed(name: str) -> None:
     assert caught.value.hint
     with pytest.raises(ToolDefinitionError):
         decoder_of_type(hint)
-
-
-def test_a_struct_that_msgspec_can_decode_is_left_to_it() -> None:
-    assert Parser().node(Everything).wire() is Everything
 
 
 Even = typing_extensions.TypeAliasType("Even", "list[Odd] | None")

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Optional
 import msgspec
 import pytest
 
-from tests.tools.arguments.hints.case import INTEGER, NULL, NUMBER, STRING, Case, check, name
+from tests.tools.arguments.cases import INTEGER, NULL, NUMBER, STRING, Case, check, name
 
 
 class Color(enum.Enum):
@@ -106,13 +106,13 @@ CASES = [
     ),
     Case(
         Level,
-        {"type": "integer", "description": "1 = LOW, 2 = HIGH", "enum": [1, 2]},
+        {"type": "integer", "description": "(1 = LOW, 2 = HIGH)", "enum": [1, 2]},
         {"2": Level.HIGH, "2.0": Level.HIGH},
         {"3": "expected one of 1, 2, got integer 3", "true": "expected one of 1, 2, got boolean true"},
     ),
     Case(
         Mixed,
-        {"description": 'true = YES, null = NONE, "text" = TEXT', "enum": [True, None, "text"]},
+        {"description": '(true = YES, null = NONE, "text" = TEXT)', "enum": [True, None, "text"]},
         {"true": Mixed.YES, "null": Mixed.NONE, '"text"': Mixed.TEXT},
         {"1": 'expected one of true, null, "text", got integer 1'},
     ),
@@ -135,7 +135,7 @@ CASES = [
         {'["READ", "WRITE"]': Access.READ | Access.WRITE, "[]": Access(0)},
         {
             '["X"]': '[0]: expected one of "READ", "WRITE", got string "X"',
-            "3": 'expected array with any of "READ" and "WRITE", got integer 3',
+            "3": "expected array, got integer 3",
         },
     ),
     Case(
@@ -150,14 +150,14 @@ CASES = [
         {"1": 1, '"1"': "1", "1.0": 1},
         {"[]": "expected integer, string or null, got array []"},
     ),
-    Case(int | float, NUMBER, {"1": 1, "1.0": 1.0}, {'"x"': 'expected integer or number, got string "x"'}),
+    Case(int | float, NUMBER, {"1": 1, "1.0": 1.0}, {'"x"': 'expected number, got string "x"'}),
     Case(float | int | None, {"anyOf": [NUMBER, NULL]}, {"1": 1, "1.5": 1.5}, {}),
     Case(int | Any, {}, {'"x"': "x"}, {}),
     Case(
         Decimal | int | str,
         {"anyOf": [NUMBER, {"type": "string", "format": "decimal"}, STRING]},
-        {"1": 1, "1.5": Decimal("1.5"), '"2"': Decimal(2), '"x"': "x"},
-        {"[]": "expected number or string with a number, integer or string, got array []"},
+        {"1": Decimal(1), "1.5": Decimal("1.5"), '"2"': Decimal(2), '"x"': "x"},
+        {"[]": "expected number, string with a number or string, got array []"},
     ),
     Case(
         list[int] | list[str],
@@ -190,8 +190,8 @@ CASES = [
         {"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "uuid"}]},
         {'"2026-01-31"': dt.date(2026, 1, 31)},
         {
-            '"x"': "expected string with a date such as 2026-01-31 or string with a uuid such as "
-            '123e4567-e89b-12d3-a456-426614174000, got string "x"'
+            '"x"': "fits none of the 2 forms of string allowed here, the nearest fails as follows; "
+            'expected string with a date such as 2026-01-31, got string "x"'
         },
     ),
     Case(
@@ -244,7 +244,8 @@ CASES = [
         },
         {'{"type": "cat", "lives": 9}': Cat(9), '{"type": "dog"}': Dog(), '{"type": "cat", "lives": 9.0}': Cat(9)},
         {
-            '{"lives": 9}': 'type: expected one of "cat", "dog", but it is missing',
+            '{"lives": 9}': "fits none of the 2 forms of object allowed here, the nearest fails as follows; "
+            'type: expected "cat", but it is missing',
             '{"type": "cow"}': 'type: expected one of "cat", "dog", got string "cow"',
             '{"type": []}': 'type: expected one of "cat", "dog", got array []',
             '{"type": "cat", "lives": "x"}': 'lives: expected integer, got string "x"',
