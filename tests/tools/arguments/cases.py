@@ -76,7 +76,7 @@ def _check_parameter(case: Case) -> None:
         assert arguments.positional(decoded) == (value,)
     for text, message in case.bad.items():
         raw = f'{{"value": {text}}}'
-        with pytest.raises((ValueError, msgspec.MsgspecError)):
+        with pytest.raises((ValueError, TypeError, msgspec.MsgspecError)):
             arguments.decode(raw)
         with pytest.raises(InvalidArguments) as caught:
             arguments.recover(raw)

@@ -16,11 +16,10 @@ import jsonschema_rs
 import pytest
 
 from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
-
-JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 from dragoman.tools.definition import Tool
 
 FUNCTIONS = 3_526
+JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
 def data_directory() -> Path | None:

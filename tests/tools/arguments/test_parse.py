@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 import sys
 from collections import OrderedDict, deque
@@ -150,6 +151,7 @@ REFUSED = {
     "names that are tuples": (dict[tuple[int, int], int], "cannot be a name in a JSON object"),
     "a limit on the wrong type": (Annotated[bool, Meta(ge=1)], "the limit ge=1 cannot be checked on bool"),
     "a limit on no member of a union": (Annotated[bool | None, Meta(ge=1)], "cannot be checked on bool | None"),
+    "a time zone": (Annotated[dt.datetime, at.Timezone("Europe/Rome")], "cannot be checked on datetime"),
     "a second limit of one kind": (Annotated[str, Meta(pattern="a"), Meta(pattern="b")], "cannot be checked on str"),
     "a length of a number": (Annotated[int, Meta(min_length=1)], "the limit min_length=1 cannot be checked on int"),
 }

@@ -18,8 +18,6 @@ import docstring_parser
 from docstring_parser import DocstringStyle
 from msgspec import Struct
 
-__all__ = ["Documentation", "parse_docstring"]
-
 _START = re.compile(r"\s*(?:[:@]\w|(?:Keyword |Other )?(?:Arg|Param)|Attributes)")
 _TITLES = r"(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes"
 _GOOGLE = re.compile(rf"(?P<indent>\s*)(?:{_TITLES}):\s*")

@@ -150,7 +150,7 @@ class Parser:
     def _annotated(self, hint: Any) -> Node:
         found = Annotations(hint.__metadata__)
         node = None if found.unusual is not None else limit(self.node(hint.__origin__), found.limits)
-        if node is None and (found.has_meta or "pydantic" not in sys.modules):
+        if node is None and (found.pydantic_is_blind or "pydantic" not in sys.modules):
             limits = ", ".join(f"{kind}={value!r}" for kind, value in found.limits.items()) or repr(found.unusual)
             raise UnsupportedError(
                 f"the limit {limits} cannot be checked on {_name_of(hint.__origin__)}",
@@ -269,8 +269,8 @@ class Annotations:
         self.alias: str = ""
         self.unusual: object = None
         """Something that only pydantic can honour, such as a validator function or a second limit of one kind."""
-        self.has_meta: bool = False
-        """Whether msgspec.Meta sets a limit: pydantic would not see it."""
+        self.pydantic_is_blind: bool = False
+        """Whether there is a limit that pydantic would not see."""
         for item in metadata:
             self._take(item)
 
@@ -279,7 +279,7 @@ class Annotations:
         if isinstance(item, msgspec.Meta):
             self._take_keywords(item.description, item.examples, item.extra_json_schema)
             for kind in (*_ANNOTATED_TYPES.values(), "pattern", "tz"):
-                self.has_meta = self.has_meta or getattr(item, kind) is not None
+                self.pydantic_is_blind = self.pydantic_is_blind or getattr(item, kind) is not None
                 self._take_limit(kind, getattr(item, kind), item)
         elif is_pydantic_field(item):
             self._take_keywords(item.description, item.examples, item.json_schema_extra)
@@ -294,8 +294,11 @@ class Annotations:
         elif name in _ANNOTATED_TYPES and module == "annotated_types":
             kind = _ANNOTATED_TYPES[name]
             self._take_limit(kind, getattr(item, kind), item)
+        elif module == "annotated_types" and name == "Timezone" and item.tz in (None, ...):
+            self._take_limit("tz", item.tz is ..., item)
         elif module == "annotated_types" and name in ("Predicate", "Timezone"):
             self.unusual = item
+            self.pydantic_is_blind = self.pydantic_is_blind or name == "Timezone"
         elif module.startswith("pydantic") or hasattr(item, "__get_pydantic_core_schema__"):
             general = cast("dict[str, object]", getattr(item, "__dict__", {}))
             said = {key: value for key, value in general.items() if value is not None}

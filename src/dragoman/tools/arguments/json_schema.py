@@ -114,7 +114,7 @@ class Checker:
             return [Problem((*path, name), unknown(name, known, noun, taken=value)) for name in details["unexpected"]]
         if keyword == "propertyNames":
             inner = cast("ValidationError", details["error"])
-            text = "; ".join(problem.text for problem in self._explain(inner, inner.instance))
+            text = "; ".join(problem.text for problem in self._explain(inner, root))
             return [Problem((*path, str(inner.instance)), f"as a name in an object: {text}")]
         if keyword in ("type", "format"):
             return [Problem(path, expected(_type_words(self._schema_beside(error)), value))]

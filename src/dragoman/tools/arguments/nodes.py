@@ -160,7 +160,8 @@ def _field_schema(raw: RawField, node: Node, description: str) -> Schema:
 def _default(value: object, node: Node) -> object:
     """The JSON form of a default; MISSING if it has none, or if the model could not send it back."""
     try:
-        plain = msgspec.json.decode(msgspec.json.encode(value, enc_hook=_encode_custom, order="deterministic"))
+        simple = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_custom, order="deterministic")
+        plain = msgspec.json.decode(msgspec.json.encode(simple))
         return plain if convert(plain, node.wire) == value else MISSING
     except Exception:  # noqa: BLE001 -- a default is any object; what cannot be shown is not shown
         return MISSING
