@@ -15,8 +15,8 @@ from typing import ParamSpec, TypeVar, Unpack, cast
 import msgspec
 
 from dragoman.errors import ToolValidationError
-from dragoman.tools.arguments.reader import Arguments, InvalidArguments
 from dragoman.tools.arguments.problems import Problem, one_line
+from dragoman.tools.arguments.reader import Arguments, InvalidArguments
 from dragoman.tools.definition import Tool, ToolSettings
 
 __all__ = ["ready"]

@@ -107,8 +107,8 @@ def test_two_definitions_of_one_name() -> None:
 
 def test_problems_have_our_form() -> None:
     assert problem(Person, '{"name": 1, "homes": [{"streets": "x", "zipCode": "1"}]}') == (
-        "name: expected string, got integer 1; homes[0].street: expected string, but it is missing; "
-        "homes[0].streets: unknown field; did you mean street?"
+        "name: expected string, got integer 1; homes[0].streets: unknown field; did you mean street?; "
+        "homes[0].street: expected string, but it is missing"
     )
     assert problem(list[Even], '[{"value": 3}]') == "[0].value: must be even, got integer 3"
     assert problem(Even, '{"value": 0}') == "'zero'"

@@ -83,7 +83,7 @@ class Parser:
         """The node of a hint; raises UnsupportedError."""
         scalar = SCALARS.get(_key(hint))
         if scalar is not None:
-            return scalar
+            return scalar._replace(schema=dict(scalar.schema))  # who gets a schema may change it
         if isinstance(hint, str | typing.ForwardRef):
             raise UnsupportedError(f"the forward reference {hint!r} was not resolved", "Write the type without quotes.")
         if isinstance(hint, typing.TypeVar):

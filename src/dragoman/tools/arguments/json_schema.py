@@ -79,7 +79,8 @@ class Checker:
 
     def problems(self, value: object) -> list[Problem]:
         """Everything that does not fit, up to a sensible number."""
-        return self._explain_all(islice(self._validator.iter_errors(value), MANY_PROBLEMS), value)
+        errors = islice(self._validator.iter_errors(value), MANY_PROBLEMS)
+        return self._explain_all(sorted(errors, key=lambda error: error.kind.name == "required"), value)
 
     def unwanted_nulls(self, value: object) -> list[Path]:
         """Where a declared property is null and must not be: models say null where they mean to leave it out."""

@@ -12,6 +12,7 @@ import decimal
 import enum
 import inspect
 import pathlib
+import re
 import sys
 import typing
 import uuid
@@ -76,7 +77,7 @@ def make_decoder(wire: Any) -> msgspec.json.Decoder[Any]:
     """msgspec's decoder; raises UnsupportedError, for it has rules of its own, above all about unions."""
     try:
         return msgspec.json.Decoder(wire, dec_hook=decode_custom)
-    except (TypeError, ValueError, OverflowError, NameError) as error:
+    except (TypeError, ValueError, OverflowError, NameError, re.error) as error:
         raise UnsupportedError(f"it cannot be read: {error}", "Use a simpler type.") from None
 
 
@@ -368,7 +369,7 @@ def limit(node: Node, limits: Mapping[str, Any]) -> Node | None:
         return union(found) if len(found) == len(parts) and set[str]().union(*shares) == set(limits) else None
     try:
         wire = Annotated[node.wire, msgspec.Meta(**limits)]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, re.error):
         return None
     if not limits.keys() <= keywords.keys() or not is_decodable(wire):
         return None

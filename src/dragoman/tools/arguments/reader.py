@@ -40,8 +40,6 @@ _IMMUTABLE = (type(None), bool, int, float, str, bytes)
 _PLACE = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")
 """Where msgspec says that something is wrong; what was read inside has its own place before it."""
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[([^\]]*)\]")
-
-
 _EMPTY = inspect.Parameter.empty
 _STARS = {
     inspect.Parameter.VAR_POSITIONAL: ("*", "list[...]"),
@@ -308,6 +306,7 @@ class Recovery:
     def __init__(self, read: Callable[[object], object], make_checker: Callable[[], Checker]) -> None:
         self._read: Callable[[object], object] = read
         self._make_checker: Callable[[], Checker] = make_checker
+        self._checker: Checker | None = None
 
     def read_arguments(self, text: str) -> object:
         """The arguments of a call; models write nothing at all where there is nothing to say."""
@@ -323,11 +322,19 @@ class Recovery:
         try:
             return self._read(value)
         except Exception:  # noqa: BLE001 -- also what the user's own classes raise
-            checker = self._make_checker()
+            nulls, problems = self._explain(value)
         try:
-            return self._read(_forgive(value, checker.unwanted_nulls(value)))
+            return self._read(_forgive(value, nulls))
         except Exception as error:  # noqa: BLE001 -- as above
-            raise InvalidArguments(checker.problems(value) or [_problem_of(error)]) from None
+            raise InvalidArguments(problems or [_problem_of(error)]) from None
+
+    def _explain(self, value: object) -> tuple[list[Path], list[Problem]]:
+        """The nulls that mean nothing, and everything that is wrong by the schema."""
+        try:
+            self._checker = self._checker or self._make_checker()
+        except ValueError:  # a pattern that only Python understands
+            return [], []
+        return self._checker.unwanted_nulls(value), self._checker.problems(value)
 
 
 def _make_checker(schema: Schema, noun: str) -> Checker:
