@@ -14,7 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
-from tests.tools.arguments.cases import STRING
+
+INTEGER = {"type": "integer"}
+STRING = {"type": "string"}
 
 T = TypeVar("T")
 
