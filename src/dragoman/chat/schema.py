@@ -21,10 +21,8 @@ from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefiniti
 from dragoman.providers.options import ResponseFormat
 from dragoman.providers.schema import restored
 from dragoman.providers.structured import answer_text
-from dragoman.tools.arguments.compiled import DEEPEST
-from dragoman.tools.arguments.hints.compile import TOO_DEEP, decoder_of_type, parse_text, schema_of_type
-from dragoman.tools.arguments.json_values import deeper_than
-from dragoman.tools.arguments.problems import InvalidArguments, Problem
+from dragoman.tools.arguments.problems import InvalidArguments, Problem, deeper_than
+from dragoman.tools.arguments.reader import DEEPEST, TOO_DEEP, decoder_of_type, parse_text, schema_of_type
 
 __all__ = ["AnswerType", "answer_type", "generate_schema"]
 

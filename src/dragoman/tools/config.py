@@ -1,7 +1,6 @@
 """How tools are used in a run, as plain data that a configuration file can hold.
 
-Owns: ToolConfig and RetryConfig, and the arithmetic of backing off.
-Must not know: the executor. What is code rather than data (permissions, middleware, hooks) goes to its constructor.
+What is code rather than data (permissions, middleware, hooks) goes to the executor's constructor.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolChoice
 from dragoman.errors import ConfigurationError
-
-__all__ = ["RetryConfig", "ToolConfig", "ToolErrorHandling"]
 
 
 def _not_negative(config: Struct, *names: str) -> None:

@@ -1,8 +1,4 @@
-"""What a running tool may know about its call.
-
-Owns: ToolContext, the optional first parameter of a tool.
-Must not know: how tools are run.
-"""
+"""What a running tool may know about its call: ToolContext, the optional first parameter of a tool."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ from dragoman.errors import ToolCancelledError
 
 if TYPE_CHECKING:
     import logging
-
-__all__ = ["ToolContext"]
 
 Deps = TypeVar("Deps")
 

@@ -1,15 +1,14 @@
 """A tool: a function, what the model is told about it, and how it may be used.
 
 Owns: Tool, and the ways to make one: from a function (`tool`), from an object's methods (`tools_of`), from a JSON
-Schema (`Tool.from_schema`).
+Schema (`Tool.from_schema`). A tool is compiled once, here: schema, argument decoder and description.
 Must not know: registries and how tools are run.
-
-A tool is compiled once, here: schema, argument decoder and description. Calling `tool(...)` calls the function itself.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
@@ -36,9 +35,7 @@ from dragoman.errors import ToolDefinitionError
 from .context import ToolContext
 
 if TYPE_CHECKING:
-    from .arguments.compiled import Arguments
-
-__all__ = ["AnyTool", "Tool", "ToolOptions", "ToolSettings", "tool", "tools_of"]
+    from .arguments.reader import Arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -144,14 +141,14 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     @staticmethod
     def from_function(function: Callable[P, R], /, **settings: Unpack[ToolSettings]) -> Tool[P, R]:
         """A tool described by a function's name, docstring and type hints; `@tool` in the form of a call."""
-        return cast("Tool[P, R]", _of_function(function, settings))
+        return cast("Tool[P, R]", _define(function, settings))
 
     @staticmethod
     def from_schema(
         function: Callable[..., S], parameters: Mapping[str, object] | None = None, **settings: Unpack[ToolSettings]
     ) -> Tool[..., S]:
         """A tool whose parameters a JSON Schema describes; the function gets them as keyword arguments."""
-        from .arguments.compiled import arguments_of_schema  # loaded with the first definition; see _of_function
+        from .arguments.reader import arguments_of_schema  # see _define
 
         name = _name_of(function, settings)
         try:
@@ -159,7 +156,11 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
         except ToolDefinitionError as error:
             error.tool_name = name
             raise
-        return _assembled(name, function, arguments, settings, takes_context=_takes_context(function, 0))
+        try:
+            takes_context = _takes_context(function, inspect.signature(function), 0)
+        except (TypeError, ValueError):  # some built-in functions do not tell their parameters
+            takes_context = False
+        return _assemble(name, function, arguments, settings, takes_context=takes_context)
 
 
 AnyTool: TypeAlias = Tool[..., Any]
@@ -180,7 +181,7 @@ def tool(
     """
 
     def define(fn: Callable[..., Any]) -> AnyTool:
-        return _of_function(fn, settings)
+        return _define(fn, settings)
 
     return define if function is None else define(function)
 
@@ -189,7 +190,7 @@ def tools_of(instance: object, *names: str) -> list[AnyTool]:
     """The tools of an object: its methods decorated with `@tool`, or the methods named here, decorated or not."""
     if names:
         methods: list[Any] = [getattr(instance, name) for name in names]
-        return [cast("Any", method) if isinstance(method, Tool) else _of_function(method, {}) for method in methods]
+        return [cast("Any", method) if isinstance(method, Tool) else _define(method, {}) for method in methods]
     # From the base classes down: a tool that a subclass overrides keeps its place and takes the new meaning.
     found: dict[str, Any] = {
         attribute: getattr(instance, attribute)
@@ -207,38 +208,39 @@ def tools_of(instance: object, *names: str) -> list[AnyTool]:
     return list(found.values())
 
 
-def _of_function(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
-    # Reading hints takes a good deal of code, which programs that define no tools need not load.
-    from .arguments.compiled import arguments_of_function
+def _define(fn: Callable[..., Any], settings: ToolSettings) -> AnyTool:
+    # A good deal of code, which programs that define no tools need not load.
+    from .arguments.reader import arguments_of_function, signature_of
 
     name = _name_of(fn, settings)
-    needs_self = _needs_self(fn)
-    takes_context = _takes_context(fn, int(needs_self))
-    description, of_parameters = _documentation(fn)
     try:
-        arguments = arguments_of_function(fn, skip=needs_self + takes_context, descriptions=of_parameters)
+        signature = signature_of(fn)
+        needs_self = _needs_self(fn, signature)
+        takes_context = _takes_context(fn, signature, int(needs_self))
+        description, of_parameters = _documentation(fn)
+        arguments = arguments_of_function(
+            fn, skip=needs_self + takes_context, descriptions=of_parameters, signature=signature
+        )
     except ToolDefinitionError as error:
         error.tool_name = name
         raise
     settings = {"description": description, **settings}
-    return _assembled(name, fn, arguments, settings, takes_context=takes_context, needs_self=needs_self)
+    return _assemble(name, fn, arguments, settings, takes_context=takes_context, needs_self=needs_self)
 
 
 def _documentation(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     """What the docstring says of the function and of its parameters."""
-    import inspect
-
     inner = _inner(fn)
     documented: str | None = (inner if inspect.isroutine(inner) else type(inner).__call__).__doc__
     if not documented:
         return "", {}
-    from .arguments.docstrings import parse_docstring  # it loads the parser, so only if there is something to parse
+    from .arguments.docstrings import parse_docstring  # it loads the docstring parser
 
     parsed = parse_docstring(documented)
     return parsed.description, parsed.parameters
 
 
-def _assembled(
+def _assemble(
     name: str,
     function: Callable[..., Any],
     arguments: Arguments,
@@ -306,33 +308,26 @@ def _is_simple(tool: AnyTool) -> bool:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    import inspect
+    if inspect.iscoroutinefunction(function) or inspect.isroutine(function):
+        return inspect.iscoroutinefunction(function)
+    return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 -- the method itself is wanted
 
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 -- the method itself is wanted
 
-
-def _needs_self(fn: Callable[..., Any]) -> bool:
+def _needs_self(fn: Callable[..., Any], signature: inspect.Signature) -> bool:
     """Whether this is a method seen while its class is being made: its first parameter is a bare `self`."""
-    import inspect
-
     if not inspect.isfunction(fn) or "." not in fn.__qualname__.rpartition("<locals>.")[2]:
         return False
-    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    first = next(iter(signature.parameters.values()), None)
     return first is not None and first.name == "self" and first.annotation is inspect.Parameter.empty
 
 
 _NAMES_CONTEXT = re.compile(r"(?:^|\.)ToolContext(?:\[|$)")
 
 
-def _takes_context(fn: Callable[..., Any], position: int) -> bool:
+def _takes_context(fn: Callable[..., Any], signature: inspect.Signature, position: int) -> bool:
     """Whether the parameter at this position is annotated with ToolContext; anywhere else it is refused."""
-    import inspect
-
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):  # some built-in functions do not tell
-        return False
     names: Mapping[str, object] = getattr(_inner(fn), "__globals__", {})
+    parameters = list(signature.parameters.values())
     wanting = [index for index, parameter in enumerate(parameters) if _is_context(parameter.annotation, names)]
     if wanting and wanting != [position]:
         name = parameters[wanting[-1]].name

@@ -1,11 +1,11 @@
 """May this call run? The answers, and approvals bound to the exact call.
 
-Owns: decisions, approvals and the fingerprint that binds one to the other.
-Must not know: rules (the toolkit's PermissionChecker has them) and who is asked.
+Rules are the toolkit's business (PermissionChecker), and who is asked is the program's.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,8 +16,6 @@ from dragoman.conversation import ToolCall
 if TYPE_CHECKING:
     from .context import ToolContext
     from .definition import Tool
-
-__all__ = ["Allow", "Approval", "Ask", "Decision", "Deny", "PendingApproval", "PermissionCheck", "approve", "deny"]
 
 
 class Allow(Struct, frozen=True):
@@ -70,8 +68,6 @@ class PendingApproval(Struct, frozen=True, kw_only=True):
 
 def fingerprint(call: ToolCall) -> str:
     """A hash of the call's id, tool and exact arguments."""
-    import hashlib
-
     digest = hashlib.sha256()
     for part in (call.id, call.name, call.arguments):
         raw = part.encode("utf-8", "surrogatepass")

@@ -1,8 +1,5 @@
 """Sets of tools: the registry, and views on it.
 
-Owns: finding a tool by its name, stable order, and change that is safe under concurrent use.
-Must not know: how tools are made or run.
-
 A registry keeps its tools in a dict that is never changed, only replaced: readers take no lock and see either the set
 before a change or the set after it. Views compute theirs from the one below and follow its changes.
 """
@@ -11,14 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, cast
 
 from dragoman.conversation import ToolSpec
 from dragoman.errors import ToolConflictError, ToolDefinitionError, ToolNotFoundError
 
 from .definition import AnyTool, Tool
-
-__all__ = ["AnyTools", "ToolRegistry", "ToolSet", "ToolView", "as_tool_set"]
 
 OnConflict: TypeAlias = Literal["error", "keep", "replace"]
 
@@ -179,8 +175,6 @@ def _named(item: _ToolLike, name: str) -> AnyTool:
 def not_found(name: str, offered: Iterable[str]) -> ToolNotFoundError:
     """The error for a name that is not there, with the nearest ones that are."""
     names = list(offered)
-    from difflib import get_close_matches
-
     nearest = get_close_matches(name, names, n=3, cutoff=0.65) or names[:10]
     hint = f"Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "No tools are available."
     return ToolNotFoundError(f"tool {name!r} not found.", tool_name=name, hint=hint)

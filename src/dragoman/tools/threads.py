@@ -135,9 +135,7 @@ class LoopThread:
     def running(self) -> bool:
         return self._loop is not None
 
-    def submit(
-        self, make: Callable[[], Coroutine[Any, Any, Any]], *, unless: Callable[[], bool] = bool
-    ) -> Future[Any]:
+    def submit(self, make: Callable[[], Coroutine[Any, Any, Any]], *, unless: Callable[[], bool] = bool) -> Future[Any]:
         """Run the coroutine on the loop, with the caller's context variables (asyncio copies them).
 
         RuntimeError if `unless` says so under the lock: a thread that was given up must not start a loop after `close`.

@@ -15,11 +15,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from dragoman.tools.arguments.compiled import Arguments, arguments_of_schema
-from dragoman.tools.arguments.type_words import JSON_TYPES
+from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
 from dragoman.tools.definition import Tool
 
 FUNCTIONS = 3_526
+JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
 def data_directory() -> Path | None:

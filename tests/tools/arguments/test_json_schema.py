@@ -31,7 +31,11 @@ CASES: list[tuple[dict[str, object], object, str]] = [
     ({"prefixItems": [{}], "items": False}, [1, 2], "[1]: expected nothing, got integer 2"),
     ({"not": {"type": "string"}}, "a", '{"type":"string"} is not allowed for "a"'),
     ({"contains": {"type": "string"}}, [1], "None of [1] are valid under the given schema"),
-    ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, '"ab" is longer than 1 character'),
+    (
+        {"propertyNames": {"maxLength": 1}},
+        {"ab": 1},
+        'ab: as a name in an object: expected string of at most 1 character, got string "ab"',
+    ),
     # --- objects
     (
         {"properties": {"a": {"type": "string"}, "b": {"type": ["string", "null"]}}, "required": ["a", "b", "c"]},

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.normalise import normalise
-from dragoman.tools.arguments.type_words import meaning_of
 
 
 def normal(given_property: Any) -> tuple[Any, list[str]]:
@@ -71,13 +70,13 @@ def test_json_schemas_own_types_need_no_note(kind: str) -> None:
         ({"type": ["int", "any"]}, {}, ['/type: ["int","any"] removed: any type']),
         (
             {"type": "List<String>"},
-            {"type": "array", "items": {"type": "string"}},
-            ['/type: "List<String>" -> "array"', '/items/type: "String" -> "string"'],
+            {"type": "array"},
+            ['/type: "List<String>" -> "array"'],
         ),
         (
             {"type": "float[]"},
-            {"type": "array", "items": {"type": "number"}},
-            ['/type: "float[]" -> "array"', '/items/type: "float" -> "number"'],
+            {"type": "array"},
+            ['/type: "float[]" -> "array"'],
         ),
         ({"type": "tuple[int, str]"}, {"type": "array"}, ['/type: "tuple[int, str]" -> "array"']),
         ({"type": "dict[str, int]"}, {"type": "object"}, ['/type: "dict[str, int]" -> "object"']),
@@ -107,21 +106,9 @@ def test_json_schemas_own_types_need_no_note(kind: str) -> None:
             ["/items: a list of schemas -> prefixItems", "/additionalItems: -> items"],
         ),
         ({"type": "array", "items": []}, {"type": "array"}, ["/items: a list of schemas -> prefixItems"]),
-        (
-            {"type": "array", "items": "int"},
-            {"type": "array", "items": {"type": "integer"}},
-            ['/items: "int" read as a type', '/items/type: "int" -> "integer"'],
-        ),
         ({"type": "array", "items": None}, {"type": "array", "items": {}}, ["/items: null read as no restriction"]),
-        (
-            {"type": "object", "additionalProperties": "False"},
-            {"type": "object", "additionalProperties": False},
-            ['/additionalProperties: "False" read as a boolean'],
-        ),
         # --- enum
-        ({"enum": "a"}, {"enum": ["a"]}, ['/enum: "a" -> ["a"]']),
-        ({"enum": ("a", "b")}, {"enum": ["a", "b"]}, ['/enum: ["a","b"] -> ["a","b"]']),
-        ({"enum": {"a": "A", "b": "B"}}, {"enum": ["a", "b"]}, ['/enum: {"a":"A","b":"B"} -> ["a","b"]']),
+        ({"enum": ("a", "b")}, {"enum": ["a", "b"]}, []),
         (
             {"type": "string", "enum": []},
             {"type": "string"},
@@ -139,12 +126,6 @@ def test_json_schemas_own_types_need_no_note(kind: str) -> None:
             {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
             ["/enum: -> items/enum, since it lists items and not arrays"],
         ),
-        # --- numbers
-        (
-            {"type": "integer", "minimum": "1", "maximum": "2.5"},
-            {"type": "integer", "minimum": 1, "maximum": 2.5},
-            ['/maximum: "2.5" -> 2.5', '/minimum: "1" -> 1'],
-        ),
         (
             {"minimum": 0, "exclusiveMinimum": True, "maximum": 5, "exclusiveMaximum": False},
             {"exclusiveMinimum": 0, "maximum": 5},
@@ -159,7 +140,6 @@ def test_json_schemas_own_types_need_no_note(kind: str) -> None:
         ({"nullable": True, "type": "integer"}, {"type": ["integer", "null"]}, ["/nullable: said by the type instead"]),
         ({"type": "string", "nullable": False}, {"type": "string"}, ["/nullable: said by the type instead"]),
         # --- a property that is no schema
-        ("string", {"type": "string"}, [': "string" read as a type']),
         (None, {}, [": null read as no restriction"]),
         (True, True, []),
         # --- what is not ours stays
@@ -213,24 +193,19 @@ A = {"type": "string"}
             ("/required: true removed, it is a list of names",),
         ),
         (
-            {"type": "object", "properties": {"a": A}, "required": "a"},
-            {"type": "object", "properties": {"a": A}, "required": ["a"]},
-            ('/required: "a" -> ["a"]',),
-        ),
-        (
             {"type": "object", "properties": {"a": A}, "required": ("a",)},
             {"type": "object", "properties": {"a": A}, "required": ["a"]},
-            ('/required: ["a"] -> ["a"]',),
+            (),
         ),
         (
             {"type": "object", "properties": {"a": {**A, "optional": True}, "b": A}, "required": ["a", "b"]},
             {"type": "object", "properties": {"a": A, "b": A}, "required": ["b"]},
-            ("/properties/a/optional: true said by required instead",),
+            ("/properties/a/optional: true said by the object's required instead",),
         ),
         (
             {"type": "object", "properties": {"a": {**A, "optional": "no"}}, "required": ["a"]},
             {"type": "object", "properties": {"a": A}, "required": ["a"]},
-            ("/properties/a/optional: false said by required instead",),
+            ('/properties/a/optional: "no" said by the object\'s required instead',),
         ),
         (
             {"type": "object", "properties": {"a": A, "b": A}, "required": ["a", "b"], "optional": ["b"]},
@@ -308,12 +283,6 @@ def test_refusals(given_schema: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_words_nobody_knows() -> None:
-    assert meaning_of("whatever") is None
-    assert meaning_of("Foo<Bar>") is None
-    assert meaning_of("*") == ("", "")
-
-
 kinds = st.sampled_from(
     ["dict", "float", "String", "tuple", "any", "list[int]", "int", "array", "Foo", "", None, 3, ["str"]]
 )
@@ -325,14 +294,14 @@ property_schemas = st.recursive(
             "optional": st.booleans() | st.sampled_from(["true", "no"]),
             "required": st.booleans(),
             "nullable": st.booleans(),
-            "enum": st.lists(st.integers() | st.text(max_size=2), max_size=2) | st.just("a") | st.just({"a": 1}),
+            "enum": st.lists(st.integers() | st.text(max_size=2), max_size=2),
             "default": st.none() | st.integers(),
-            "minimum": st.integers() | st.just("1"),
+            "minimum": st.integers(),
             "exclusiveMinimum": st.booleans(),
             "description": st.text(max_size=3),
         },
     )
-    | st.sampled_from(["string", None, True]),
+    | st.sampled_from([None, True]),
     lambda inner: st.fixed_dictionaries(
         {},
         optional={
@@ -340,7 +309,7 @@ property_schemas = st.recursive(
             "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
             "items": inner | st.lists(inner, max_size=2),
             "anyOf": st.lists(inner, min_size=1, max_size=2),
-            "required": st.lists(st.sampled_from("abcd"), max_size=2) | st.booleans() | st.just("a"),
+            "required": st.lists(st.sampled_from("abcd"), max_size=2) | st.booleans(),
         },
     ),
     max_leaves=5,

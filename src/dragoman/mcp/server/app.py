@@ -34,7 +34,7 @@ from dragoman.mcp.about import ToolAbout
 from dragoman.mcp.content import to_content, to_structured
 from dragoman.mcp.progress import LISTENER
 from dragoman.tools.arguments.json_schema import compile_schema
-from dragoman.tools.arguments.json_values import is_object
+from dragoman.tools.arguments.problems import is_object
 from dragoman.tools.call import Middleware, Outcome
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool

@@ -18,8 +18,7 @@ import docstring_parser
 from docstring_parser import DocstringStyle
 from msgspec import Struct
 
-__all__ = ["Documentation", "parse_docstring"]
-
+_START = re.compile(r"\s*(?:[:@]\w|(?:Keyword |Other )?(?:Arg|Param)|Attributes)")
 _TITLES = r"(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes"
 _GOOGLE = re.compile(rf"(?P<indent>\s*)(?:{_TITLES}):\s*")
 _NUMPY = re.compile(rf"\s*(?:{_TITLES})\s*")
@@ -72,6 +71,8 @@ def _lines(text: str) -> list[str]:
 
 def _section(lines: list[str], at: int) -> _Section | None:
     """The section about parameters that starts on a line."""
+    if not _START.match(lines[at]):
+        return None
     if match := _GOOGLE.fullmatch(lines[at]):
         end = _indented(lines, at + 1, len(match["indent"]))
         # The parser takes the first line for a summary.
@@ -111,7 +112,9 @@ def _parsed(section: _Section) -> dict[str, str] | None:
     if not params and section.style in {DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC}:
         return None
     return {
-        name.strip().lstrip("*\\"): inspect.cleandoc(param.description)
+        name.strip().lstrip("*\\"): param.description.strip()
+        if "\n" not in param.description
+        else inspect.cleandoc(param.description)
         for param in params
         for name in param.arg_name.split(",")  # NumPy style may describe several at once: `x, y : float`
         if param.description

@@ -1,25 +1,40 @@
-"""Validation against a JSON Schema.
+"""Validation against a JSON Schema, with problems in words that a model can act on.
 
-Owns: the only import of the schema library; its user imports this module when the first schema is compiled.
-Must not know: where schemas come from. Nothing is ever fetched: a schema that refers to another document is refused.
+Owns: the only import of the schema library; its users import this module when the first schema is needed.
+Nothing is ever fetched: a schema that refers to another document is refused.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import uuid
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import jsonschema_rs
+import msgspec
 from jsonschema_rs import ValidationError
 
 from dragoman.errors import ToolDefinitionError
 
-from .json_values import is_array, is_object, kind_of
-from .problems import MANY_PROBLEMS, Path, Problem, expected, limit_text, listed, missing, no_form_fits, one_of, unknown
+from .problems import (
+    MANY_PROBLEMS,
+    Path,
+    Problem,
+    expected,
+    is_array,
+    is_object,
+    join_words,
+    kind_of,
+    limit_text,
+    missing,
+    one_of,
+    unknown,
+)
 from .schemas import Schema
-
-__all__ = ["Checker", "compile_schema"]
 
 _LIMITS = {
     "minimum": ("ge", ""),
@@ -35,65 +50,110 @@ _LIMITS = {
     "minProperties": ("min_length", "property"),
     "maxProperties": ("max_length", "property"),
 }
+_FORMATS: dict[str, tuple[type, str]] = {
+    "date-time": (datetime.datetime, "date-time such as 2026-01-31T12:00:00Z"),
+    "date": (datetime.date, "date such as 2026-01-31"),
+    "time": (datetime.time, "time such as 12:00:00"),
+    "duration": (datetime.timedelta, "duration such as P1DT2H30M"),
+    "uuid": (uuid.UUID, "uuid such as 123e4567-e89b-12d3-a456-426614174000"),
+    "decimal": (decimal.Decimal, "number"),
+}
+"""The formats of types that hints may name: the type that must be able to read the text, and its words."""
 
 
 class Checker:
-    """A compiled schema."""
+    """A compiled schema.
 
-    def __init__(self, schema: Schema) -> None:
+    `formats`: that a text is a date or the like is checked too, as msgspec reads it. `noun`: a name at the root.
+    """
+
+    def __init__(self, schema: Schema, *, formats: bool = False, noun: str = "argument") -> None:
         self._schema: Schema = schema
-        self._validator: Any = jsonschema_rs.Draft202012Validator(schema, retriever=_refuse)
+        self._noun: str = noun
+        checks: Any = {name: partial(_reads_as, kind) for name, (kind, _) in _FORMATS.items()} if formats else None
+        self._validator: Any = jsonschema_rs.Draft202012Validator(
+            schema, retriever=_refuse, validate_formats=formats, formats=checks
+        )
         self.fits: Callable[[object], bool] = self._validator.is_valid
         """Whether a value fits."""
 
     def problems(self, value: object) -> list[Problem]:
         """Everything that does not fit, up to a sensible number."""
-        return self._told(islice(self._validator.iter_errors(value), MANY_PROBLEMS), value)
+        errors = islice(self._validator.iter_errors(value), MANY_PROBLEMS)
+        return self._explain_all(sorted(errors, key=lambda error: error.kind.name == "required"), value)
 
-    def _told(self, errors: Iterable[ValidationError], root: object) -> list[Problem]:
-        return [problem for error in errors for problem in self._one(error, root)]
+    def unwanted_nulls(self, value: object) -> list[Path]:
+        """Where a declared property is null and must not be: models say null where they mean to leave it out."""
+        found: list[Path] = []
+        errors: list[ValidationError] = list(islice(self._validator.iter_errors(value), MANY_PROBLEMS))
+        for error in errors:
+            path = _path_of(error, value)
+            if path and error.instance is None and path[-1] in error.evaluation_path:
+                found.append(path)
+            branches: list[list[ValidationError]] = cast("Any", error.kind).as_dict().get("context", [])
+            errors.extend(inner for branch in branches for inner in branch)
+        return found
 
-    def _one(self, error: ValidationError, root: object) -> list[Problem]:
-        path: Path = tuple(error.instance_path)
+    def _explain_all(self, errors: Iterable[ValidationError], root: object) -> list[Problem]:
+        # A value of the wrong type is none of the listed values either, and that is one problem.
+        return list(dict.fromkeys(problem for error in errors for problem in self._explain(error, root)))
+
+    def _explain(self, error: ValidationError, root: object) -> list[Problem]:
+        path = _path_of(error, root)
         details = error.kind.as_dict()
         keyword, value = error.kind.name, error.instance
         if "context" in details and keyword in ("anyOf", "oneOf"):
-            return self._choices(path, value, details["context"], root)
+            return self._explain_choice(path, value, details["context"], root)
         if "property" in details:  # `required` and `dependentRequired`
-            declared = _type_of(self._properties(error).get(details["property"]))
+            declared = _type_words(self._properties_beside(error).get(details["property"]))
             return [Problem((*path, details["property"]), missing(declared or "a value"))]
         if keyword == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
             # With no property declared the library names the first value only.
-            value, details = _at(root, path), {"unexpected": list(_at(root, path))}
+            value, details = _value_at(root, path), {"unexpected": list(_value_at(root, path))}
         if "unexpected" in details and is_object(value):  # `additionalProperties` and `unevaluatedProperties`
-            known, noun = self._properties(error), "field" if path else "argument"
+            known, noun = self._properties_beside(error), "field" if path else self._noun
             return [Problem((*path, name), unknown(name, known, noun, taken=value)) for name in details["unexpected"]]
-        if keyword == "type":
-            return [Problem(path, expected(_type_of(self._beside(error)), value))]
-        return [Problem(path, _text(keyword, value, details) or error.message)]
+        if keyword == "propertyNames":
+            inner = cast("ValidationError", details["error"])
+            text = "; ".join(problem.text for problem in self._explain(inner, root))
+            return [Problem((*path, str(inner.instance)), f"as a name in an object: {text}")]
+        if keyword in ("type", "format"):
+            return [Problem(path, expected(_type_words(self._schema_beside(error)), value))]
+        return [Problem(path, _keyword_text(keyword, value, details) or error.message)]
 
-    def _choices(self, path: Path, value: object, branches: list[list[ValidationError]], root: object) -> list[Problem]:
-        failed = [branch for branch in branches if branch]
-        if len(failed) < len(branches):  # `oneOf`, and more than one of them fits
+    def _explain_choice(
+        self, path: Path, value: object, branches: list[list[ValidationError]], root: object
+    ) -> list[Problem]:
+        if not all(branches):  # `oneOf`, and more than one of them fits
             return [Problem(path, expected("a value that fits exactly one of the allowed forms", value))]
-        kinds: dict[str, None] = {}
+        words: dict[str, None] = {}
         near: list[list[ValidationError]] = []
-        for branch in failed:
-            types = [error for error in branch if error.kind.name == "type" and tuple(error.instance_path) == path]
-            kinds.update(dict.fromkeys(kind for error in types for kind in error.kind.as_dict()["types"]))
-            if not types:
+        for branch in branches:
+            own = [error for error in branch if len(error.instance_path) == len(path) and error.kind.name == "type"]
+            words.update(dict.fromkeys(_type_words(self._schema_beside(error)) for error in own))
+            if not own:
                 near.append(branch)
         if not near:
-            return [Problem(path, expected(listed(list(kinds)), value))]
-        nearest = self._told(min(near, key=len), root)
-        return nearest if len(near) == 1 else [Problem(path, no_form_fits(len(near), value)), *nearest]
+            return [Problem(path, expected(join_words(list(words)), value))]
+        # A tag says which form was meant: what it does not name is not near.
+        tags = [error for branch in near for error in branch if _is_tag(error, path)]
+        untagged = [branch for branch in near if not any(error in tags for error in branch)]
+        if not untagged and len({tuple(error.instance_path) for error in tags}) == 1:
+            values = [option for error in tags for option in error.kind.as_dict().get("options", [])]
+            return [Problem(_path_of(tags[0], root), expected(one_of(values), tags[0].instance))]
+        near = untagged or near
+        nearest = self._explain_all(min(near, key=len), root)
+        if len(near) == 1:
+            return nearest
+        text = f"fits none of the {len(near)} forms of {kind_of(value)} allowed here, the nearest fails as follows"
+        return [Problem(path, text), *nearest]
 
-    def _properties(self, error: ValidationError) -> dict[str, object]:
+    def _properties_beside(self, error: ValidationError) -> dict[str, object]:
         """The properties declared beside the keyword that failed."""
-        properties = self._beside(error).get("properties")
+        properties = self._schema_beside(error).get("properties")
         return properties if is_object(properties) else {}
 
-    def _beside(self, error: ValidationError) -> dict[str, object]:
+    def _schema_beside(self, error: ValidationError) -> dict[str, object]:
         """The schema that holds the keyword that failed."""
         place: Any = self._schema
         for step in error.schema_path[:-1]:
@@ -105,19 +165,46 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"nothing is fetched, not even {uri}")
 
 
-def _at(value: Any, path: Path) -> Any:
+def _reads_as(kind: type, text: str) -> bool:
+    try:
+        msgspec.convert(text, kind)
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _path_of(error: ValidationError, root: Any) -> Path:
+    """Where the value is that does not fit; the library says 1 for the name "1" too."""
+    path: Path = ()
+    for step in error.instance_path:
+        here: Any = str(step) if is_object(root) else step
+        path, root = (*path, here), cast("Any", root)[here]
+    return path
+
+
+def _value_at(value: Any, path: Path) -> Any:
     for step in path:
         value = value[step]
     return value
 
 
-def _type_of(schema: object) -> str:
+def _is_tag(error: ValidationError, path: Path) -> bool:
+    return error.kind.name == "enum" and len(error.instance_path) == len(path) + 1
+
+
+def _type_words(schema: object) -> str:
     """The type that a schema declares, for a message."""
-    kind = schema.get("type") if is_object(schema) else None
-    return kind if isinstance(kind, str) else listed([str(word) for word in kind]) if is_array(kind) else ""
+    if not is_object(schema):
+        return ""
+    kind, form, values = schema.get("type"), schema.get("format"), schema.get("enum")
+    if is_array(values):
+        return one_of(values)
+    if kind == "string" and form in _FORMATS:
+        return f"string with a {_FORMATS[str(form)][1]}"
+    return kind if isinstance(kind, str) else join_words([str(word) for word in kind]) if is_array(kind) else ""
 
 
-def _text(keyword: str, value: object, details: Mapping[str, Any]) -> str:
+def _keyword_text(keyword: str, value: object, details: Mapping[str, Any]) -> str:
     if keyword == "falseSchema":
         return expected("nothing", value)
     if keyword == "enum":
@@ -140,7 +227,6 @@ def compile_schema(schema: Schema) -> Checker:
     except ValidationError as error:
         place = "".join(f"/{step}" for step in error.instance_path) or "the root"
         message = f"The JSON Schema is not valid at {place}: {error.message}."
-        raise ToolDefinitionError(message, hint="Correct the schema; JSON Schema 2020-12 is what counts.") from None
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         message = f"The JSON Schema cannot be used: {error}."
-        raise ToolDefinitionError(message, hint="Correct the schema; JSON Schema 2020-12 is what counts.") from None
+    raise ToolDefinitionError(message, hint="Correct the schema; JSON Schema 2020-12 is what counts.")

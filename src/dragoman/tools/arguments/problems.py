@@ -1,43 +1,34 @@
 """What is wrong with a call's arguments, in words a model can act on.
 
-Owns: the one-line form of validation problems (JSON path, what was expected, what came) and the two exceptions that
-carry them: `MismatchError` while a value is being read, `InvalidArguments` for the caller.
-Must not know: hints, JSON Schema libraries, tools.
-
+Owns: the one-line form of problems (JSON path, what was expected, what came), and `InvalidArguments`.
 The words are JSON's (integer, string, object), not Python's: the reader is a model that wrote JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import NamedTuple
-
-from .json_values import cut, kind_of, shown
-
-__all__ = [
-    "MANY_PROBLEMS",
-    "InvalidArguments",
-    "MismatchError",
-    "Path",
-    "Problem",
-    "expected",
-    "limit_text",
-    "listed",
-    "missing",
-    "no_form_fits",
-    "one_line",
-    "one_of",
-    "unknown",
-]
+from difflib import get_close_matches
+from json import JSONEncoder
+from typing import NamedTuple, TypeGuard
 
 Path = tuple[str | int, ...]
 
-SHOWN_PROBLEMS = 5
 MANY_PROBLEMS = 20
 """Where looking for more ends: nobody reads further, and a wrong value may have a million items."""
-SHOWN_NAMES = 20
-SHOWN_CHOICES = 20
+_SHOWN_PROBLEMS = 5
+_SHOWN_NAMES = 20
+_SHOWN_CHOICES = 20
+_SHOWN_LENGTH = 60
 
+_KINDS: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 _LIMITS = {
     "ge": ">= {}",
     "gt": "> {}",
@@ -50,6 +41,7 @@ _LIMITS = {
 }
 _PLURALS = {"character": "characters", "byte": "bytes", "item": "items", "property": "properties"}
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+_ENCODER = JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 class Problem(NamedTuple):
@@ -59,23 +51,8 @@ class Problem(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        text = f"{path_text(self.path)}: {self.text}" if self.path else self.text
+        text = f"{_path_text(self.path)}: {self.text}" if self.path else self.text
         return text.translate(_LINE_BREAKS)
-
-
-class MismatchError(ValueError):
-    """A value does not fit; raised while reading, with paths relative to the value that was read."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__(problems)
-        self.problems: tuple[Problem, ...] = tuple(problems)
-
-    def __str__(self) -> str:
-        return one_line(self.problems)
-
-    def under(self, key: str | int) -> list[Problem]:
-        """The same problems, seen from the container that holds the value at `key`."""
-        return [Problem((key, *problem.path), problem.text) for problem in self.problems]
 
 
 class InvalidArguments(ValueError):  # noqa: N818 -- it names what came, and reads well after `except`
@@ -91,13 +68,13 @@ class InvalidArguments(ValueError):  # noqa: N818 -- it names what came, and rea
 
 def one_line(problems: Sequence[Problem]) -> str:
     """The first few problems joined by `; `."""
-    texts = [str(problem) for problem in problems[:SHOWN_PROBLEMS]]
-    if len(problems) > SHOWN_PROBLEMS:
+    texts = [str(problem) for problem in problems[:_SHOWN_PROBLEMS]]
+    if len(problems) > _SHOWN_PROBLEMS:
         texts.append("and more")
     return "; ".join(texts)
 
 
-def path_text(path: Path) -> str:
+def _path_text(path: Path) -> str:
     """A path as people write it: `a[0].b`, and `a["odd key"]` where a key is not a plain name."""
     text = ""
     for step in path:
@@ -110,15 +87,13 @@ def path_text(path: Path) -> str:
     return text
 
 
+# --- phrases ---------------------------------------------------------------------------------------------------------
+
+
 def expected(what: str, value: object) -> str:
     """`expected integer, got string "x"`."""
     got = "null" if value is None else f"{kind_of(value)} {shown(value)}"
     return f"expected {what}, got {got}"
-
-
-def limit_text(kind: str, value: object, unit: str = "item") -> str:
-    """A limit in words that follow the name of a type: `>= 1`, `of at least 3 characters`."""
-    return _LIMITS[kind].format(value, unit if value == 1 else _PLURALS[unit])
 
 
 def missing(what: str) -> str:
@@ -126,17 +101,17 @@ def missing(what: str) -> str:
     return f"expected {what}, but it is missing"
 
 
+def limit_text(kind: str, value: object, unit: str = "item") -> str:
+    """A limit in words that follow the name of a type: `>= 1`, `of at least 3 characters`."""
+    return _LIMITS[kind].format(value, unit if value == 1 else _PLURALS[unit])
+
+
 def one_of(values: Sequence[object]) -> str:
     """A list of allowed values, for `expected`."""
-    words = [shown(value) for value in values[:SHOWN_CHOICES]]
-    if len(values) > SHOWN_CHOICES:
+    words = [shown(value) for value in values[:_SHOWN_CHOICES]]
+    if len(values) > _SHOWN_CHOICES:
         words.append("…")
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
-
-
-def no_form_fits(count: int, value: object) -> str:
-    """What to say before the problems of the nearest of several forms."""
-    return f"fits none of the {count} forms of {kind_of(value)} allowed here, the nearest fails as follows"
 
 
 def unknown(name: str, known: Iterable[str], noun: str, taken: Container[str]) -> str:
@@ -144,22 +119,67 @@ def unknown(name: str, known: Iterable[str], noun: str, taken: Container[str]) -
     names = list(known)
     if not names:
         return f"unknown {noun}; there are none"
-    folded = {_folded(other): other for other in names if other not in taken}
-    from difflib import get_close_matches
-
-    nearest = get_close_matches(_folded(name), folded, n=1)
+    folded = {_fold(other): other for other in names if other not in taken}
+    nearest = get_close_matches(_fold(name), folded, n=1)
     if nearest:
         return f"unknown {noun}; did you mean {folded[nearest[0]]}?"
-    listing = ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")
+    listing = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
     return f"unknown {noun}; known are: {listing}"
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def listed(words: Sequence[str], conjunction: str = "or") -> str:
+def join_words(words: Sequence[str], conjunction: str = "or") -> str:
     """`a, b or c`."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+
+
+# --- JSON values -----------------------------------------------------------------------------------------------------
+
+
+def is_array(value: object) -> TypeGuard[list[object]]:
+    """Whether a decoded value is an array."""
+    return isinstance(value, list)
+
+
+def is_object(value: object) -> TypeGuard[dict[str, object]]:
+    """Whether a decoded value is an object."""
+    return isinstance(value, dict)
+
+
+def kind_of(value: object) -> str:
+    """JSON's name for the type of a decoded value."""
+    return _KINDS.get(type(value)) or type(value).__name__
+
+
+def deeper_than(limit: int, value: object) -> bool:
+    """Whether arrays and objects are nested more than `limit` deep; found without recursion."""
+    level: list[object] = [value]
+    for _ in range(limit + 1):
+        arrays = [item for parent in level if is_array(parent) for item in parent]
+        level = arrays + [item for parent in level if is_object(parent) for item in parent.values()]
+        if not level:
+            return False
+    return True
+
+
+def shown(value: object) -> str:
+    """The value as JSON, cut to a length that fits a message."""
+    if isinstance(value, str):
+        value = value[: _SHOWN_LENGTH + 1]
+    # Chunk by chunk: a message about a value of many megabytes must not cost many megabytes.
+    text = ""
+    for chunk in _ENCODER.iterencode(value):
+        text += chunk[: _SHOWN_LENGTH + 1]
+        if len(text) > _SHOWN_LENGTH:
+            break
+    return cut(text)
+
+
+def cut(text: str) -> str:
+    """A text cut to a length that fits a message."""
+    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 1] + "…"

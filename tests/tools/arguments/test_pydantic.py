@@ -13,9 +13,10 @@ import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import InvalidArguments, arguments_of_function
-from dragoman.tools.arguments.hints.compile import decoder_of_type, schema_of_type
-from tests.tools.arguments.hints.case import INTEGER, STRING
+from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+
+INTEGER = {"type": "integer"}
+STRING = {"type": "string"}
 
 T = TypeVar("T")
 
@@ -108,12 +109,12 @@ def test_two_definitions_of_one_name() -> None:
 
 def test_problems_have_our_form() -> None:
     assert problem(Person, '{"name": 1, "homes": [{"streets": "x", "zipCode": "1"}]}') == (
-        "name: expected a valid string, got integer 1; homes[0].street: expected a value, but it is missing; "
-        "homes[0].streets: unknown field"
+        "name: expected string, got integer 1; homes[0].streets: unknown field; did you mean street?; "
+        "homes[0].street: expected string, but it is missing"
     )
     assert problem(list[Even], '[{"value": 3}]') == "[0].value: must be even, got integer 3"
     assert problem(Even, '{"value": 0}') == "'zero'"
-    assert problem(Person, "[]").startswith("expected an object, got array []")
+    assert problem(Person, "[]").startswith("expected object, got array []")
 
 
 def test_models_beside_and_inside_other_types() -> None:
@@ -142,7 +143,7 @@ def test_strict_models_take_dates_from_json() -> None:
 
 def test_generic_models_and_dataclasses_of_pydantic() -> None:
     assert decoder_of_type(Page[int])('{"items": [1]}') == Page[int](items=[1])
-    assert problem(Checked, '{"value": 0}') == "value: expected greater than or equal to 1, got integer 0"
+    assert problem(Checked, '{"value": 0}') == "value: expected integer >= 1, got integer 0"
 
 
 def test_field_beside_a_type() -> None:
@@ -224,7 +225,7 @@ def test_a_model_that_pydantic_cannot_use() -> None:
 def test_pydantic_is_never_imported_for_others() -> None:
     program = (
         "import sys\n"
-        "from dragoman.tools.arguments.compiled import arguments_of_function\n"
+        "from dragoman.tools.arguments.reader import arguments_of_function\n"
         "def tool(a: int, b: list[str]): ...\n"
         "arguments_of_function(tool)\n"
         "assert not {'pydantic', 'annotated_types', 'docstring_parser', 'jsonschema_rs'} & sys.modules.keys()\n"
@@ -236,4 +237,5 @@ def test_a_type_of_pydantic_without_pydantic(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delitem(sys.modules, "pydantic")
     with pytest.raises(ToolDefinitionError, match="belongs to pydantic, which is not imported"):
         schema_of_type(Address)
-    assert schema_of_type(Annotated[int, AfterValidator(abs)]) == INTEGER
+    with pytest.raises(ToolDefinitionError, match="cannot be checked on int"):
+        schema_of_type(Annotated[int, AfterValidator(abs)])

@@ -1,15 +1,25 @@
-"""Callables of every kind, and what is refused."""
+"""Functions as tools: callables of every kind, their defaults, and where names in annotations are looked up."""
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import functools
+import pathlib
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+import pydantic
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.compiled import arguments_of_function
+from dragoman.tools.arguments.reader import arguments_of_function, decoder_of_type
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 
 def plain(a: int, b: str = "b", *, c: bool = False) -> object:
@@ -175,3 +185,180 @@ def test_an_object_without_a_name_is_called_by_its_class() -> None:
 
     with pytest.raises(ToolDefinitionError, match=r"^Parameter 'a' of Odd\(\)"):
         arguments_of_function(Odd())
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Shadow:
+    int: int
+    date: str = "today"
+
+
+def test_a_field_named_like_a_type() -> None:
+    assert decoder_of_type(Shadow)('{"int": 1}') == Shadow(1)
+
+
+def test_classes_and_functions_inside_a_function() -> None:
+    @dataclass
+    class Outer:
+        inner: Inner
+        again: Outer | None = None
+
+    @dataclass
+    class Inner:
+        value: int
+
+    def tool(outer: Outer, inners: list[Inner]) -> None: ...
+
+    arguments = arguments_of_function(tool)
+    decoded = arguments.decode('{"outer": {"inner": {"value": 1}}, "inners": [{"value": 2}]}')
+    assert arguments.positional(decoded) == (Outer(Inner(1)), [Inner(2)])
+
+
+def test_names_of_a_closure_outlive_the_function_around() -> None:
+    def make():  # type: ignore[no-untyped-def]
+        @dataclass
+        class Inner:
+            value: int
+
+        def tool(inner: Inner) -> object:
+            return Inner(0)
+
+        return tool
+
+    arguments = arguments_of_function(make())
+    assert arguments.schema["properties"]["inner"]["type"] == "object"  # type: ignore[index]
+
+
+def test_names_in_a_class_body() -> None:
+    found = []
+
+    class Service:
+        @dataclass
+        class Request:
+            part: Part
+
+            @dataclass
+            class Part:
+                value: int
+
+        def handle(self, request: Request) -> None: ...
+
+        found.append(arguments_of_function(handle, skip=1))
+
+    assert found[0].positional(found[0].decode('{"request": {"part": {"value": 1}}}')) == (
+        Service.Request(Service.Request.Part(1)),
+    )
+
+
+def test_a_name_that_is_assigned_later() -> None:
+    def tool(value: Later) -> object:  # type: ignore[name-defined]  # noqa: F821 -- that is the point
+        return later
+
+    with pytest.raises(ToolDefinitionError, match="Parameter 'value' of tool.*the name Later in its annotation"):
+        arguments_of_function(tool)
+    later = 1
+
+
+def test_a_name_for_type_checkers_only() -> None:
+    def tool(amount: Fraction) -> None: ...
+
+    with pytest.raises(ToolDefinitionError) as caught:
+        arguments_of_function(tool)
+    assert str(caught.value) == (
+        "Parameter 'amount' of tool(): the name Fraction in its annotation is not defined. "
+        "Define or import it where the function is defined, before the tool is made; not only under TYPE_CHECKING."
+    )
+
+
+@pytest.mark.parametrize("annotation", ["int[", "int.nothing", "1 / 'a'"])
+def test_an_annotation_that_is_no_type(annotation: str) -> None:
+    def tool(value: int) -> None: ...
+
+    tool.__annotations__["value"] = annotation
+    with pytest.raises(ToolDefinitionError, match="its annotation .* cannot be evaluated"):
+        arguments_of_function(tool)
+
+
+# --- defaults ---------------------------------------------------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Shape(enum.Enum):
+    WIDE = (2, 1)
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Size(NamedTuple):
+    width: int
+    color: Color = Color.RED
+
+
+class Account(msgspec.Struct):
+    name: str
+    where: pathlib.Path = pathlib.Path("here")
+
+
+class Model(pydantic.BaseModel):
+    value: int = pydantic.Field(alias="theValue")
+
+
+SHOWN: list[tuple[object, object, object]] = [
+    (int, 5, 5),
+    (str | None, None, None),
+    (float, 5, 5),
+    (list[int], [1], [1]),
+    (tuple[int, ...], (1, 2), [1, 2]),
+    (set[str], {"b", "a", "c"}, ["a", "b", "c"]),
+    (dict[int, Color], {1: Color.RED}, {"1": "red"}),
+    (Color, Color.GREEN, "green"),
+    (dt.date, dt.date(2026, 1, 31), "2026-01-31"),
+    (Decimal, Decimal("1.5"), "1.5"),
+    (bytes, b"hi", "aGk="),
+    (pathlib.Path, pathlib.Path("a"), "a"),
+    (Point, Point(1), {"x": 1, "y": 0}),
+    (Account, Account("a"), {"name": "a", "where": "here"}),
+    (Model, Model(theValue=3), {"theValue": 3}),
+    (Any, {"a": [1]}, {"a": [1]}),
+]
+HIDDEN: list[tuple[object, object]] = [
+    (Any, object()),
+    (int, "not an integer"),
+    (float, float("nan")),
+    (list[int], (1, 2)),
+    (str, type),
+    (Shape, Shape.WIDE),
+    (Size, Size(1)),
+]
+
+
+def schema_of(hint: object, default: object) -> dict[str, object]:
+    def tool(value: Any = default) -> None: ...
+
+    tool.__annotations__["value"] = hint
+    arguments = arguments_of_function(tool)
+    assert arguments.positional(arguments.decode("{}"))[0] is default
+    assert arguments.positional(arguments.recover("{}"))[0] is default
+    properties: Any = arguments.schema["properties"]
+    return properties["value"]
+
+
+@pytest.mark.parametrize(("hint", "default", "shown"), SHOWN)
+def test_a_default_that_json_can_hold_is_shown(hint: object, default: object, shown: object) -> None:
+    assert schema_of(hint, default)["default"] == shown
+
+
+@pytest.mark.parametrize(("hint", "default"), HIDDEN)
+def test_any_other_default_works_and_is_not_shown(hint: object, default: object) -> None:
+    assert "default" not in schema_of(hint, default)

@@ -19,8 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.tools.arguments.compiled import InvalidArguments, arguments_of_function
-from dragoman.tools.arguments.hints.compile import decoder_of_type, schema_of_type
+from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
 
 
 class Color(enum.Enum):

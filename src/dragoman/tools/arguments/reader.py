@@ -1,0 +1,372 @@
+"""The arguments of a tool: what the model is told of them, and how its JSON becomes a call.
+
+Owns: Arguments, compiled once for each tool from a function's hints or from a JSON Schema, and the same for any type.
+Must not know: what the tool does, and how it is run.
+
+`decode` is msgspec's decoder in C. It says only that something is wrong; `recover` then reads the same text again,
+forgives what models get wrong without harm, and otherwise says all that is wrong by the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import msgspec
+
+from dragoman.errors import ToolDefinitionError
+
+from .hints import Annotations, Parser, is_pydantic_field
+from .nodes import NULL, Field, Node, convert, make_decoder, object_schema, union
+from .normalise import normalise
+from .problems import InvalidArguments, Path, Problem, cut, deeper_than, expected, is_array, is_object
+from .resolve import MISSING, RawField, UnsupportedError, resolve, resolve_one, scope_of_function
+from .schemas import Schema, write_document
+
+if TYPE_CHECKING:
+    from .json_schema import Checker
+
+DEEPEST = 200
+"""How far arguments may be nested for a schema: the schema library uses the stack, and the text is a stranger's."""
+TOO_DEEP = "not usable: the JSON is nested too deeply"
+
+_EXACT_FLOATS = 2**53
+"""Beyond this a float no longer says which integer was meant."""
+_IMMUTABLE = (type(None), bool, int, float, str, bytes)
+_PLACE = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")
+"""Where msgspec says that something is wrong; what was read inside has its own place before it."""
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[([^\]]*)\]")
+_EMPTY = inspect.Parameter.empty
+_STARS = {
+    inspect.Parameter.VAR_POSITIONAL: ("*", "list[...]"),
+    inspect.Parameter.VAR_KEYWORD: ("**", "dict[str, ...]"),
+}
+
+
+class Arguments(msgspec.Struct, frozen=True, eq=False):
+    """How a model's JSON becomes a call."""
+
+    schema: Schema
+    """JSON Schema of type object."""
+    notes: tuple[str, ...]
+    """What was rewritten in a given schema, one line each, with the JSON pointer."""
+    decode: Callable[[str], object]
+    """From JSON text to the decoded arguments. Any exception means no more than that `recover` must be asked."""
+    recover: Callable[[str], object]
+    """The same slowly and leniently; raises InvalidArguments."""
+    positional: Callable[[object], tuple[object, ...]]
+    """From the decoded arguments to positional arguments."""
+    keywords: Callable[[object], dict[str, object]] | None
+    """From the decoded arguments to keyword arguments; None if there are none."""
+
+
+# --- from a function -------------------------------------------------------------------------------------------------
+
+
+def arguments_of_function(
+    fn: Callable[..., object],
+    *,
+    skip: int = 0,
+    descriptions: Mapping[str, str] | None = None,
+    signature: inspect.Signature | None = None,
+) -> Arguments:
+    """The arguments of a function, by its hints; its first `skip` parameters are not the model's business."""
+    by_keyword, bound = _takes_only_keywords(fn), _bound_names(fn)
+    offered = list((signature or signature_of(fn)).parameters.values())[skip:]
+    parameters = [each for each in offered if each.name not in bound]
+    parser = Parser()
+    fields = _fields(fn, parameters, parser)
+    attributes = [_attribute(index, parameter.name) for index, parameter in enumerate(parameters)]
+    schema = object_schema(fields, descriptions or {})
+    schema = write_document(schema) if parser.has_definitions else schema
+    # gc=False: it lives for one call and nothing points back to it, and the collector costs a seventh of the decoding.
+    struct = msgspec.defstruct(
+        "Arguments",
+        [
+            (attribute, field.node.wire, _struct_field(field.raw))
+            for attribute, field in zip(attributes, fields, strict=True)
+        ],
+        kw_only=True,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    named = {
+        parameter.name: attribute
+        for attribute, parameter in zip(attributes, parameters, strict=True)
+        if by_keyword or parameter.kind is parameter.KEYWORD_ONLY
+    }
+    recovery = Recovery(lambda value: convert(value, struct), lambda: _make_checker(schema, "argument"))
+    return Arguments(
+        schema=schema,
+        notes=(),
+        decode=_decoder(fn, struct, fields),
+        recover=recovery.read_arguments,
+        positional=_positional([attribute for attribute in attributes if attribute not in named.values()], named),
+        keywords=(lambda decoded: {name: getattr(decoded, key) for name, key in named.items()}) if named else None,
+    )
+
+
+def signature_of(fn: Callable[..., object]) -> inspect.Signature:
+    """The parameters of a function; raises ToolDefinitionError if it does not tell."""
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError, NameError) as error:  # NameError: from 3.14 on, annotations are evaluated here
+        message = f"{_name_of(fn)} does not tell its parameters: {error}."
+        raise ToolDefinitionError(message, hint="Wrap it in a function with type hints.") from None
+
+
+def _takes_only_keywords(fn: Callable[..., object]) -> bool:
+    """Whether a decorator's wrapper takes nothing else, whatever the function inside takes."""
+    if not hasattr(fn, "__wrapped__"):
+        return False
+    try:
+        outside = inspect.signature(fn, follow_wrapped=False).parameters.values()
+    except ValueError:  # functools.cache and its like tell nothing of themselves, and take what the function takes
+        return False
+    return {parameter.kind for parameter in outside} <= {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+
+
+def _bound_names(fn: Callable[..., object]) -> set[str]:
+    """What partials have filled in is the program's business: it may be a secret, and is not offered."""
+    names: set[str] = set()
+    current: object = fn
+    while isinstance(current, functools.partial):
+        partial = cast("functools.partial[object]", current)
+        names.update(partial.keywords)
+        current = partial.func
+    return names
+
+
+def _name_of(fn: Callable[..., object]) -> str:
+    inner: object = cast("functools.partial[object]", fn).func if isinstance(fn, functools.partial) else fn
+    return f"{getattr(inner, '__name__', type(inner).__name__)}()"
+
+
+def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter], parser: Parser) -> list[Field]:
+    scope = scope_of_function(fn)
+    written = {each.name: each.annotation for each in parameters if each.annotation is not _EMPTY}
+    try:
+        hints = resolve(written, scope)
+    except Exception:  # noqa: BLE001 -- whatever it is, one by one says where
+        hints = {}
+    fields: list[Field] = []
+    for parameter in parameters:
+        try:
+            if parameter.name in written and parameter.name not in hints:
+                hints[parameter.name] = resolve_one(parameter.annotation, scope)
+            fields.append(_field(parameter, hints, parser))
+        except UnsupportedError as error:
+            raise _refusal(fn, parameter.name, error) from None
+    return fields
+
+
+def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Parser) -> Field:
+    name = parameter.name
+    default: Any = MISSING if parameter.default is _EMPTY else parameter.default
+    if parameter.kind in _STARS:
+        stars, instead = _STARS[parameter.kind]
+        fix = f"Write one parameter of type {instead} instead, or name each parameter."
+        raise UnsupportedError(f"{stars}{name} has no place in a JSON object", fix)
+    if name not in hints and default is MISSING:
+        fix = f"Write its type, such as {name}: str, or give it a default."
+        raise UnsupportedError("it has no type hint", fix)
+    inferred: object = cast("object", type(default)) if type(default) in (str, int, float, bool) else Any
+    hint = hints.get(name, inferred)
+    if is_pydantic_field(default):  # x: int = Field(5, ge=1)
+        hint = Annotated[cast("Any", hint), default]
+        default = MISSING if default.is_required() else default.get_default(call_default_factory=True)
+    node = parser.node(hint)
+    if default is None and NULL not in (node, *node.members):  # x: int = None says more than it writes
+        node = union([node, NULL])
+    metadata = getattr(hint, "__metadata__", ())
+    key = (Annotations(metadata).alias if metadata else "") or name
+    return Field(RawField(name, hint, key, default is MISSING, default), node)
+
+
+def _decoder(fn: Callable[..., object], struct: Any, fields: Sequence[Field]) -> Callable[[str], object]:
+    try:
+        return make_decoder(struct).decode
+    except UnsupportedError:
+        for field in fields:
+            try:
+                make_decoder(field.node.wire)
+            except UnsupportedError as error:
+                raise _refusal(fn, field.raw.name, error) from None
+        raise
+
+
+def _refusal(fn: Callable[..., object], name: str, error: UnsupportedError) -> ToolDefinitionError:
+    return ToolDefinitionError(f"Parameter {name!r} of {_name_of(fn)}: {error.message}.", hint=error.fix)
+
+
+def _attribute(index: int, name: str) -> str:
+    return f"argument_{index}" if name.startswith("__") else name  # a Struct has its own use for such names
+
+
+def _struct_field(raw: RawField) -> Any:
+    """The field of the Struct. The call must get the very object that the function declares, also if it can change."""
+    if raw.required:
+        return msgspec.field(name=raw.key)
+    if type(raw.default) in _IMMUTABLE:
+        return msgspec.field(default=raw.default, name=raw.key)
+    return msgspec.field(default_factory=lambda: raw.default, name=raw.key)
+
+
+def _positional(attributes: Sequence[str], named: Mapping[str, str]) -> Callable[[object], tuple[object, ...]]:
+    if not named:
+        return cast("Callable[[object], tuple[object, ...]]", msgspec.structs.astuple)
+    if len(attributes) > 1:
+        return cast("Callable[[object], tuple[object, ...]]", operator.attrgetter(*attributes))
+    return lambda decoded: tuple(getattr(decoded, attribute) for attribute in attributes)
+
+
+# --- from a schema or a type -----------------------------------------------------------------------------------------
+
+
+def arguments_of_schema(schema: Mapping[str, object]) -> Arguments:
+    """The arguments that a JSON Schema describes; decoded they are a dict, and go to the function by keyword."""
+    from .json_schema import compile_schema  # it loads the schema library
+
+    normal, notes = normalise(schema)
+    checker = compile_schema(normal)
+    parse = msgspec.json.Decoder(dict[str, Any]).decode
+
+    def read(value: object) -> object:
+        if checker.fits(value):
+            return value
+        raise ValueError("it does not fit")
+
+    def decode(text: str) -> object:
+        value = parse(text)
+        if text.count("[") + text.count("{") > DEEPEST:
+            raise ValueError(TOO_DEEP)
+        return read(value)
+
+    recovery = Recovery(read, lambda: checker)
+    return Arguments(
+        schema=normal,
+        notes=notes,
+        decode=decode,
+        recover=recovery.read_arguments,
+        positional=lambda _: (),
+        keywords=lambda decoded: cast("dict[str, object]", decoded),
+    )
+
+
+def schema_of_type(hint: object) -> Schema:
+    """The JSON Schema of a type."""
+    return write_document(_node_of_type(hint).schema)
+
+
+def decoder_of_type(hint: object) -> Callable[[str], object]:
+    """A function from JSON text to a value of the type; it raises InvalidArguments."""
+    node = _node_of_type(hint)
+    decode = make_decoder(node.wire).decode
+    schema = write_document(node.schema)
+    recovery = Recovery(lambda value: convert(value, node.wire), lambda: _make_checker(schema, "field"))
+
+    def decode_or_recover(text: str) -> object:
+        try:
+            return decode(text)
+        except Exception:  # noqa: BLE001 -- also what the user's own classes raise
+            return recovery.read(parse_text(text))
+
+    return decode_or_recover
+
+
+def _node_of_type(hint: object) -> Node:
+    try:
+        node = Parser().node(hint)
+        make_decoder(node.wire)
+    except UnsupportedError as error:
+        raise ToolDefinitionError(f"{error.message}.", hint=error.fix) from None
+    return node
+
+
+# --- when the quick decoder has refused ------------------------------------------------------------------------------
+
+
+def parse_text(text: str) -> object:
+    """JSON text as plain values; raises InvalidArguments."""
+    try:
+        return cast("object", msgspec.json.decode(text))
+    except RecursionError:
+        raise InvalidArguments([Problem((), TOO_DEEP)]) from None
+    except (ValueError, msgspec.DecodeError) as error:
+        raise InvalidArguments([Problem((), f"not valid JSON ({error}): {cut(text)}")]) from None
+
+
+class Recovery:
+    """The careful reading of a value: `read` raises if it does not fit, and the schema says why not."""
+
+    def __init__(self, read: Callable[[object], object], make_checker: Callable[[], Checker]) -> None:
+        self._read: Callable[[object], object] = read
+        self._make_checker: Callable[[], Checker] = make_checker
+        self._checker: Checker | None = None
+
+    def read_arguments(self, text: str) -> object:
+        """The arguments of a call; models write nothing at all where there is nothing to say."""
+        value: object = parse_text(text) if text.strip() else {}
+        if not is_object(value):
+            raise InvalidArguments([Problem((), expected("object", value))])
+        return self.read(value)
+
+    def read(self, value: object) -> object:
+        """What a decoded JSON value becomes; raises InvalidArguments with every problem there is."""
+        if deeper_than(DEEPEST, value):
+            raise InvalidArguments([Problem((), TOO_DEEP)])
+        try:
+            return self._read(value)
+        except Exception:  # noqa: BLE001 -- also what the user's own classes raise
+            nulls, problems = self._explain(value)
+        try:
+            return self._read(_forgive(value, nulls))
+        except Exception as error:  # noqa: BLE001 -- as above
+            raise InvalidArguments(problems or [_problem_of(error)]) from None
+
+    def _explain(self, value: object) -> tuple[list[Path], list[Problem]]:
+        """The nulls that mean nothing, and everything that is wrong by the schema."""
+        try:
+            self._checker = self._checker or self._make_checker()
+        except ValueError:  # a pattern that only Python understands
+            return [], []
+        return self._checker.unwanted_nulls(value), self._checker.problems(value)
+
+
+def _make_checker(schema: Schema, noun: str) -> Checker:
+    from .json_schema import Checker  # it loads the schema library, and only when something does not fit
+
+    return Checker(schema, formats=True, noun=noun)
+
+
+def _forgive(value: object, nulls: Sequence[Path]) -> object:
+    """The value with 5 for 5.0, and without the nulls."""
+    copy = _with_integers(value)
+    for path in nulls:
+        parent: Any = copy
+        for step in path[:-1]:
+            parent = parent[step]
+        parent.pop(path[-1], None)
+    return copy
+
+
+def _with_integers(value: object) -> object:
+    if is_array(value):
+        return [_with_integers(item) for item in value]
+    if is_object(value):
+        return {name: _with_integers(item) for name, item in value.items()}
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT_FLOATS
+    return int(cast("float", value)) if is_whole else value
+
+
+def _problem_of(error: Exception) -> Problem:
+    """What msgspec or a user's class says of a value that the schema allows, with its place."""
+    text, place = str(error) or type(error).__name__, ""
+    while match := _PLACE.search(text):
+        place, text = place + match[1], text[: match.start()]
+    steps = [int(index) if index else name or other for name, index, other in _STEP.findall(place)]
+    return Problem(tuple(steps), text)

@@ -1,0 +1,748 @@
+"""What each form of hint means: the schema, what fits and what it becomes, and what is said of what does not fit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+import pathlib
+import sys
+import typing
+import uuid
+from collections import OrderedDict, deque, namedtuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    LiteralString,
+    NamedTuple,
+    Never,
+    NewType,
+    NotRequired,
+    Optional,
+    Required,
+    TypedDict,
+    TypeVar,
+)
+
+import annotated_types as at
+import jsonschema_rs
+import msgspec
+import pydantic  # noqa: F401 -- what msgspec cannot check is left to it
+import pytest
+import typing_extensions
+from msgspec import Meta
+
+from dragoman.errors import ToolDefinitionError
+from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+
+INTEGER = {"type": "integer"}
+NUMBER = {"type": "number"}
+STRING = {"type": "string"}
+NULL = {"type": "null"}
+PATH = {"type": "string", "format": "path"}
+T = TypeVar("T")
+Bounded = TypeVar("Bounded", bound=int)
+Constrained = TypeVar("Constrained", int, str)
+UserId = NewType("UserId", int)
+Age = NewType("Age", Annotated[int, "In years."])
+Pair = typing_extensions.TypeAliasType("Pair", tuple[T, T], type_params=(T,))
+Json = typing_extensions.TypeAliasType("Json", "dict[str, Json] | list[Json] | str | int | None")
+Even = typing_extensions.TypeAliasType("Even", "list[Odd] | None")
+Odd = typing_extensions.TypeAliasType("Odd", "list[Even]")
+# The names that typing had before Python 3.9; users' code still has them.
+OLD_LIST, OLD_TUPLE, OLD_DICT = (vars(typing)[name] for name in ("List", "Tuple", "Dict"))
+
+
+class Color(enum.Enum):
+    """A colour of light."""
+
+    RED = "red"
+    GREEN = "green"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Mixed(enum.Enum):
+    YES = True
+    NONE = None
+    TEXT = "text"
+
+
+class Shape(enum.Enum):
+    SQUARE = (1, 1)
+    WIDE = (2, 1)
+
+
+class Loose(enum.Enum):
+    A = "a"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Loose | None:
+        return cls.A if value == "A" else None
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Empty(enum.Enum):
+    pass
+
+
+@dataclass
+class Point:
+    """A point in the plane.
+
+    Attributes:
+        x: How far to the right.
+    """
+
+    x: int
+    y: int = 0
+
+
+@dataclass
+class Tree:
+    value: int
+    children: list[Tree] = field(default_factory=list)
+
+
+@dataclass
+class Box(Generic[T]):
+    value: T
+
+
+class Size(NamedTuple):
+    width: int
+    height: int = 1
+
+
+Bag = namedtuple("Bag", "size color", defaults=["red"])
+
+
+class Options(TypedDict, total=False):
+    name: Required[str]
+    limit: int
+
+
+class Filter(TypedDict):
+    field: str
+    negate: NotRequired[bool]
+
+
+class Account(msgspec.Struct):
+    name: str
+    age: int = 0
+
+
+class Node(msgspec.Struct):
+    value: int
+    next: Node | None = None
+
+
+class Cat(msgspec.Struct, tag="cat"):
+    lives: int
+
+
+class Dog(msgspec.Struct, tag="dog", forbid_unknown_fields=True):
+    good: bool = True
+
+
+class Row(msgspec.Struct, array_like=True):
+    key: str
+    count: int = 1
+
+
+class TaggedRow(msgspec.Struct, array_like=True, tag="row"):
+    key: pathlib.Path
+
+
+class Camel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    first_name: str
+
+
+class Partial(msgspec.Struct):
+    value: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Everything(msgspec.Struct):
+    names: dict[str, Annotated[int, Meta(ge=1)]]
+    pair: tuple[int, str | None]
+    where: pathlib.Path | None = None
+    tags: set[str] = msgspec.field(default_factory=set)
+
+
+def array(items: object = None, **more: object) -> dict[str, object]:
+    return {"type": "array", **({} if items is None else {"items": items}), **more}
+
+
+def fixed(*items: object) -> dict[str, object]:
+    return {"type": "array", "prefixItems": [*items], "items": False, "minItems": len(items), "maxItems": len(items)}
+
+
+def record(required: str, *, closed: bool = True, **properties: object) -> dict[str, object]:
+    schema: dict[str, object] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required.split()
+    return {**schema, "additionalProperties": False} if closed else schema
+
+
+def text(form: str) -> dict[str, object]:
+    return {"type": "string", "format": form}
+
+
+RIGHT = {**INTEGER, "description": "How far to the right."}
+POINT = {**record("x", x=RIGHT, y={**INTEGER, "default": 0}), "description": "A point in the plane."}
+SIZE = record("width", width=INTEGER, height={**INTEGER, "default": 1})
+TREE = record("value", value=INTEGER, children=array({"$ref": "#/$defs/Tree"}, default=[]))
+NEXT = {"anyOf": [{"$ref": "#/$defs/Node"}, NULL], "default": None}
+NODE = record("value", closed=False, value=INTEGER, next=NEXT)
+CAT = record("type lives", closed=False, type={**STRING, "enum": ["cat"]}, lives=INTEGER)
+DOG = record("type", type={**STRING, "enum": ["dog"]}, good={"type": "boolean", "default": True})
+DECIMAL = {"anyOf": [NUMBER, text("decimal")]}
+DATE_TIME = "string with a date-time such as 2026-01-31T12:00:00Z"
+NO_FORM = "fits none of the 2 forms of {} allowed here, the nearest fails as follows; "
+
+Row_ = tuple[object, dict[str, object], dict[str, object], dict[str, str]]
+"""A hint, its schema, JSON text with what it becomes, JSON text with what is said of it."""
+
+SINGLE: list[Row_] = [
+    (bool, {"type": "boolean"}, {"true": True}, {"1": "expected boolean, got integer 1"}),
+    (
+        int,
+        INTEGER,
+        {"5": 5, "5.0": 5, "1e3": 1000, "123456789012345678901": 123456789012345678901},
+        {
+            '"5"': 'expected integer, got string "5"',
+            "5.5": "expected integer, got number 5.5",
+            "1e20": "Expected `int`, got `float`",
+            "true": "expected integer, got boolean true",
+            "null": "expected integer, got null",
+        },
+    ),
+    (float, NUMBER, {"5": 5.0, "2.5": 2.5}, {'"x"': 'expected number, got string "x"'}),
+    (str, STRING, {'"ä"': "ä"}, {"[1]": "expected string, got array [1]"}),
+    (LiteralString, STRING, {'"a"': "a"}, {"1": "expected string, got integer 1"}),
+    (None, NULL, {"null": None}, {"0": "expected null, got integer 0"}),
+    (Any, {}, {"1": 1, "[null]": [None]}, {}),
+    (object, {}, {'{"a": 1}': {"a": 1}}, {}),
+    (bytes, {**STRING, "contentEncoding": "base64"}, {'"aGk="': b"hi"}, {'"!"': "Invalid base64 encoded string"}),
+    (
+        Decimal,
+        DECIMAL,
+        {"1.10": Decimal("1.10"), '"1.10"': Decimal("1.10"), "2": Decimal(2)},
+        {'"x"': 'expected string with a number, got string "x"'},
+    ),
+    (
+        dt.datetime,
+        text("date-time"),
+        {'"2026-01-31T12:00:00Z"': dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)},
+        {'"today"': f'expected {DATE_TIME}, got string "today"', "5": f"expected {DATE_TIME}, got integer 5"},
+    ),
+    (
+        dt.date,
+        text("date"),
+        {'"2026-01-31"': dt.date(2026, 1, 31)},
+        {'"x"': 'expected string with a date such as 2026-01-31, got string "x"'},
+    ),
+    (dt.time, text("time"), {'"12:30:00"': dt.time(12, 30)}, {}),
+    (dt.timedelta, text("duration"), {'"P1DT2H"': dt.timedelta(days=1, hours=2)}, {}),
+    (uuid.UUID, text("uuid"), {'"00000000-0000-0000-0000-000000000001"': uuid.UUID(int=1)}, {}),
+    (pathlib.Path, PATH, {'"a/b"': pathlib.Path("a/b")}, {"1": "expected string, got integer 1"}),
+    (pathlib.PurePosixPath, PATH, {'"a/b"': pathlib.PurePosixPath("a/b")}, {"null": "expected string, got null"}),
+    (UserId, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
+    (Final[int], INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
+    (Bounded, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
+    (Constrained, {"anyOf": [INTEGER, STRING]}, {"1": 1, '"a"': "a"}, {"null": "expected integer or string, got null"}),
+    (T, {}, {"1": 1}, {}),
+]
+
+MANY: list[Row_] = [
+    *((hint, array(), {"[1, null]": [1, None]}, {"{}": "expected array, got object {}"}) for hint in (list, OLD_LIST)),
+    (
+        list[int],
+        array(INTEGER),
+        {"[1, 2]": [1, 2], "[1.0]": [1]},
+        {'[1, "x", []]': '[1]: expected integer, got string "x"; [2]: expected integer, got array []'},
+    ),
+    *(
+        (hint, array(INTEGER), {"[1]": [1]}, {"1": "expected array, got integer 1"})
+        for hint in (OLD_LIST[int], Sequence[int], Collection[int], Iterable[int])
+    ),
+    *((hint, array(), {"[1]": (1,)}, {}) for hint in (tuple, OLD_TUPLE)),
+    (tuple[int, ...], array(INTEGER), {"[1]": (1,)}, {"1": "expected array, got integer 1"}),
+    (tuple[()], array(maxItems=0), {"[]": ()}, {"[1]": "expected array of at most 0 items, got array [1]"}),
+    (
+        tuple[int, str],
+        fixed(INTEGER, STRING),
+        {'[1, "a"]': (1, "a")},
+        {
+            "[1]": "expected array of at least 2 items, got array [1]",
+            "[1, 2]": "[1]: expected string, got integer 2",
+        },
+    ),
+    *(
+        (hint, array(INTEGER, uniqueItems=True), {"[1]": kind({1})}, {"1": "expected array, got integer 1"})
+        for hint, kind in ((set[int], set), (frozenset[int], frozenset), (Set[int], set))
+    ),
+    (set[tuple[int, ...]], array(array(INTEGER), uniqueItems=True), {"[[1]]": {(1,)}}, {}),
+    (set[Any], array(uniqueItems=True), {"[1]": {1}}, {"[[1]]": "unhashable type: 'list'"}),
+    *(
+        (hint, {"type": "object"}, {'{"a": 1}': {"a": 1}}, {"[]": "expected object, got array []"})
+        for hint in (dict, OLD_DICT, Mapping, dict[str, Any], dict[Any, Any])
+    ),
+    *(
+        (
+            hint,
+            {"type": "object", "additionalProperties": INTEGER},
+            {'{"a": 1}': {"a": 1}, '{"a": 1.0}': {"a": 1}},
+            {'{"a b": "x"}': '["a b"]: expected integer, got string "x"'},
+        )
+        for hint in (dict[str, int], Mapping[str, int], MutableMapping[str, int])
+    ),
+    (
+        dict[int, str],
+        {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}, "additionalProperties": STRING},
+        {'{"1": "a"}': {1: "a"}},
+        {
+            '{"x": "a"}': 'x: as a name in an object: expected string that matches ^-?[0-9]+$, got string "x"',
+            '{"1": 2}': '["1"]: expected string, got integer 2',
+        },
+    ),
+    (dict[float, int], {"type": "object", "additionalProperties": INTEGER}, {'{"1.5": 1}': {1.5: 1}}, {}),
+    (
+        dict[Level, int],
+        {"type": "object", "propertyNames": {"enum": ["1", "2"]}, "additionalProperties": INTEGER},
+        {'{"1": 1}': {Level.LOW: 1}},
+        {'{"3": 1}': '["3"]: as a name in an object: expected one of "1", "2", got string "3"'},
+    ),
+    (
+        dict[pathlib.Path, int],
+        {"type": "object", "propertyNames": PATH, "additionalProperties": INTEGER},
+        {'{"a": 1}': {pathlib.Path("a"): 1}},
+        {},
+    ),
+    (dict[int | str, int], {"type": "object", "additionalProperties": INTEGER}, {'{"1": 1}': {"1": 1}}, {}),
+]
+
+CHOICES: list[Row_] = [
+    (
+        Literal["a", "b"],
+        {**STRING, "enum": ["a", "b"]},
+        {'"a"': "a"},
+        {'"c"': 'expected one of "a", "b", got string "c"', "[]": 'expected one of "a", "b", got array []'},
+    ),
+    (
+        Literal["a", 1, True, None],
+        {"enum": ["a", 1, True, None]},
+        {'"a"': "a", "1": 1, "true": True, "null": None, "1.0": 1},
+        {"0": 'expected one of "a", 1, true, null, got integer 0'},
+    ),
+    (Literal[Color.RED], {**STRING, "enum": ["red"]}, {'"red"': Color.RED}, {"1": 'expected "red", got integer 1'}),
+    (
+        Color,
+        {**STRING, "description": "A colour of light.", "enum": ["red", "green"]},
+        {'"red"': Color.RED},
+        {'"blue"': 'expected one of "red", "green", got string "blue"'},
+    ),
+    (
+        Level,
+        {**INTEGER, "description": "(1 = LOW, 2 = HIGH)", "enum": [1, 2]},
+        {"2": Level.HIGH, "2.0": Level.HIGH},
+        {"3": "expected one of 1, 2, got integer 3"},
+    ),
+    (
+        Mixed,
+        {"description": '(true = YES, null = NONE, "text" = TEXT)', "enum": [True, None, "text"]},
+        {"true": Mixed.YES, "null": Mixed.NONE},
+        {"1": 'expected one of true, null, "text", got integer 1'},
+    ),
+    (
+        Shape,
+        {**STRING, "enum": ["SQUARE", "WIDE"]},
+        {'"WIDE"': Shape.WIDE},
+        {"[2,1]": 'expected one of "SQUARE", "WIDE", got array [2,1]'},
+    ),
+    (Loose, {**STRING, "enum": ["a"]}, {'"a"': Loose.A}, {'"b"': 'expected "a", got string "b"'}),
+    (
+        Access,
+        array({**STRING, "enum": ["READ", "WRITE"]}, uniqueItems=True),
+        {'["READ", "WRITE"]': Access.READ | Access.WRITE, "[]": Access(0)},
+        {'["X"]': '[0]: expected one of "READ", "WRITE", got string "X"', "3": "expected array, got integer 3"},
+    ),
+    (Optional[int], {"anyOf": [INTEGER, NULL]}, {"1": 1, "null": None}, {}),  # noqa: UP045 -- the old form
+    (
+        int | str | None,
+        {"anyOf": [INTEGER, STRING, NULL]},
+        {"1": 1, '"1"': "1", "1.0": 1},
+        {"[]": "expected integer, string or null, got array []"},
+    ),
+    (int | float, NUMBER, {"1": 1, "1.0": 1.0}, {'"x"': 'expected number, got string "x"'}),
+    (float | int | None, {"anyOf": [NUMBER, NULL]}, {"1": 1, "1.5": 1.5}, {}),
+    (int | Any, {}, {'"x"': "x"}, {}),
+    (
+        Decimal | int | str,
+        {"anyOf": [NUMBER, text("decimal"), STRING]},
+        {"1.5": Decimal("1.5"), '"2"': Decimal(2), '"x"': "x"},
+        {"[]": "expected number, string with a number or string, got array []"},
+    ),
+    (
+        list[int] | list[str],
+        {"anyOf": [array(INTEGER), array(STRING)]},
+        {"[1]": [1], '["a"]': ["a"], "[1.0]": [1]},
+        {
+            '[1, "a"]': NO_FORM.format("array") + '[1]: expected integer, got string "a"',
+            "1": "expected array, got integer 1",
+        },
+    ),
+    (list[int] | tuple[int, ...], array(INTEGER), {"[1]": [1]}, {}),
+    (
+        dt.datetime | dt.date | str,
+        {"anyOf": [text("date-time"), text("date"), STRING]},
+        {
+            '"2026-01-31"': dt.date(2026, 1, 31),
+            '"2026-01-31T00:00:00"': dt.datetime(2026, 1, 31),  # noqa: DTZ001 -- a naive one is what was sent
+            '"x"': "x",
+        },
+        {},
+    ),
+    (
+        Color | str,
+        {"anyOf": [{**STRING, "description": "A colour of light.", "enum": ["red", "green"]}, STRING]},
+        {'"red"': Color.RED, '"blue"': "blue"},
+        {"1": 'expected one of "red", "green" or string, got integer 1'},
+    ),
+    (
+        Point | Size | None,
+        {"anyOf": [POINT, SIZE, NULL]},
+        {'{"x": 1}': Point(1), '{"width": 2}': Size(2), "null": None},
+        {
+            '{"x": "a"}': NO_FORM.format("object") + 'x: expected integer, got string "a"',
+            "3": "expected object or null, got integer 3",
+        },
+    ),
+    (
+        Cat | Dog | None,
+        {"anyOf": [CAT, DOG, NULL]},
+        {'{"type": "cat", "lives": 9}': Cat(9), '{"type": "dog"}': Dog(), '{"type": "cat", "lives": 9.0}': Cat(9)},
+        {
+            '{"type": "cow"}': 'type: expected one of "cat", "dog", got string "cow"',
+            '{"type": "cat", "lives": "x"}': 'lives: expected integer, got string "x"',
+            '{"type": "dog", "god": 1}': "god: unknown field; did you mean good?",
+        },
+    ),
+]
+
+RECORDS: list[Row_] = [
+    (
+        Point,
+        POINT,
+        {'{"x": 1}': Point(1, 0), '{"x": 1, "y": 2.0}': Point(1, 2), '{"x": 1, "y": null}': Point(1)},
+        {
+            "{}": "x: expected integer, but it is missing",
+            '{"x": 1, "Y": 2}': "Y: unknown field; did you mean y?",
+            '{"x": 1, "other": 2}': "other: unknown field; known are: x, y",
+            "[1]": "expected object, got array [1]",
+        },
+    ),
+    (
+        Tree,
+        {**TREE, "$defs": {"Tree": TREE}},
+        {'{"value": 1, "children": [{"value": 2}]}': Tree(1, [Tree(2)])},
+        {'{"value": 1, "children": [{"value": "x"}]}': 'children[0].value: expected integer, got string "x"'},
+    ),
+    (Size, SIZE, {'{"width": 3}': Size(3)}, {"[3]": "expected object, got array [3]"}),
+    (
+        Bag,
+        record("size", size={}, color={"default": "red"}),
+        {'{"size": 3}': Bag(3)},
+        {"{}": "size: expected a value, but it is missing"},
+    ),
+    (
+        Options,
+        record("name", name=STRING, limit=INTEGER),
+        {'{"name": "a"}': {"name": "a"}, '{"name": "a", "limit": 1}': {"name": "a", "limit": 1}},
+        {'{"limit": "x"}': 'limit: expected integer, got string "x"; name: expected string, but it is missing'},
+    ),
+    (Filter, record("field", field=STRING, negate={"type": "boolean"}), {'{"field": "a"}': {"field": "a"}}, {}),
+    (
+        Account,
+        record("name", closed=False, name=STRING, age={**INTEGER, "default": 0}),
+        {'{"name": "a", "unknown": 1}': Account("a"), '{"name": "a", "age": 1.0, "unknown": 1}': Account("a", 1)},
+        {'{"name": 1}': "name: expected string, got integer 1"},
+    ),
+    (
+        Node,
+        {**NODE, "$defs": {"Node": NODE}},
+        {'{"value": 1, "next": {"value": 2}}': Node(1, Node(2))},
+        {'{"value": 1, "next": {"value": "x"}}': 'next.value: expected integer, got string "x"'},
+    ),
+    (
+        Cat,
+        CAT,
+        {'{"type": "cat", "lives": 9}': Cat(9)},
+        {'{"type": "dog", "lives": 1}': 'type: expected "cat", got string "dog"'},
+    ),
+    (
+        Row,
+        {"type": "array", "prefixItems": [STRING, {**INTEGER, "default": 1}], "minItems": 1},
+        {'["a"]': Row("a"), '["a", 2.0]': Row("a", 2)},
+        {"[1]": "[0]: expected string, got integer 1", "{}": "expected array, got object {}"},
+    ),
+    (
+        TaggedRow,
+        {"type": "array", "prefixItems": [{**STRING, "enum": ["row"]}, PATH], "minItems": 2},
+        {'["row", "a"]': TaggedRow(pathlib.Path("a"))},
+        {'["other", "a"]': '[0]: expected "row", got string "other"'},
+    ),
+    (
+        Camel,
+        record("firstName", firstName=STRING),
+        {'{"firstName": "a"}': Camel("a")},
+        {
+            '{"first_name": "a"}': "first_name: unknown field; did you mean firstName?; "
+            "firstName: expected string, but it is missing"
+        },
+    ),
+    (Partial, record("", closed=False, value=INTEGER), {"{}": Partial(), '{"value": 1}': Partial(1)}, {}),
+    (
+        Everything,
+        record(
+            "names pair",
+            closed=False,
+            names={"type": "object", "additionalProperties": {**INTEGER, "minimum": 1}},
+            pair=fixed(INTEGER, {"anyOf": [STRING, NULL]}),
+            where={"anyOf": [PATH, NULL], "default": None},
+            tags=array(STRING, uniqueItems=True, default=[]),
+        ),
+        {
+            '{"names": {"a": 1}, "pair": [1, null], "where": "b"}': Everything(
+                {"a": 1}, (1, None), pathlib.Path("b"), set()
+            )
+        },
+        {'{"names": {"a": 0}, "pair": [1, null]}': "names.a: expected integer >= 1, got integer 0"},
+    ),
+    (Pair[int], fixed(INTEGER, INTEGER), {"[1, 2]": (1, 2)}, {'[1, "a"]': '[1]: expected integer, got string "a"'}),
+    # --- what cannot be hashed
+    (list[Annotated[int, {"unit": "m"}]], array(INTEGER), {"[1]": [1]}, {}),
+    (Box[Annotated[int, ["m"]]], record("value", value=INTEGER), {'{"value": 1}': Box(1)}, {}),
+]
+
+LIMITS: list[Row_] = [
+    (
+        Annotated[int, at.Interval(ge=1, lt=5), "How many."],
+        {**INTEGER, "minimum": 1, "exclusiveMaximum": 5, "description": "How many."},
+        {"1": 1, "4.0": 4},
+        {"0": "expected integer >= 1, got integer 0", "5": "expected integer < 5, got integer 5"},
+    ),
+    (
+        Annotated[Annotated[int, at.Ge(1)] | list[int] | None, at.Le(5), at.MaxLen(2)],
+        {"anyOf": [{**INTEGER, "minimum": 1, "maximum": 5}, array(INTEGER, maxItems=2), NULL]},
+        {"3": 3, "[1]": [1], "null": None},
+        {
+            "6": "expected integer <= 5, got integer 6",
+            "[1, 2, 3]": "expected array of at most 2 items, got array [1,2,3]",
+        },
+    ),
+    (
+        Annotated[float, at.MultipleOf(0.5), at.Gt(0)],
+        {**NUMBER, "multipleOf": 0.5, "exclusiveMinimum": 0},
+        {"1.5": 1.5},
+        {"0.75": "expected number that is a multiple of 0.5, got number 0.75"},
+    ),
+    (
+        Annotated[str, Meta(pattern="^a", min_length=2)],
+        {**STRING, "minLength": 2, "pattern": "^a"},
+        {'"ab"': "ab"},
+        {'"ba"': 'expected string that matches ^a, got string "ba"'},
+    ),
+    (Annotated[list[int], at.Len(1, 2)], array(INTEGER, minItems=1, maxItems=2), {"[1]": [1]}, {}),
+    (Annotated[tuple[int, ...], at.MinLen(1)], array(INTEGER, minItems=1), {"[1]": (1,)}, {}),
+    (
+        Annotated[dict[str, int], at.MinLen(1)],
+        {"type": "object", "additionalProperties": INTEGER, "minProperties": 1},
+        {'{"a": 1}': {"a": 1}},
+        {"{}": "expected object of at least 1 property, got object {}"},
+    ),
+    (
+        Annotated[bytes, at.MaxLen(1)],
+        {**STRING, "contentEncoding": "base64"},
+        {'"aA=="': b"h"},
+        {'"aGk="': "Expected `bytes` of length <= 1"},
+    ),
+    (
+        Annotated[dt.datetime, at.Timezone(...)],
+        text("date-time"),
+        {'"2026-01-31T12:00:00Z"': dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)},
+        {'"2026-01-31T12:00:00"': "Expected `datetime` with a timezone component"},
+    ),
+    (
+        Annotated[
+            int, Meta(description="An age.", examples=[3], extra_json_schema={"x-unit": "year"}), at.Unit("a"), None
+        ],
+        {**INTEGER, "description": "An age.", "examples": [3], "x-unit": "year"},
+        {"1": 1},
+        {},
+    ),
+    (Annotated[int, typing_extensions.Doc("An age."), " "], {**INTEGER, "description": "An age."}, {"1": 1}, {}),
+    (
+        Annotated[Age, at.Ge(1)],
+        {**INTEGER, "minimum": 1, "description": "In years."},
+        {"1": 1},
+        {"0": "expected integer >= 1, got integer 0"},
+    ),
+    (
+        list[Annotated[Point, "A corner."]],
+        array({**POINT, "description": "A corner. A point in the plane."}),
+        {'[{"x": 1}]': [Point(1)]},
+        {},
+    ),
+    # --- what msgspec cannot check is left to pydantic
+    (
+        Annotated[dt.date, at.Ge(dt.date(2026, 1, 1))],
+        text("date"),
+        {'"2026-01-01"': dt.date(2026, 1, 1)},
+        {'"2025-01-01"': 'expected greater than or equal to 2026-01-01, got string "2025-01-01"'},
+    ),
+    (
+        Annotated[int, at.Ge(1), at.Ge(3)],
+        {**INTEGER, "minimum": 3},
+        {"3": 3},
+        {"2": "expected integer >= 3, got integer 2"},
+    ),
+]
+
+
+@pytest.mark.parametrize("row", [*SINGLE, *MANY, *CHOICES, *RECORDS, *LIMITS], ids=lambda row: str(row[0])[:60])
+def test_hint(row: Row_) -> None:
+    """The schema; as a type and as a parameter, what fits and what does not; and that the schema agrees."""
+    hint, schema, good, bad = row
+    assert schema_of_type(hint) == schema
+    assert jsonschema_rs.meta.is_valid(schema)
+    validator = jsonschema_rs.Draft202012Validator(schema)
+    decode = decoder_of_type(hint)
+
+    def tool(value: Any) -> None: ...
+
+    tool.__annotations__["value"] = hint
+    arguments = arguments_of_function(tool)
+    for given, value in good.items():
+        decoded = decode(given)
+        assert (decoded, type(decoded)) == (value, type(value))
+        assert arguments.positional(arguments.recover(f'{{"value": {given}}}')) == (value,)
+        assert validator.is_valid(json.loads(given)) or "null" in given
+    for given, message in bad.items():
+        with pytest.raises(InvalidArguments) as caught:
+            decode(given)
+        assert str(caught.value) == message
+        with pytest.raises(Exception, match="."):
+            arguments.decode(f'{{"value": {given}}}')
+        with pytest.raises(InvalidArguments) as caught:
+            arguments.recover(f'{{"value": {given}}}')
+        found = [str(problem).removeprefix("value").lstrip(".:").strip() for problem in caught.value.problems]
+        assert "; ".join(found) == message
+
+
+@pytest.mark.parametrize(
+    ("hint", "given", "value"),
+    [(set[int], "[1, 1]", {1}), (Loose, '"A"', Loose.A), (Cat, '{"lives": 9}', Cat(9))],
+)
+def test_what_is_taken_although_the_schema_does_not_offer_it(hint: object, given: str, value: object) -> None:
+    assert decoder_of_type(hint)(given) == value
+
+
+REFUSED = {
+    "Callable": (Callable[[int], int], "cannot be expressed in JSON"),
+    "complex": (complex, "complex cannot be expressed in JSON"),
+    "a class": (pytest.Config, "Config cannot be expressed in JSON"),
+    "type": (type[int], "cannot be expressed in JSON"),
+    "Never": (Never, "Never cannot be expressed in JSON"),
+    "Iterator": (Iterator[int], "cannot be expressed in JSON"),
+    "deque": (deque[int], "cannot be expressed in JSON"),
+    "OrderedDict": (OrderedDict[str, int], "cannot be expressed in JSON"),
+    "a tuple of unknown length": (tuple[int, *tuple[str, ...]], "cannot be expressed in JSON"),
+    "inside a union": (int | complex, "complex cannot be expressed in JSON"),
+    "a string": ("int", "the forward reference 'int' was not resolved"),
+    "not a type": (5, "5 cannot be expressed in JSON"),
+    "an empty enum": (Empty, "the enum Empty has no members"),
+    "bytes in Literal": (Literal[b"a"], "has no JSON form"),
+    "a set of lists": (set[list[int]], "a set cannot hold what can change"),
+    "names that are booleans": (dict[bool, int], "cannot be a name in a JSON object"),
+    "names that are tuples": (dict[tuple[int, int], int], "cannot be a name in a JSON object"),
+    "a limit on the wrong type": (Annotated[bool, Meta(ge=1)], "the limit ge=1 cannot be checked on bool"),
+    "a limit on no member of a union": (Annotated[bool | None, Meta(ge=1)], "cannot be checked on bool | None"),
+    "a length of a number": (Annotated[int, Meta(min_length=1)], "the limit min_length=1 cannot be checked on int"),
+    "a time zone": (Annotated[dt.datetime, at.Timezone("Europe/Rome")], "cannot be checked on datetime"),
+    "a second limit of one kind": (Annotated[str, Meta(pattern="a"), Meta(pattern="b")], "cannot be checked on str"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_expressed(name: str) -> None:
+    hint, message = REFUSED[name]
+    with pytest.raises(ToolDefinitionError) as caught:
+        schema_of_type(hint)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_without_pydantic_a_limit_that_only_it_can_check_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pydantic")
+    for hint in (Annotated[Decimal, at.Ge(1)], Annotated[str, at.Predicate(str.islower)]):
+        with pytest.raises(ToolDefinitionError, match="cannot be checked on") as caught:
+            schema_of_type(hint)
+        assert "import pydantic" in str(caught.value.hint)
+
+
+def test_recursive_aliases() -> None:
+    def tool(value: Json) -> None: ...
+
+    arguments = arguments_of_function(tool)
+    inside = {"$ref": "#/$defs/Json"}
+    assert arguments.schema["properties"] == {"value": inside}
+    assert arguments.schema["$defs"] == {
+        "Json": {"anyOf": [{"type": "object", "additionalProperties": inside}, array(inside), STRING, INTEGER, NULL]}
+    }
+    given = '{"value": {"a": [1, null, {"b": "c"}]}}'
+    assert arguments.positional(arguments.decode(given)) == ({"a": [1, None, {"b": "c"}]},)
+    with pytest.raises(InvalidArguments, match=r"^value"):
+        arguments.recover('{"value": {"a": [true]}}')
+    assert decoder_of_type(Odd)("[null, [[null]]]") == [None, [[None]]]
+    with pytest.raises(InvalidArguments, match=r"^\[0\]: expected array or null, got integer 1$"):
+        decoder_of_type(Odd)("[1]")
+
+
+NEW_SYNTAX = """
+from dataclasses import dataclass
+
+type Json = dict[str, Json] | list[Json] | str | int | None
+type Pair[T] = tuple[T, T]
+
+@dataclass
+class Box[T: (int, str)]:
+    value: T
+
+def tool[T: int](json: Json, pair: Pair[int], box: Box[int], some: T) -> None: ...
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is of Python 3.12")
+def test_aliases_and_generics_in_the_syntax_of_python_3_12() -> None:
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(NEW_SYNTAX, names)
+    arguments = arguments_of_function(names["tool"])
+    given = '{"json": {"a": [1]}, "pair": [1, 2], "box": {"value": 3}, "some": 4}'
+    assert arguments.positional(arguments.decode(given)) == ({"a": [1]}, (1, 2), names["Box"](3), 4)
+    with pytest.raises(InvalidArguments) as caught:
+        arguments.recover('{"json": true, "pair": [1], "box": {"value": "x"}, "some": "y"}')
+    assert [problem.path for problem in caught.value.problems] == [("json",), ("pair",), ("box", "value"), ("some",)]
