@@ -422,6 +422,7 @@ class _TextContent(Struct, forbid_unknown_fields=True, gc=False):
 
 class _TextCandidate(Struct, forbid_unknown_fields=True, gc=False):
     content: _TextContent
+    finishReason: str | None = None
     index: int = 0
     groundingMetadata: Raw = ABSENT
     """Empty in every chunk of a grounded reply but the last."""
@@ -553,9 +554,10 @@ class GeminiDecoder(Struct, eq=False):
         try:
             chunk = _read_text_chunk(data)
         except _MALFORMED:
-            chunk = None
-        candidate = chunk.candidates[0] if chunk is not None and len(chunk.candidates) == 1 else None
-        if chunk is None or candidate is None or candidate.index or len(candidate.groundingMetadata) > 2:
+            self._take_apart(data, events)
+            return
+        candidate = chunk.candidates[0] if len(chunk.candidates) == 1 else None
+        if candidate is None or candidate.index or len(candidate.groundingMetadata) > 2:
             self._take_apart(data, events)
             return
         if chunk.usageMetadata is not ABSENT:
@@ -571,6 +573,8 @@ class GeminiDecoder(Struct, eq=False):
         content.at_head = True
         for part in candidate.content.parts:
             content.add_text(part.text, part.thought, events)
+        if candidate.finishReason is not None and candidate.finishReason != _FINISH_UNKNOWN:
+            self._finish_reason = candidate.finishReason
 
     def _take_apart(self, data: bytes, events: list[ReplyEvent]) -> None:
         if data == b"[DONE]":  # not Google's, but proxies end their streams so

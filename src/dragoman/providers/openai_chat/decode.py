@@ -450,13 +450,13 @@ class Reply(Struct, eq=False):
 
     def take_message(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
         """A piece of the message, or the whole of it, member by member; nothing is passed over."""
-        told = self._take_details(fields.pop("reasoning_details", None), events, whole=whole)
+        thought = self._take_details(fields.pop("reasoning_details", None), events, whole=whole)
         for name in ("reasoning_content", "reasoning"):
             raw = fields.pop(name, None)
-            if raw is not None and not told:  # where several are given they say the same
+            if raw is not None and not thought:  # where several are given they say the same
                 piece = string(raw)
                 self._think(name, piece, events)
-                told = bool(piece)
+                thought = bool(piece)
         self._take_content(fields.pop("content", None), events)
         self._refuse(string(fields.pop("refusal", None)), events)
         self._take_calls(fields.pop("tool_calls", None), events, whole=whole)

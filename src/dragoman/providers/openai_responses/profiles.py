@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
 
-__all__ = ["BASE", "ROWS"]
-
 # The API has no such parameters.
 _NEVER: Final = frozenset(["seed", "stop", "top_k"])
 _NO_SAMPLING: Final = _NEVER | {"temperature", "top_p"}
