@@ -12,7 +12,7 @@ from dragoman.simulator.faults import Fault
 from dragoman.simulator.plan import Plan
 from dragoman.transport.protocol import HttpRequest, Timeouts
 from dragoman.transport.retry import RetryPolicy
-from dragoman.transport.troubles import trouble
+from dragoman.transport.errors import trouble
 
 ASKED = Conversation().plus(Message.user("Hello"))
 ONCE = RetryPolicy(max_attempts=1)

@@ -12,7 +12,7 @@ from pyreqwest.http import Url
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
 from dragoman.transport.addresses import host_of, is_loopback, origin_of, port_of
-from dragoman.transport.base_url import _TEXTS, MAX_BASE_URL_BYTES, join, validate_base_url
+from dragoman.transport.addresses import _TEXTS, MAX_BASE_URL_BYTES, join, validate_base_url
 
 GOOD = [
     "",

@@ -18,7 +18,7 @@ from dragoman.transport.retry import (
     request_id_of,
     retry_after_of,
 )
-from dragoman.transport.troubles import trouble
+from dragoman.transport.errors import trouble
 
 NOW = 1_750_000_000.0  # Sun, 15 Jun 2025 15:06:40 GMT
 POLICY = RetryPolicy()

@@ -17,7 +17,7 @@ from dragoman.transport.asyncio_transport import AsyncioTransport
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.socket_transport import SocketTransport
 from dragoman.transport.tape import NotOnTapeError, SecretFoundError, Tape
-from dragoman.transport.tape.scan import refuse_secrets, secret_forms
+from dragoman.transport.tape import refuse_secrets, secret_forms
 from tests.transport.colours import Client
 from tests.transport.server import Exchange, Server, closed_port
 

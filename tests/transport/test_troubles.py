@@ -15,7 +15,7 @@ from dragoman.errors import ConfigurationError, DragomanError, ProviderError
 from dragoman.transport import httpx2_transport, pyreqwest_transport, pyreqwest_troubles
 from dragoman.transport.protocol import HttpRequest, Timeouts
 from dragoman.transport.routes import failure
-from dragoman.transport.troubles import Code, redirected, trouble
+from dragoman.transport.errors import Code, redirected, trouble
 
 URL = "https://api.test/v1/secret?key=sesame"
 REQUEST = HttpRequest(url=URL, headers={"x-api-key": "sesame"})

@@ -17,10 +17,9 @@ from typing import Final
 from msgspec import Struct
 
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
-from dragoman.transport.bases import USER_AGENT
 from dragoman.transport.decoding import Unpacker, unpacker
 from dragoman.transport.http1 import MalformedReplyError, ReplyReader, request_head
-from dragoman.transport.protocol import HttpRequest
+from dragoman.transport.protocol import USER_AGENT, HttpRequest
 
 from .targets import Target
 
