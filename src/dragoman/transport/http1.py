@@ -24,16 +24,26 @@ _USUALLY_EMPTY: Final = frozenset({"DELETE", "GET", "HEAD"})
 
 def request_head(request: HttpRequest, *, target: str, usual: dict[str, str]) -> bytes:
     """The head of a request. The `usual` headers give way to the caller's."""
+    return start_of_head(request, target=target, usual=usual) + end_of_head(request)
+
+
+def start_of_head(request: HttpRequest, *, target: str, usual: dict[str, str]) -> bytes:
+    """What all requests to one address with the same headers begin with."""
     headers = usual.copy()
     for name, value in request.headers.items():
         key = name.lower()
         # Framing is not the caller's business: two opinions about a length are how requests are smuggled.
         if key not in _FRAMING:
             headers[key] = value
+    lines = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
+    return f"{request.method} {target} HTTP/1.1\r\n{lines}\r\n".encode("ascii")
+
+
+def end_of_head(request: HttpRequest) -> bytes:
+    """What is particular to one request: the length of its body."""
     if request.body or request.method not in _USUALLY_EMPTY:
-        headers["content-length"] = str(len(request.body))
-    lines = [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([f"{request.method} {target} HTTP/1.1", *lines, "\r\n"]).encode("ascii")
+        return b"content-length: %d\r\n\r\n" % len(request.body)
+    return b"\r\n"
 
 
 class ReplyReader:

@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
 from dragoman.transport.decoding import Unpacker, unpacker
-from dragoman.transport.http1 import MalformedReplyError, ReplyReader, request_head
+from dragoman.transport.errors import MalformedReplyError
+from dragoman.transport.http1 import ReplyReader, request_head
 from dragoman.transport.protocol import USER_AGENT, HttpRequest
 
 from .targets import Target
