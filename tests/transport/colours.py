@@ -1,6 +1,6 @@
 """One set of tests for every transport in both colours: each test is written plainly and runs on all of them.
 
-A client of a test has two methods, `open` and `close`. What a transport for plain programs does is stepped; one for event
+A client of a test has two methods, `open` and `close`. A transport for plain programs is stepped; one for event
 loops runs on a loop that belongs to the client. At the end a client of a test looks for tasks that were left behind.
 """
 
@@ -56,9 +56,9 @@ class Reply:
 class Client:
     """A transport in either colour, with plain methods; a context manager."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, *, plain: bool | None = None) -> None:
         self.transport: Any = transport
-        self.plain: bool = self.transport.blocking
+        self.plain: bool = self.transport.blocking if plain is None else plain
         self._runner = asyncio.Runner()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.transport.http1 import MalformedReplyError, ReplyReader, request_head
+from dragoman.transport.errors import MalformedReplyError
+from dragoman.transport.http1 import ReplyReader, request_head
 from dragoman.transport.protocol import HttpRequest
 
 GOOD: list[tuple[str, bytes, int, bytes, bool]] = [
@@ -17,7 +18,6 @@ GOOD: list[tuple[str, bytes, int, bytes, bool]] = [
     ("length", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", True),
     ("no reason", b"HTTP/1.1 200\r\ncontent-length: 0\r\n\r\n", 200, b"", True),
     ("empty reason", b"HTTP/1.1 200 \r\ncontent-length: 0\r\n\r\n", 200, b"", True),
-    ("same length twice", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok", 200, b"ok", True),
     (
         "chunks",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n",
@@ -57,22 +57,15 @@ GOOD: list[tuple[str, bytes, int, bytes, bool]] = [
         b"ok",
         True,
     ),
+]
+BAD: list[tuple[str, bytes]] = [
+    ("same length twice", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok"),
     (
         "chunks and a length",
         b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-        200,
-        b"ok",
-        False,
     ),
-]
-LENIENT: list[tuple[str, bytes, int, bytes]] = [
-    ("bare line feeds", b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok", 200, b"ok"),
-    ("bare line feeds in chunks", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\nok\n0\n\n", 200, b"ok"),
-    ("a folded header", b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 2\r\n\r\nok", 200, b"ok"),
-    ("line ends of both kinds", b"HTTP/1.1 200 OK\r\nx: a\ncontent-length: 2\n\r\nok", 200, b"ok"),
-    ("an end before another", b"HTTP/1.1 200 OK\ncontent-length: 6\n\nok\r\n\r\n", 200, b"ok\r\n\r\n"),
-]
-BAD: list[tuple[str, bytes]] = [
+    ("bare line feeds", b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok"),
+    ("a folded header", b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 2\r\n\r\nok"),
     ("no status", b"HTTP/1.1 OK\r\n\r\n"),
     ("other protocol", b"220 mail ready\r\n"),
     ("other version", b"HTTP/2.0 200 OK\r\n\r\n"),
@@ -94,7 +87,7 @@ BAD: list[tuple[str, bytes]] = [
     ("empty size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n"),
     ("chunk too long", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhello\r\n0\r\n\r\n"),
     ("endless head", b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000),
-    ("endless size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;" + b"x" * 20_000),
+    ("endless size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;" + b"x" * 600_000),
 ]
 
 
@@ -123,13 +116,6 @@ def test_good_replies(data: bytes, status: int, body: bytes, reusable: bool, siz
     assert all(name == name.lower() for name in reader.headers)
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize(("data", "status", "body"), [row[1:] for row in LENIENT], ids=[row[0] for row in LENIENT])
-def test_replies_that_are_nearly_good(data: bytes, status: int, body: bytes, size: int) -> None:
-    reader, got = read(data, size)
-    assert (reader.status, got, reader.complete) == (status, body, True)
-
-
 @pytest.mark.parametrize("size", [1, 3, 100_000])
 @pytest.mark.parametrize("data", [row[1] for row in BAD], ids=[row[0] for row in BAD])
 def test_bad_replies(data: bytes, size: int) -> None:
@@ -155,7 +141,7 @@ def test_replies_to_head_have_no_body() -> None:
     assert (reader.complete, body, reader.reusable) == (True, b"", True)
 
 
-@pytest.mark.parametrize("data", [GOOD[0][1], GOOD[4][1], GOOD[11][1]])
+@pytest.mark.parametrize("data", [GOOD[0][1], GOOD[3][1], GOOD[10][1]])
 def test_a_connection_with_surplus_bytes_is_not_used_again(data: bytes) -> None:
     reader = ReplyReader("POST")
     reader.feed(data + b"HTTP/1.1 200 OK\r\n\r\n")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dragoman import errors
 from dragoman.errors import ConnectionFailedError, DragomanError, ProviderError, RequestTimeoutError
+from dragoman.transport.errors import error_for
 from dragoman.transport.protocol import HttpRequest
 from dragoman.transport.retry import (
     Attempt,
@@ -18,7 +19,6 @@ from dragoman.transport.retry import (
     request_id_of,
     retry_after_of,
 )
-from dragoman.transport.errors import trouble
 
 NOW = 1_750_000_000.0  # Sun, 15 Jun 2025 15:06:40 GMT
 POLICY = RetryPolicy()
@@ -39,7 +39,7 @@ class TestWorthwhile:
 
     @pytest.mark.parametrize("code", ["refused", "unknown_host", "reset", "closed_early", "cut_off", "proxy", "tls"])
     def test_connections_that_failed(self, code: str) -> None:
-        error = trouble(code, HttpRequest(url="https://h/"))  # type: ignore[arg-type]
+        error = error_for(code, HttpRequest(url="https://h/"))  # type: ignore[arg-type]
         assert decided(error=error) == Retry(0.5, code)
 
     @pytest.mark.parametrize("code", ["connect_timeout", "read_timeout"])
@@ -47,8 +47,8 @@ class TestWorthwhile:
         assert isinstance(decided(error=RequestTimeoutError("…", code=code)), Retry)
 
     @pytest.mark.parametrize("code", ["certificate", "proxy_auth", "pool_timeout", "redirect", "bad_url", "malformed"])
-    def test_trouble_that_stays(self, code: str) -> None:
-        error = trouble(code, HttpRequest(url="https://h/")) if code != "redirect" else errors.ProtocolError("…")  # type: ignore[arg-type]
+    def test_failures_that_stay(self, code: str) -> None:
+        error = error_for(code, HttpRequest(url="https://h/")) if code != "redirect" else errors.ProtocolError("…")  # type: ignore[arg-type]
         assert isinstance(decided(error=error), GiveUp)
 
     @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError, RequestTimeoutError
-from dragoman.transport.protocol import USER_AGENT
-from dragoman.transport.protocol import HttpRequest, PoolLimits
+from dragoman.transport.protocol import USER_AGENT, HttpRequest, PoolLimits
 from tests.transport.colours import QUICK, Client, Kind
 from tests.transport.server import Exchange, Server
 

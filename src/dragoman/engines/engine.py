@@ -182,7 +182,7 @@ class _OverHttp:
     def __init__(
         self, connection: Connection, transport: Transport, sleep: Callable[[float], Awaitable[None]], *, blocking: bool
     ) -> None:
-        if getattr(transport, "blocking", blocking) is not blocking:
+        if getattr(transport, "blocking", None) is (not blocking):
             kind, fitting = ("plain", "SocketTransport") if blocking else ("async", "AsyncioTransport")
             message = f"An engine for {kind} programs cannot use {type(transport).__name__}."
             raise ConfigurationError(message, hint=f"Use {fitting}, or the engine of the other colour.")

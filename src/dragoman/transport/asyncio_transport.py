@@ -213,6 +213,8 @@ class AsyncioTransport(PooledTransport):
     Connections belong to an event loop: used on another one, the transport begins anew.
     """
 
+    blocking: bool | None = False
+
     def __init__(
         self,
         *,

@@ -133,7 +133,7 @@ class ReplyReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or something behind the last chunk, which nobody needs."""
         if not self.head_complete:
-            headers, key, text = self.headers, name.decode("latin-1").lower(), value.decode("latin-1")
+            headers, key, text = self.headers, name.decode("latin-1").lower(), value.strip().decode("latin-1")
             headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:

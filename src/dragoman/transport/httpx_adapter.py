@@ -54,7 +54,7 @@ class HttpxTransport(BaseTransport):
         if client is not None and not (proxy is None and ca_file is None and environ is None and trust_env):
             message = "A client of httpx2 has its own proxies and certificate authorities."
             raise ConfigurationError(message, hint="Give them to the client, or leave the client out.")
-        self.blocking: bool = isinstance(client, httpx2.Client) or (client is None and not asynchronous)  # pyright: ignore[reportIncompatibleVariableOverride] -- it depends on the client
+        self.blocking: bool | None = isinstance(client, httpx2.Client) or (client is None and not asynchronous)
         self._limits: PoolLimits = limits
         self._given: _Client | None = client
         self._surroundings: Surroundings = Surroundings.of(
@@ -91,7 +91,7 @@ class HttpxTransport(BaseTransport):
         except _ERRORS as error:
             failure = translate(error, request, connecting=True, proxied=proxy is not None)
         else:
-            response = _Response(request, reply, deadline, blocking=self.blocking)
+            response = _Response(request, reply, deadline, blocking=isinstance(client, httpx2.Client))
             try:
                 check_head(request, response.status, response.headers)
             except DragomanError:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from msgspec import Struct
 
@@ -157,8 +157,8 @@ class BaseResponse(ABC):
 class BaseTransport(ABC):
     """A transport but for `open` and `aclose`."""
 
-    blocking: ClassVar[bool] = False
-    """Whether the methods block instead of awaiting: a transport for plain programs, not for event loops."""
+    blocking: bool | None = None
+    """True: the methods block, for plain programs. False: they await, for event loops. None: they do neither."""
 
     @abstractmethod
     async def open(self, request: HttpRequest) -> Response:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 from weakref import WeakSet
 
 from dragoman._stepping import step
@@ -163,7 +163,7 @@ class SocketTransport(PooledTransport):
     HTTP/1.1; gzip and deflate, and br and zstd where a library for them is installed; proxies with an http:// address.
     """
 
-    blocking: ClassVar[bool] = True
+    blocking: bool | None = True
 
     def __init__(
         self,

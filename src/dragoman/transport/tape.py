@@ -234,6 +234,7 @@ class _Recorder(BaseTransport):
     def __init__(self, tape: Tape, transport: Transport) -> None:
         self._tape: Tape = tape
         self._transport: Transport = transport
+        self.blocking: bool | None = getattr(transport, "blocking", None)
 
     async def open(self, request: HttpRequest) -> BaseResponse:
         noted = self._tape.note(request)
