@@ -1,9 +1,9 @@
 """What a model call costs through an engine, without loop and chat client: `python bench/model_call.py`.
 
 CPU time of this process in interleaved rounds of one run, as a multiple of the floor (bench/contenders/floor.py).
-Wanted: a turn at most 3.5 times the floor (2.5 on an event loop), a streamed chunk with every event delivered at most 3
-times, a turn on a long history (each time one new message behind a history that was sent before) at most 3 times. Each
-turn has a message that was never sent, as turns have. What a caller of a chat client pays, and peers, are in bench/run.py.
+Wanted: a turn at most 3.5 times the floor (2.5 on an event loop), a streamed chunk with every event delivered at most
+3 times, a turn on a long history (each time one new message behind a history that was sent before) at most 3 times.
+Each turn has a message that was never sent, as turns have. What a caller of a chat client pays, and peers, are in bench/run.py.
 
 Before that, where a turn goes: the same request, sent by the floor and by the standard library's `http.client` (with
 the reply as bytes, not read any further), and through our own transport and each of the layers above it.
@@ -85,7 +85,7 @@ def layers(root: str) -> None:
         ChatClient(ours, system=SYSTEM, stateless=True) as client,
         SocketTransport() as transport,
     ):
-        request = ours._call(_asked(), (), None, stream=False).request  # noqa: SLF001 -- as the engine sends it
+        request = ours._call(_asked(), (), None, stream=False).request
         path, headers, body = request.url.removeprefix(root), dict(request.headers), request.body
 
         def with_http_client() -> bytes:

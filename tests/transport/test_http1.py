@@ -157,6 +157,15 @@ def test_the_end_is_known_without_waiting_for_more() -> None:
             assert reader.complete
 
 
+def test_an_interrupt_while_a_reply_is_read_is_not_swallowed() -> None:
+    class Interrupted(ReplyReader):
+        def on_body(self, body: bytes) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted("POST").feed(GOOD[0][1])
+
+
 _LINES = st.sampled_from(
     [
         b"HTTP/1.1 200 OK",

@@ -136,12 +136,13 @@ class AsyncioWire(asyncio.Protocol):
             waiter.set_exception(TimeoutError())
 
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
-        assert self._transport is not None
+        transport = self._transport
+        assert transport is not None
         try:
             async with asyncio.timeout_at(None if self._deadline == math.inf else self._deadline):
-                self._transport = await self._loop.start_tls(self._transport, self, tls, server_hostname=host)
+                self._transport = await self._loop.start_tls(transport, self, tls, server_hostname=host)
         except BaseException:
-            self._transport.abort()
+            transport.abort()
             self._gone.set_result(None)  # the loop does not say so of a connection on which TLS was not agreed on
             raise
 
