@@ -65,7 +65,9 @@ def _locks(_: Work) -> bool:
 def _pytest(work: Work) -> bool:
     """All of them, a file at a time; or, in this process and uncovered, those that somebody picked."""
     workers = (os.cpu_count() or 1) + 1  # one more than there are cores: many tests wait for another process
-    whole = ("-n", str(workers), "--dist", "loadfile", "--durations", "25", "--cov", "--cov-report", "")
+    # What ends a worker ends it again: without this, a test that stalls would be tried by one worker after the other.
+    shared = ("-n", str(workers), "--dist", "loadfile", "--max-worker-restart", "0")
+    whole = (*shared, "--durations", "25", "--cov", "--cov-report", "")
     return work.call("pytest", *(work.pytest_arguments or whole))
 
 

@@ -17,7 +17,7 @@ LEAKS = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__")
 """Settings of the surrounding shell that would bring other packages into an environment."""
 
 LAST_WORDS = 30
-"""How many lines of a failed program's output are shown."""
+"""How many lines are shown of what a failed program printed, and again of its errors."""
 
 
 def variables(environment: Path | None = None) -> dict[str, str]:
@@ -46,20 +46,24 @@ def call(command: Sequence[str | Path], *, env: dict[str, str], cwd: Path | None
 
 
 def call_quietly(command: Sequence[str | Path], *, env: dict[str, str], failure: str) -> str:
-    """Run a program whose output matters only when it fails, and return that output."""
+    """Run a program whose output matters only when it fails, and return that output.
+
+    Errors come by a pipe of their own: in one with the output they would stand before all that a program still held in
+    its buffer when it failed, where the cut to the last words loses them.
+    """
     done = subprocess.run(
         [str(word) for word in command],
         env=env,
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         encoding="utf-8",
         errors="replace",
         check=False,
     )
     if done.returncode != 0:
-        lines = done.stdout.rstrip().splitlines()[-LAST_WORDS:]
-        raise DevelopmentError("\n".join([failure, *(f"    {line}" for line in lines)]))
+        words = [line for said in (done.stdout, done.stderr) for line in said.rstrip().splitlines()[-LAST_WORDS:]]
+        ending = f"(it ended with exit code {done.returncode})"
+        raise DevelopmentError("\n".join([failure, *(f"    {line}" for line in (*words, ending))]))
     return done.stdout

@@ -1,4 +1,4 @@
-"""What holds for every test: no connection leaves this machine, no thread outlives its test, hypothesis is set up."""
+"""What holds for every test: no connection leaves this machine, no thread outlives its test, Ctrl-C is heard."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ import hypothesis
 import pytest
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from tests.processes import hear_ctrl_c
 from tests.rounds import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
+
+hear_ctrl_c()
 
 # --- hypothesis ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import os
 __all__ = ["PROFILE", "rounds"]
 
 PROFILE = os.environ.get("DRAGOMAN_TESTS", "ci" if "CI" in os.environ else "development")
-"""For a long look: DRAGOMAN_TESTS=thorough python3 dev.py test --only pytest"""
+"""For a long look: DRAGOMAN_TESTS=thorough; docs/CONTRIBUTING.md has the command."""
 
 
 def rounds(all_of_them: int) -> int:

@@ -33,5 +33,5 @@ def test_examples(checker: str, example: Path, tmp_path: Path) -> None:
     copy.write_text(example.read_text())
     program, *options = CHECKERS[checker]
     command = [str(Path(sys.executable).with_name(program)), *options, str(copy)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,9 @@ def _this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare.environments, "python", lambda _: Path(sys.executable))
 
 
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
 def _repository(place: Path) -> str:
     """A checkout of one commit, with a file in src."""
     (place / "src").mkdir(parents=True)
@@ -34,6 +38,7 @@ def _repository(place: Path) -> str:
     ).stdout.strip()
 
 
+@needs_git
 def test_the_sources_of_a_commit_are_those_of_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = _repository(tmp_path / "checkout")
     monkeypatch.setattr(compare, "ROOT", tmp_path / "checkout")
@@ -47,6 +52,7 @@ def test_the_sources_of_a_commit_are_those_of_then(tmp_path: Path, monkeypatch: 
         compare.sources_of("nonsense")
 
 
+@needs_git
 def test_a_checkout_that_was_cut_short_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = _repository(tmp_path / "checkout")
     monkeypatch.setattr(compare, "ROOT", tmp_path / "checkout")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -15,7 +15,6 @@ from typing import Any
 import dragoman
 
 _ROOT = Path(dragoman.__file__).parent
-_PLACES = tuple(str(_ROOT / room) for room in ("chat", "loop"))
 _LOOKS = ("CALL", "RESUME", "JUMP_BACKWARD")
 _DOES_NOT_LOOK = ("JUMP_BACKWARD_NO_INTERRUPT", "CALL_INTRINSIC_1", "CALL_INTRINSIC_2")
 
@@ -41,16 +40,17 @@ def in_a_thread_of_its_own(test: Callable[[], None]) -> None:
 
 
 class Interrupting:
-    """Counts the moments at which Ctrl-C could come while chat and loop are at work, and comes at one of them."""
+    """Counts the moments at which Ctrl-C could come while these rooms are at work, and comes at one of them."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, rooms: Sequence[str] = ("chat", "loop")) -> None:
         self.at = at
+        self._places = tuple(str(_ROOT / room) for room in rooms)
         self.moments = 0
         self.where = ""
 
     def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if event == "call":
-            if not frame.f_code.co_filename.startswith(_PLACES):
+            if not frame.f_code.co_filename.startswith(self._places):
                 return None
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False

@@ -14,6 +14,8 @@ from typing import Self
 
 import pexpect
 
+from tests.processes import hear_ctrl_c
+
 # What a terminal obeys rather than shows: CSI and OSC sequences, and the like.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
 DEADLINE = 60.0
@@ -31,6 +33,7 @@ class Person:
         size: tuple[int, int] = (40, 120),
         program: tuple[str, ...] = ("-m", "dragoman"),
     ) -> None:
+        hear_ctrl_c()
         self.child = pexpect.spawn(
             sys.executable,
             [*program, *arguments],

@@ -12,6 +12,7 @@ import pytest
 from dragoman.conversation import StopReason, Text, Thinking
 from dragoman.simulator import Cut, Reply, Simulator, Status
 from tests.cli.running import MODEL, Surroundings, calling
+from tests.processes import started
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
@@ -392,18 +393,12 @@ def test_an_argument_that_is_not_utf8(around: Surroundings) -> None:
 def test_whoever_stops_reading_ends_it_quietly(around: Surroundings) -> None:
     with Simulator(["word " * 200_000]) as simulator:
         around.use(simulator)
-        child = subprocess.Popen(
-            [sys.executable, "-m", "dragoman", "Talk."],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=around.env,
-            cwd=around.work,
-        )
-        assert child.stdout is not None
-        assert child.stderr is not None
-        assert child.stdout.read(10) == b"word word "
-        child.stdout.close()
-        assert child.wait(120) == 141
-        assert child.stderr.read() == b""
-        child.stderr.close()
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [sys.executable, "-m", "dragoman", "Talk."]
+        with started(command, env=around.env, cwd=around.work, **pipes) as child:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            assert child.stdout.read(10) == b"word word "
+            child.stdout.close()
+            assert child.wait(120) == 141
+            assert child.stderr.read() == b""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings, calling
+from tests.processes import started
 
 WRITING = calling("Write", {"file_path": "made.txt", "content": "x"})
 
@@ -95,25 +95,43 @@ def test_a_profile_of_the_configuration(around: Surroundings) -> None:
 def test_what_may_have_run_is_not_run_again_without_a_person(approve: str, around: Surroundings) -> None:
     with Simulator([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "I see."]) as simulator:
         around.use(simulator)
-        child = subprocess.Popen(
+        log = around.work / "log"
+        end = time.monotonic() + 60
+        with started(
             [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=around.env,
             cwd=around.work,
-        )
-        log = around.work / "log"
-        end = time.monotonic() + 60
-        while not log.exists() and time.monotonic() < end:
-            time.sleep(0.05)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait(60)
+        ) as child:
+            while not log.exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            child.send_signal(signal.SIGKILL)
         done = around.here("-c", "-T", "Bash", "--approve", approve)
     assert done.out == "I see.\n"
     assert done.code == (4 if approve == "ask" else 0)
     assert log.read_text() == "ran\n"
     assert "nobody knows whether it did its work" in simulator.requests[-1].body["messages"][-1]["content"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are a thing of POSIX systems")
+def test_what_a_script_has_put_into_the_background_goes_on_after_ctrl_c(around: Surroundings) -> None:
+    ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as a shell without job control starts it with `&`
+    waiting = "touch begun; for i in $(seq 1200); do test -e go && break; sleep 0.05; done"
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with Simulator([calling("Bash", {"command": waiting}), "I see."]) as simulator:
+        around.use(simulator)
+        command = [sys.executable, "-m", "dragoman", "Run it.", "-T", "Bash", "--approve", "auto"]
+        with started([*ignoring, *command], env=around.env, cwd=around.work, **pipes) as child:
+            end = time.monotonic() + 60
+            while not (around.work / "begun").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            child.send_signal(signal.SIGINT)
+            (around.work / "go").touch()
+            out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (0, "I see.\n"), err
 
 
 def test_options_of_models(around: Surroundings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from devtools import environments, locks, processes
 from devtools.environments import Environment
 from devtools.errors import DevelopmentError
 from devtools.locks import Lock
+from tests.processes import started
 
 
 @pytest.fixture
@@ -98,16 +100,27 @@ def test_a_missing_lock_is_said(checkout: Path) -> None:
         ENVIRONMENT.make()
 
 
-def test_a_failed_program_shows_its_last_words() -> None:
-    failing = "import sys; print('\\n'.join(map(str, range(99)))); sys.exit('the cause')"
+PRINTS = "import os, sys; print(*range(99), sep='\\n'); "
+COMPLAINS = "import sys; print(*range(99), sep='\\n', file=sys.stderr); "
+LAST = [str(number) for number in range(99 - processes.LAST_WORDS, 99)]
+
+
+@pytest.mark.parametrize("buffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    ("program", "last_words"),
+    [
+        (PRINTS + "sys.exit('the cause')", [*LAST, "the cause", "(it ended with exit code 1)"]),
+        (COMPLAINS + "sys.exit('the cause')", [*LAST[1:], "the cause", "(it ended with exit code 1)"]),
+        (COMPLAINS + "print('the cause'); sys.exit(2)", ["the cause", *LAST, "(it ended with exit code 2)"]),
+        (PRINTS + "sys.stdout.flush(); os.kill(os.getpid(), 9)", [*LAST, "(it ended with exit code -9)"]),
+    ],
+    ids=["prints much", "complains much", "prints the cause", "killed"],
+)
+def test_a_failed_program_shows_its_last_words(program: str, last_words: list[str], buffered: str) -> None:
+    variables = processes.variables() | {"PYTHONUNBUFFERED": buffered}
     with pytest.raises(DevelopmentError) as caught:
-        processes.call_quietly(
-            [sys.executable, "-c", failing], env=processes.variables(), failure="It failed. Do this."
-        )
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "It failed. Do this."
-    assert "    the cause" in lines
-    assert len(lines) == 1 + processes.LAST_WORDS
+        processes.call_quietly([sys.executable, "-c", program], env=variables, failure="It failed. Do this.")
+    assert str(caught.value).splitlines() == ["It failed. Do this.", *(f"    {line}" for line in last_words)]
 
 
 def test_settings_that_bring_other_packages_do_not_get_through(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,12 +144,13 @@ def test_two_commands_do_not_make_one_environment_at_once(checkout: Path) -> Non
             print("mine")
         """
     )
-    with environments.exclusive("e"):
-        other = subprocess.Popen(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert other.stderr is not None
-        assert other.stderr.readline() == "· waiting for another dev.py that is at work on .dev/e\n"
-        assert other.poll() is None
-    assert other.communicate() == ("mine\n", "")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with ExitStack() as mine:
+        mine.enter_context(environments.exclusive("e"))
+        with started([sys.executable, "-c", code], **pipes) as other:
+            assert other.stderr is not None
+            assert other.stderr.readline() == "· waiting for another dev.py that is at work on .dev/e\n"
+            assert other.poll() is None
+            mine.close()
+            assert other.communicate(timeout=60) == ("mine\n", "")
     assert other.returncode == 0

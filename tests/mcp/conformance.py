@@ -108,7 +108,7 @@ def run(url: str, revision: str, environ: Mapping[str, str]) -> Report:
     """What the runner says about the server at this address."""
     with tempfile.TemporaryDirectory() as results:
         command = [*program("conformance", environ), "server", "--url", url, "--requirements", revision, "-o", results]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     found = {line["name"]: (int(line["passed"]), int(line["failed"])) for line in _LINE.finditer(done.stdout)}
     assert found, done.stdout[-2000:] + done.stderr[-2000:]
     return Report(

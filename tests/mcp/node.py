@@ -88,7 +88,7 @@ def _install(package: str, home: Path, found: Path, environ: Mapping[str, str]) 
             capture_output=True,
             text=True,
             check=False,
-            timeout=600,
+            timeout=180,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotInstalledError(str(error)) from error

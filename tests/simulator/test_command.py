@@ -20,6 +20,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.simulator import FAULTS, Cut, Reply, Simulator, Status
 from dragoman.simulator.command import _EPILOG, main
 from dragoman.simulator.script_file import load_script
+from tests.processes import started
 from tests.simulator.raw_client import ask
 from tests.simulator.reading import said
 
@@ -135,21 +136,16 @@ def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text(json.dumps(SCRIPT), encoding="utf-8")
     command = [sys.executable, "-m", "dragoman.simulator", "--script", "script.json"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("COV_")}
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            url = re.search(r"http://\S+", process.stdout.readline())
-            assert url is not None
-            body = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
-            request = UrlRequest(f"{url[0]}/v1/chat/completions", body, {"content-type": "application/json"})
-            with urlopen(request) as response:
-                assert json.load(response)["choices"][0]["message"]["content"] == "Hello!"
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
-        finally:
-            process.kill()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with started(command, cwd=tmp_path, env=environ, **pipes) as process:
+        assert process.stdout is not None
+        url = re.search(r"http://\S+", process.stdout.readline())
+        assert url is not None
+        body = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
+        request = UrlRequest(f"{url[0]}/v1/chat/completions", body, {"content-type": "application/json"})
+        with urlopen(request, timeout=60) as response:
+            assert json.load(response)["choices"][0]["message"]["content"] == "Hello!"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert errors == ""
     assert process.returncode == 0

@@ -22,13 +22,12 @@ from dragoman.stores.entries import MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.stores.journal import resume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
+from tests.processes import started
 from tests.stores.backends import backend_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FRESH = 20
 """Kills on one store; then comes an empty one, so that its making is hit, too."""
-LIMIT = 60
-"""Seconds for one child to begin its work; only a hang takes that long."""
 
 
 # --- the child -------------------------------------------------------------------------------------------------------
@@ -119,11 +118,8 @@ def kill_one(backend: str, place: Path, seed: int) -> list[str]:
     """Start a child, kill it at a random moment, and give back the lines that it wrote."""
     draw = random.Random(seed)
     command = [sys.executable, "-m", "tests.stores.crash", "--child", backend, str(place), str(seed)]
-    child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    watchdog = threading.Timer(LIMIT, child.kill)
-    watchdog.start()
-    assert child.stdout is not None
-    try:
+    with started(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
         lines = [child.stdout.readline().rstrip("\n")]
         assert lines == ["ready"], f"the child did not begin: {lines}"
         # By lines rather than by time, plus a little time, so that any point of a step is hit on any machine.
@@ -131,11 +127,6 @@ def kill_one(backend: str, place: Path, seed: int) -> list[str]:
         threading.Event().wait(draw.random() * 0.004)
         child.send_signal(signal.SIGKILL)
         rest = child.stdout.read()
-    finally:
-        watchdog.cancel()
-        child.kill()
-        child.wait()
-        child.stdout.close()
     # A last line without an end was cut off by the kill: what it tells of had happened, but nobody was told.
     return lines + rest.split("\n")[:-1]
 

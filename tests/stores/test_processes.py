@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
 from dragoman.stores.entries import MessageAdded
 from dragoman.stores.snapshot import Snapshot
+from tests.processes import started
 from tests.stores.backends import BACKENDS, backend_of
 from tests.stores.contract import after, chain, first, pages
 
@@ -61,20 +63,14 @@ def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None
         store.save(shared)
         command = [sys.executable, "-c", CHILD, backend, str(tmp_path), shared.id, str(ROUNDS)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        children = [subprocess.Popen([*command, str(n)], cwd=ROOT, **pipes) for n in range(PROCESSES)]
-        watchdog = threading.Timer(240, lambda: [child.kill() for child in children])
-        watchdog.start()
-        try:
+        with ExitStack() as running:
+            children = [running.enter_context(started([*command, str(n)], cwd=ROOT, **pipes)) for n in range(PROCESSES)]
             for child in children:
                 assert child.stdout.readline() == "ready\n"
             for child in children:
                 child.stdin.write("go\n")
                 child.stdin.flush()
-            outputs = [child.communicate()[0].splitlines() for child in children]
-        finally:
-            watchdog.cancel()
-            for child in children:
-                child.kill()
+            outputs = [child.communicate(timeout=240)[0].splitlines() for child in children]
         assert [child.returncode for child in children] == [0] * PROCESSES
         for lines in outputs:
             own = [line.split()[1] for line in lines if line.startswith("saved")]

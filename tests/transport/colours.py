@@ -56,7 +56,8 @@ class Reply:
 class Client:
     """A transport in either colour, with plain methods; a context manager."""
 
-    def __init__(self, transport: Transport, *, plain: bool | None = None) -> None:
+    def __init__(self, transport: Transport, *, plain: bool | None = None, reuses: bool = True) -> None:
+        self.reuses = reuses
         self.transport: Any = transport
         self.plain: bool = self.transport.blocking if plain is None else plain
         self._runner = asyncio.Runner()
@@ -91,16 +92,18 @@ class Client:
 class Kind:
     """A transport to test."""
 
-    def __init__(self, name: str, make: Callable[..., Transport], *, plain: bool) -> None:
+    def __init__(self, name: str, make: Callable[..., Transport], *, plain: bool, reuses: bool = True) -> None:
         self._name = name
         self._make = make
         self.plain = plain
+        self.reuses = reuses
+        """Whether a connection serves more than one request."""
 
     def __repr__(self) -> str:
         return self._name
 
     def client(self, **options: Any) -> Client:
-        return Client(self._make(**options))
+        return Client(self._make(**options), reuses=self.reuses)
 
 
 ENCODINGS = accepted_encodings().split(", ")
@@ -109,7 +112,7 @@ ENCODINGS = accepted_encodings().split(", ")
 KINDS = [
     Kind("SocketTransport", SocketTransport, plain=True),
     Kind("AsyncioTransport", AsyncioTransport, plain=False),
-    Kind("HttpxTransport", HttpxTransport, plain=True),
-    Kind("AsyncHttpxTransport", partial(HttpxTransport, asynchronous=True), plain=False),
+    Kind("HttpxTransport", HttpxTransport, plain=True, reuses=False),
+    Kind("AsyncHttpxTransport", partial(HttpxTransport, asynchronous=True), plain=False, reuses=False),
 ]
 OWN_KINDS = KINDS[:2]

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from dragoman.transport.asyncio_transport import AsyncioTransport
 from dragoman.transport.protocol import HttpRequest
+from tests.processes import started
 from tests.transport.colours import Kind
 from tests.transport.server import WAIT, Exchange, Server
 
@@ -39,18 +41,14 @@ async def half(exchange: Exchange) -> None:
     await exchange.forever()
 
 
-def start(module: str, name: str, code: str, url: str) -> subprocess.Popen[str]:
+def start(module: str, name: str, code: str, url: str) -> AbstractContextManager[subprocess.Popen[str]]:
     source = IMPORTS.format(module=module, name=name) + code
-    return subprocess.Popen(
-        [sys.executable, "-c", source, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return started([sys.executable, "-c", source, url], **pipes)
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    try:
-        out, err = process.communicate(timeout=3 * WAIT)
-    finally:
-        process.kill()
+    out, err = process.communicate(timeout=3 * WAIT)
     return process.returncode, out.strip(), err
 
 
@@ -72,8 +70,7 @@ with Transport() as transport:
 
     @pytest.mark.parametrize(("module", "name"), PLAIN)
     def test_before_the_head(self, module: str, name: str) -> None:
-        with Server({"*": silent}) as server:
-            process = start(module, name, self.CODE, server.url)
+        with Server({"*": silent}) as server, start(module, name, self.CODE, server.url) as process:
             server.wait_for_requests(1)
             process.send_signal(signal.SIGINT)
             assert end(process) == (0, "interrupted", "")
@@ -81,8 +78,7 @@ with Transport() as transport:
 
     @pytest.mark.parametrize(("module", "name"), PLAIN)
     def test_in_the_middle_of_a_stream(self, module: str, name: str) -> None:
-        with Server({"*": half}) as server:
-            process = start(module, name, self.CODE, server.url)
+        with Server({"*": half}) as server, start(module, name, self.CODE, server.url) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "piece\n"
             process.send_signal(signal.SIGINT)
@@ -101,8 +97,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-        with Server({"*": half}) as server:
-            process = start("asyncio_transport", "AsyncioTransport", code, server.url)
+        with Server({"*": half}) as server, start("asyncio_transport", "AsyncioTransport", code, server.url) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "piece\n"
             process.send_signal(signal.SIGINT)
@@ -130,8 +125,9 @@ print(read())
 """
 
     def test_a_child_gets_connections_of_its_own(self) -> None:
-        with Server({"*": echo}) as server:
-            code, out, err = end(start("socket_transport", "SocketTransport", self.CODE, server.url))
+        socket = ("socket_transport", "SocketTransport", self.CODE)
+        with Server({"*": echo}) as server, start(*socket, server.url) as process:
+            code, out, err = end(process)
             assert (code, out.split("\n"), err) == (0, ["ok", "child ok", "ok"], "")
             assert server.connections == 2
 

@@ -316,7 +316,7 @@ class Reuse(RuleBasedStateMachine):
             exchange.read = reply.read()
             assert exchange.read == exchange.whole
             lines.append(exchange.line)
-        assert lines[0] is lines[1]
+        assert (lines[0] is lines[1]) == self.kind.reuses
 
 
 @pytest.mark.slow

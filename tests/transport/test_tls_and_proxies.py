@@ -38,7 +38,7 @@ class TestCertificates:
         with Server({"*": echo}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
             for number in range(5):
                 assert client.open(server.url, body=b"%d" % number).read() == b"%d" % number
-            assert server.connections == 1
+            assert server.connections == 1 or not client.reuses
 
     @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
     def test_an_authority_from_the_environment(self, kind: Kind, authority: Authority, variable: str) -> None:
@@ -139,8 +139,8 @@ class TestProxies:
                     with client.open(f"https://{HOST}/v1", body=b"hello", headers={"x-api-key": SECRET}) as reply:
                         assert reply.read() == b"hello"
                         assert reply.headers["x-host"] == HOST
-            assert server.connections == 1
-            assert [(each.method, each.target) for each in proxy.requests] == [("CONNECT", f"{HOST}:443")]
+            assert server.connections == (1 if kind.reuses else 3)
+            assert {(each.method, each.target) for each in proxy.requests} == {("CONNECT", f"{HOST}:443")}
             # Neither the key nor the proxy's password goes where it does not belong.
             assert SECRET not in str(proxy.requests[0].headers)
             assert "proxy-authorization" not in server.requests[0].headers

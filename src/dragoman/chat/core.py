@@ -66,12 +66,14 @@ class ChatCore(Generic[E]):
     """A conversation with a model and tools."""
 
     def __init__(self, engine: E, tools: AnyTools, options: ChatOptions, *, owned: bool) -> None:
-        self._lease: Lease[E] = Lease(engine, owned=owned)
+        self._user: object = object()
+        """Who shares the engine and the executor with turns and forks."""
+        self._lease: Lease[E] = Lease(engine, self._user, owned=owned)
         # Kept for a switch and for forks: what can be gone through only once is gone through here.
         hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
         self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
         self._stateless: bool = options.get("stateless", False)
-        self._tools: Lease[ToolExecutor] = Lease(executor_of(tools, options), owned=True)
+        self._tools: Lease[ToolExecutor] = Lease(executor_of(tools, options), self._user, owned=True)
         self._conversation: Conversation = options.get("conversation", Conversation())
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
@@ -86,6 +88,8 @@ class ChatCore(Generic[E]):
         self._run: LoopRun | None = None
         self._holder: object | None = None
         """Whoever is in the middle of something."""
+        self._hold: Hold[E] | None = None
+        """What the newest turn works with, or worked with."""
         # Re-entrant: a signal handler, or a stream that the garbage collector closes, may come in at any moment.
         self._state: threading.RLock = threading.RLock()
         self._closed: bool = False
@@ -164,11 +168,11 @@ class ChatCore(Generic[E]):
     def set_tools(self, tools: AnyTools) -> None:
         """Give the model these tools in place of those it had."""
         with self._claimed():
-            made = Lease(executor_of(tools, self._options), owned=True)
+            made = Lease(executor_of(tools, self._options), self._user, owned=True)
             with self._state:
                 self._ensure_open()
                 before, self._tools = self._tools, made
-            close_executor(before)
+            close_executor(before, self._user)
 
     def cancel(self) -> None:
         """Stop the turn that is under way, from any thread, task or signal handler; what was done stays.
@@ -195,7 +199,10 @@ class ChatCore(Generic[E]):
                 self._catch_up()
                 self._holder = holder
             if isinstance(holder, Hold):
-                cast("Hold[E]", holder).take(self._lease, self._tools, self._settings)
+                hold = cast("Hold[E]", holder)
+                if not self._stateless:
+                    self._hold = hold
+                hold.take(self._lease, self._tools, self._settings)
 
     def _ensure_open(self) -> None:
         if self._closed:
@@ -269,9 +276,14 @@ class ChatCore(Generic[E]):
             self._pending, self._uncertain = pending, uncertain
 
     def _catch_up(self) -> None:
-        """Take over what came of a turn whose end was interrupted."""
-        if self._run is not None and self._holder is None:
+        """Take over what came of a turn whose end was interrupted, and give back what it worked with."""
+        if self._holder is not None:
+            return
+        if self._run is not None:
             self._end(self._run)
+        if self._hold is not None:
+            self._hold.release()  # the client itself still needs the engine, so there is none to close
+            self._hold = None
 
     # --- a question ---
 
@@ -347,9 +359,9 @@ class ChatCore(Generic[E]):
             if engine is self.engine:
                 self._settings = self._new_settings()
                 return losses, None
-            old, self._lease = self._lease, Lease(engine, owned=owned)
+            old, self._lease = self._lease, Lease(engine, self._user, owned=owned)
             self._settings = self._new_settings()
-        return losses, old.release()
+        return losses, old.release(self._user)
 
     def _restore(self, snapshot: Snapshot, *, fork: bool) -> tuple[Loss, ...]:
         losses = self.engine.losses(snapshot.conversation)
@@ -386,7 +398,7 @@ class ChatCore(Generic[E]):
         """Make the other client a branch of this conversation, on the same engine."""
         with self._state:
             self._ensure_open()
-            other._lease = self._lease.again()
+            other._lease = self._lease.again(other._user)
             other._conversation, other._queue = self._conversation, self._queue
             other._pending, other._uncertain = self._pending, self._uncertain
         if self._kept is not None and self._kept.snapshot is not None:
@@ -403,10 +415,11 @@ class ChatCore(Generic[E]):
         with self._state:
             if self._closed:
                 return None
+            self._catch_up()
             self._closed = True  # from here on nobody puts anything else in the place of these two
         self.cancel()
-        close_executor(self._tools)
-        return self._lease.release()
+        close_executor(self._tools, self._user)
+        return self._lease.release(self._user)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"

@@ -6,6 +6,7 @@ Must not know: colours. What is to be closed is handed to whoever can.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dragoman.loop.settings import LoopSettings
@@ -21,20 +22,27 @@ T = TypeVar("T")
 class Lease(Generic[T]):
     """A thing that several users share."""
 
-    def __init__(self, thing: T, *, owned: bool) -> None:
+    def __init__(self, thing: T, user: object, *, owned: bool) -> None:
         self.thing: T = thing
-        # One entry for each user; only that of the last one to leave says whether the thing is to be closed. A list
-        # grows and shrinks at its end in one step, whoever else does so too: this needs no lock.
-        self._holders: list[bool] = [owned]
+        self._owned: bool = owned
+        self._users: list[object] = [user]
+        # Re-entrant: a stream that the garbage collector closes may come in at any moment.
+        self._lock: threading.RLock = threading.RLock()
 
-    def again(self) -> Lease[T]:
+    def again(self, user: object) -> Lease[T]:
         """For one more user."""
-        self._holders.append(False)
+        self._users.append(user)
         return self
 
-    def release(self) -> T | None:
-        """One user less; the thing, if nobody else needs it and it is ours to close."""
-        return self.thing if self._holders.pop() else None
+    def release(self, user: object) -> T | None:
+        """One user less; the thing, if nobody else needs it and it is ours to close. Twice does no harm."""
+        with self._lock:
+            if user in self._users:
+                self._users.remove(user)
+            if self._users or not self._owned:
+                return None
+            self._owned = False
+            return self.thing
 
 
 class Hold(Generic[T]):
@@ -49,20 +57,24 @@ class Hold(Generic[T]):
 
     def take(self, engine: Lease[T], executor: Lease[ToolExecutor], settings: LoopSettings) -> None:
         """Begin."""
-        self._leases = (engine.again(), executor.again())
+        self._leases = (engine, executor)  # before they are counted, since Ctrl-C may come at any call
+        engine.again(self)
+        executor.again(self)
         self.engine, self.executor, self.settings = engine.thing, executor.thing, settings
 
     def release(self) -> T | None:
-        """End: the engine, if it is to be closed now."""
+        """End: the engine, if it is to be closed now. Twice does no harm."""
         if self._leases is None:
             return None
-        (engine, executor), self._leases = self._leases, None
-        close_executor(executor)
-        return engine.release()
+        engine, executor = self._leases
+        close_executor(executor, self)
+        unused = engine.release(self)
+        self._leases = None
+        return unused
 
 
-def close_executor(lease: Lease[ToolExecutor]) -> None:
+def close_executor(lease: Lease[ToolExecutor], user: object) -> None:
     """One user of an executor less."""
-    unused = lease.release()
+    unused = lease.release(user)
     if unused is not None:
         unused.close()

@@ -30,6 +30,7 @@ __all__ = ["Simulator"]
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 1024
+_START_SECONDS: Final = 5.0
 _DIALECT_PATHS: Final = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": ""}
 
 
@@ -95,9 +96,16 @@ class Simulator:
         self._port = listener.getsockname()[1]
         ready = threading.Event()
         name = f"dragoman-simulator-{self._port}"
-        self._thread = threading.Thread(target=self._run, args=(listener, ready), name=name, daemon=True)
-        self._thread.start()
-        ready.wait()
+        thread = threading.Thread(target=self._run, args=(listener, ready), name=name, daemon=True)
+        try:
+            thread.start()
+            self._thread = thread
+            ready.wait()
+        except BaseException:  # Ctrl-C: it would listen for ever
+            if ready.wait(_START_SECONDS):
+                self._thread = thread
+                self.close()
+            raise
         return self
 
     def close(self) -> None:

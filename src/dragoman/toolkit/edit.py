@@ -82,15 +82,12 @@ class _Change(Struct, frozen=True):
 
 
 def _content(place: Place, max_bytes: int) -> tuple[os.stat_result, bytes]:
-    file = place.open_file()
-    try:
-        before = os.fstat(file)
+    with place.open_file() as file:
+        before = os.fstat(file.number)
         if before.st_size > max_bytes:
             raise failure(place.path, f"it is too large to edit ({before.st_size} bytes, at most {max_bytes})")
-        with os.fdopen(os.dup(file), "rb") as content:
+        with open(file.number, "rb", closefd=False) as content:
             data = content.read(max_bytes + 1)
-    finally:
-        os.close(file)
     if is_binary(data):
         raise failure(place.path, "it is not text but binary data")
     return before, data

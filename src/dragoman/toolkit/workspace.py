@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolExecutionError
 
 __all__ = ["Place", "Workspace", "failure"]
@@ -55,20 +56,22 @@ def failure(path: str, error: OSError | str, hint: str | None = None) -> ToolExe
 class Place:
     """Where a path ends: an open directory inside the workspace, and a name in it. Close it after use."""
 
-    __slots__ = ("directory", "name", "path")
+    __slots__ = ("_directory", "name", "path")
 
-    def __init__(self, directory: int, name: str, path: str) -> None:
-        self.directory: int = directory
-        """A file descriptor."""
+    def __init__(self, directory: Descriptor, name: str, path: str) -> None:
+        self._directory: Descriptor = directory
         self.name: str = name
         """The last part of the path, which is no link; `.` for the root itself."""
         self.path: str = path
         """Relative to the root, links resolved."""
 
+    @property
+    def directory(self) -> int:
+        """A file descriptor."""
+        return self._directory.number
+
     def close(self) -> None:
-        if self.directory >= 0:
-            os.close(self.directory)
-            self.directory = -1
+        self._directory.close()
 
     def __enter__(self) -> Self:
         return self
@@ -85,22 +88,22 @@ class Place:
         except FileNotFoundError:
             return None
 
-    def open_file(self) -> int:
+    def open_file(self) -> Descriptor:
         """A descriptor of the regular file that is there. Anything else is refused before and after it is opened."""
         _check_regular(self.path, os.stat(self.name, dir_fd=self.directory, follow_symlinks=False))
-        file = os.open(self.name, _FILE, dir_fd=self.directory)
+        file = owned(os.open, self.name, _FILE, dir_fd=self.directory)
         try:
-            _check_regular(self.path, os.fstat(file))
+            _check_regular(self.path, os.fstat(file.number))
         except BaseException:
-            os.close(file)
+            file.close()
             raise
         return file
 
-    def open_directory(self) -> int:
+    def open_directory(self) -> Descriptor:
         """A descriptor of the directory that is there."""
-        directory = os.open(self.name, _DIRECTORY, dir_fd=self.directory)
-        if is_system(os.fstat(directory)):
-            os.close(directory)
+        directory = owned(os.open, self.name, _DIRECTORY, dir_fd=self.directory)
+        if is_system(os.fstat(directory.number)):
+            directory.close()
             raise _denied_system(self.path)
         return directory
 
@@ -139,10 +142,8 @@ class Workspace:
         with self.place(path) as place:
             with told(path):
                 file = place.open_file()
-            try:
-                yield file, place.path
-            finally:
-                os.close(file)
+            with file:
+                yield file.number, place.path
 
     @contextmanager
     def directory(self, path: str) -> Generator[tuple[int, str], None, None]:
@@ -150,10 +151,8 @@ class Workspace:
         with self.place(path) as place:
             with told(path):
                 directory = place.open_directory()
-            try:
-                yield directory, "" if place.path == "." else place.path
-            finally:
-                os.close(directory)
+            with directory:
+                yield directory.number, "" if place.path == "." else place.path
 
     def _relative(self, path: str) -> list[str]:
         if "\0" in path:
@@ -170,13 +169,13 @@ class _Walk:
         self._spellings: tuple[tuple[str, ...], ...] = spellings
         self._path: str = path
         self._make_parents: bool = make_parents
-        self._stack: list[int] = [os.open(root, _DIRECTORY)]
+        self._stack: list[Descriptor] = [owned(os.open, root, _DIRECTORY)]
         self._names: list[str] = []
         self._links: int = 0
 
     def close(self) -> None:
         while self._stack:
-            os.close(self._stack.pop())
+            self._stack.pop().close()
 
     def to_the_end(self, parts: list[str]) -> Place:
         waiting = deque(parts)
@@ -204,7 +203,7 @@ class _Walk:
         # The path ends in a directory that is already open: the root, or what `..` went back to.
         if not self._names:
             return self._end(".")
-        os.close(self._stack.pop())
+        self._stack.pop().close()
         return self._end(self._names.pop())
 
     def _end(self, name: str) -> Place:
@@ -214,7 +213,7 @@ class _Walk:
     def _up(self) -> None:
         if not self._names:
             raise _outside(self._path)
-        os.close(self._stack.pop())
+        self._stack.pop().close()
         self._names.pop()
 
     def _to_the_root(self) -> None:
@@ -224,7 +223,7 @@ class _Walk:
     def _link(self, part: str) -> str | None:
         """Where a link of this name leads, or None if it is no link."""
         try:
-            return os.readlink(part, dir_fd=self._stack[-1])
+            return os.readlink(part, dir_fd=self._stack[-1].number)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -235,16 +234,16 @@ class _Walk:
     def _down(self, part: str) -> None:
         if self._make_parents:
             with suppress(FileExistsError):
-                os.mkdir(part, dir_fd=self._stack[-1])
+                os.mkdir(part, dir_fd=self._stack[-1].number)
         try:
-            inner = os.open(part, _DIRECTORY, dir_fd=self._stack[-1])
+            inner = owned(os.open, part, _DIRECTORY, dir_fd=self._stack[-1].number)
         except OSError as error:
             if error.errno == errno.ELOOP:  # a link has been put there since we looked
                 raise failure(self._path, "it changed while it was being opened") from error
             raise
         self._stack.append(inner)
         self._names.append(part)
-        if is_system(os.fstat(inner)):
+        if is_system(os.fstat(inner.number)):
             raise _denied_system(self._path)
 
 

@@ -12,6 +12,7 @@ import stat
 from contextlib import suppress
 from typing import Final
 
+from dragoman._descriptors import owned
 from dragoman.errors import ToolValidationError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
@@ -63,12 +64,9 @@ def replace_file(place: Place, data: bytes, before: os.stat_result | None) -> No
     if before is not None:
         _check_replaceable(place, before)
     name = f".{place.name[:100]}.{secrets.token_hex(6)}.tmp"
-    file = os.open(name, _NEW, 0o666, dir_fd=place.directory)
     try:
-        try:
-            _fill(file, data, before)
-        finally:
-            os.close(file)
+        with owned(os.open, name, _NEW, 0o666, dir_fd=place.directory) as file:
+            _fill(file.number, data, before)
         # A link that was put there in the meantime is replaced, not followed.
         os.replace(name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
     except BaseException:

@@ -106,11 +106,9 @@ class HttpxTransport(BaseTransport):
         with self._lock:
             client = self._clients.get((proxy, encrypted))
             if client is None:
-                limits = httpx2.Limits(
-                    max_connections=self._limits.connections,
-                    max_keepalive_connections=self._limits.idle,
-                    keepalive_expiry=self._limits.idle_seconds,
-                )
+                # No connection serves a second request: what a server sends behind a reply stays in httpx2's parser,
+                # where nobody can see it, and would be taken for the next reply.
+                limits = httpx2.Limits(max_connections=self._limits.connections, max_keepalive_connections=0)
                 make = httpx2.Client if self.blocking else httpx2.AsyncClient
                 client = make(verify=self._tls(encrypted=encrypted), proxy=proxy, trust_env=False, limits=limits)
                 self._clients[proxy, encrypted] = client

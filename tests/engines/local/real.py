@@ -21,6 +21,7 @@ STORY = Conversation("You tell stories.").plus(Message.user("Tell me a long stor
 real = [
     pytest.mark.local_model,
     pytest.mark.slow,
+    pytest.mark.timeout(600),  # a model computes as fast as the machine does
     pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the extra `local` is not installed"),
 ]
 

@@ -32,7 +32,7 @@ def test_no_key_and_a_tool(around: Surroundings) -> None:
     asked = ["What's 12*7? Use the tool.", "-T", "calculator", "--approve", "auto"]
     command = [sys.executable, "-m", "dragoman", *asked]
     done = subprocess.run(
-        command, env=around.env, cwd=around.work, capture_output=True, text=True, check=False, timeout=900
+        command, env=around.env, cwd=around.work, capture_output=True, text=True, check=False, timeout=540
     )
     assert done.returncode == 0, done.stderr
     assert "84" in done.stdout

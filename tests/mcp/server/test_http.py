@@ -24,6 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from dragoman import errors, tool
 from dragoman.mcp import HttpDoor, McpServer, aserve_http
 from dragoman.mcp.server.guard import Guard
+from tests.processes import started
 
 TOKEN = "a-token-of-some-length"
 ROOT = Path(__file__).resolve().parents[3]
@@ -280,8 +281,8 @@ def test_the_blocking_form_serves_until_a_signal(tmp_path: Path, number: signal.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, str(script), str(port)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
+    command = [sys.executable, str(script), str(port)]
+    with started(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         for _ in range(600):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -289,8 +290,5 @@ def test_the_blocking_form_serves_until_a_signal(tmp_path: Path, number: signal.
             time.sleep(0.05)
         process.send_signal(number)
         said, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
     if number == signal.SIGINT:
         assert said == "ended well\n"

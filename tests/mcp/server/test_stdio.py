@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import mcp
 import pytest
 
 from tests.mcp.server.doors import ROOT, script
+from tests.processes import started
 
 pytestmark = pytest.mark.slow
 
@@ -66,8 +68,8 @@ def server(tmp_path: Path) -> Path:
     return path
 
 
-def start(server: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start(server: Path) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(
         [sys.executable, str(server), str(server)],
         cwd=ROOT,
         stdin=subprocess.PIPE,

@@ -26,6 +26,7 @@ from dragoman.stores.file.shelf import Shelf, opened
 from dragoman.stores.file.troubles import reported
 from dragoman.stores.journal import resume
 from dragoman.stores.snapshot import Snapshot
+from tests.processes import started
 from tests.stores.contract import after, chain, first
 from tests.stores.file.backend import litter
 
@@ -358,9 +359,8 @@ def test_a_lock_dies_with_its_holder(store: FileStore) -> None:
         "print('held', flush=True)\n"
         "time.sleep(60)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, store.path / "locks"], stdout=subprocess.PIPE, text=True
-    ) as child:
+    command = [sys.executable, "-c", code, store.path / "locks"]
+    with started(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"
         with pytest.raises(StoreUnavailableError):

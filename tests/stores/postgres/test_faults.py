@@ -223,12 +223,11 @@ def test_all_connections_in_use(server: Server, schema: str) -> None:
         points = chain(store, 2)
         inside, release = threading.Event(), threading.Event()
 
-        def hold() -> None:
-            with store._runner._connection(Attempt()):
-                inside.set()
-                release.wait(30)
+        def hold(_connection: object) -> None:
+            inside.set()
+            release.wait(30)
 
-        thread = threading.Thread(target=hold)
+        thread = threading.Thread(target=lambda: store._runner._with_connection(Attempt(), hold))
         thread.start()
         try:
             assert inside.wait(30)

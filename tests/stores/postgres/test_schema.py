@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -13,6 +14,7 @@ import pytest
 
 from dragoman.errors import ConfigurationError, StoreError
 from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
+from tests.processes import started
 from tests.stores.contract import chain, first
 from tests.stores.postgres_server import Server
 
@@ -64,19 +66,15 @@ with PostgresStore(sys.argv[1], schema=sys.argv[2]) as store:
 def test_many_processes_at_once(server: Server, schema: str) -> None:
     command = [sys.executable, "-c", CHILD, server.conninfo, schema]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    children = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(6)]
-    watchdog = threading.Timer(120, lambda: [child.kill() for child in children])
-    watchdog.start()
-    try:
+    with ExitStack() as running:
+        children = [running.enter_context(started(command, cwd=ROOT, **pipes)) for _ in range(6)]
         for child in children:
             assert child.stdout.readline() == "ready\n"
         for child in children:
             child.stdin.write("go\n")
             child.stdin.flush()
         for child in children:
-            child.communicate()
-    finally:
-        watchdog.cancel()
+            child.communicate(timeout=120)
     assert [child.returncode for child in children] == [0] * 6
     with PostgresStore(server.conninfo, schema=schema) as store:
         assert len(store.list().items) == 6

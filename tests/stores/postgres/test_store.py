@@ -201,8 +201,8 @@ def test_commits_are_on_the_disk_whatever_the_server_does_by_default(server: Ser
 def test_without_prepared_statements(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema, prepared_statements=False, connections=1) as store:
         chain(store, 12)
-        with store._runner._connection(Attempt()) as connection:
-            assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+        sql = "SELECT count(*) FROM pg_prepared_statements"
+        assert store._runner._with_connection(Attempt(), lambda found: found.execute(sql).fetchone()) == (0,)
 
 
 def test_few_connections_are_made(server: Server, schema: str) -> None:

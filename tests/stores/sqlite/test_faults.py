@@ -69,8 +69,7 @@ def test_files_that_cannot_grow(store: SqliteStore) -> None:
 
 def test_a_database_that_is_full(store: SqliteStore) -> None:
     points = chain(store, 3)
-    with store._database.writing() as connection:
-        [pages] = connection.execute("PRAGMA page_count").fetchone()
+    [pages] = store._database.write(lambda connection: connection.execute("PRAGMA page_count").fetchone())
     with store._database._writer.lock:
         store._database._writer.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreUnavailableError, match="disk is full.*Free space"):
@@ -149,8 +148,7 @@ def test_a_file_that_goes_away_and_comes_back(store: SqliteStore, tmp_path: Path
 def test_another_file_in_its_place(store: SqliteStore, tmp_path: Path) -> None:
     """A copy that was put back: what is written must go there, and not to the file that has lost its name."""
     points = chain(store, 3)
-    with store._database.writing() as connection:
-        connection.execute("SELECT 1")
+    store._database.write(lambda connection: connection.execute("SELECT 1"))
     copy = tmp_path / "copy.db"
     source = sqlite3.connect(tmp_path / "store.db")
     target = sqlite3.connect(copy)
@@ -171,12 +169,9 @@ def test_a_file_that_goes_away_in_the_middle_of_a_save(store: SqliteStore, tmp_p
     points = chain(store, 2)
     away = tmp_path / "away.db"
 
-    def save_and_lose() -> None:
-        with store._database.writing():
-            (tmp_path / "store.db").rename(away)
-
+    # The file of the commit is not the one at the path: nobody may believe that it is saved.
     with pytest.raises(StoreUnavailableError, match="gone"):
-        save_and_lose()  # the file of the commit is not the one at the path: nobody may believe that it is saved
+        store._database.write(lambda _connection: (tmp_path / "store.db").rename(away))
     away.rename(tmp_path / "store.db")
     goes_on(store, points)
 
@@ -323,7 +318,6 @@ def test_a_transaction_that_fails_in_the_middle_leaves_nothing(
 
 def test_the_store_says_what_sqlite_says(store: SqliteStore) -> None:
     chain(store, 1)
-    with store._database.writing() as connection:
-        connection.execute("DROP TABLE journal")
+    store._database.write(lambda connection: connection.execute("DROP TABLE journal"))
     with pytest.raises(StoreError, match="no such table"):
         store.journal(store.list().items[0].id)

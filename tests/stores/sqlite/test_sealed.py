@@ -153,12 +153,10 @@ def test_entries_of_another_time_are_not_taken(path: Path) -> None:
     with SqliteStore(path, sealing=AesGcmSealing(OLD)) as store:
         [one] = chain(store, 1)
         store.record(one.id, [MessageAdded(Message.user("pay 5"))], after=0)
-        with store._database.reading() as connection:
-            [old] = connection.execute("SELECT body FROM journal").fetchone()
+        [old] = store._database.read(lambda connection: connection.execute("SELECT body FROM journal").fetchone())
         two = after(one, "pay 5")
         store.save(two, after=1)
-        with store._database.writing() as connection:
-            connection.execute("INSERT INTO journal VALUES (1, 1, ?)", (old,))
+        store._database.write(lambda connection: connection.execute("INSERT INTO journal VALUES (1, 1, ?)", (old,)))
         with pytest.raises(SnapshotCorruptError):
             store.journal(two.id)
 

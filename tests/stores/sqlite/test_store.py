@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import ConfigurationError, StoreError
 from dragoman.stores.sqlite import SqliteStore, schema
+from tests.processes import started
 from tests.stores.contract import after, chain, first
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -41,11 +43,12 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 def test_it_is_safe_by_its_settings(path: Path) -> None:
     with SqliteStore(path) as store:
         chain(store, 1)
-        with store._database.writing() as connection:
-            found = {
+        found = store._database.write(
+            lambda connection: {
                 name: connection.execute(f"PRAGMA {name}").fetchone()[0]
                 for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "trusted_schema")
             }
+        )
     assert found == {
         "journal_mode": "wal",
         "synchronous": 2,
@@ -56,8 +59,7 @@ def test_it_is_safe_by_its_settings(path: Path) -> None:
 
 
 def rows(store: SqliteStore, table: str) -> int:
-    with store._database.reading() as connection:
-        return connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+    return store._database.read(lambda connection: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
 
 
 def test_a_message_is_written_once(path: Path) -> None:
@@ -88,8 +90,7 @@ def test_bytes_written_for_a_turn_do_not_grow(path: Path) -> None:
     with SqliteStore(path) as store:
         snapshot = first("hello")
         store.save(snapshot)
-        with store._database.writing() as connection:
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        store._database.write(lambda connection: connection.execute("PRAGMA wal_autocheckpoint = 0"))
         log = path.with_name("store.db-wal")
         sizes: list[int] = []
         for turn in range(400):
@@ -228,10 +229,9 @@ with SqliteStore(sys.argv[1]) as store:
 def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "store.db"
     command = [sys.executable, "-c", RACE, str(path)]
-    children = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)
-    ]
-    try:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with ExitStack() as running:
+        children = [running.enter_context(started(command, cwd=ROOT, **pipes)) for _ in range(6)]
         for child in children:
             assert child.stdout.readline() == "ready\n"
         for child in children:
@@ -239,9 +239,6 @@ def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
             child.stdin.flush()
         for child in children:
             child.communicate(timeout=120)
-    finally:
-        for child in children:
-            child.kill()
     assert [child.returncode for child in children] == [0] * 6
     with SqliteStore(path) as store:
         assert len(store.list().items) == 6

@@ -25,7 +25,7 @@ from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.execution.executor import ToolExecutor
 from dragoman.tools.execution.run import ToolRun
-from tests.processes import children
+from tests.processes import children, started
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 
 linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
@@ -327,16 +327,14 @@ with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:
     print("ready", flush=True)
     executor.execute(ToolCall("1", "Bash", '{{"command": "touch begun; sleep 300"}}'))
 """
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        for _ in range(400):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([sys.executable, "-c", program], **pipes) as child:
+        for _ in range(1200):
             if (tmp_path / "begun").exists():
                 break
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
         _, complaint = child.communicate(timeout=60)
-    finally:
-        child.kill()
     assert b"KeyboardInterrupt" in complaint
     assert nothing_is_left([f"ctrl-c-{os.getpid()}"])
 
@@ -370,14 +368,10 @@ def test_nothing_stays_open_and_no_zombie_is_left(bash: AnyTool) -> None:
 
 @linux
 def test_strangers_are_never_killed(bash: AnyTool, tokens: list[str]) -> None:
-    stranger = subprocess.Popen(["sleep", "300"])
-    try:
+    with started(["sleep", "300"]) as stranger:
         call(bash, command="sleep 300 & setsid sleep 300 &")
         call(bash, command="sleep 300", timeout_seconds=0.3)
         assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
     assert nothing_is_left(tokens)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast
 
@@ -32,6 +33,7 @@ __all__ = ["KeyStore", "StoredKey", "delete_key", "keys_file", "list_keys", "sto
 KeyStore: TypeAlias = Literal["keychain", "file"]
 
 _FILE: Final = "keys.toml"
+_for_the_owner: Final = partial(os.open, mode=0o600)
 _HEAD: Final = "# Written by dragoman; only you should be able to read it.\n"
 
 
@@ -164,15 +166,15 @@ def _written(references: Mapping[str, KeyReference]) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # with mode 0600
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with open(temporary, "x", encoding="utf-8", opener=_for_the_owner) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -184,6 +186,6 @@ def _alone(path: Path) -> Generator[None]:
     except ImportError:
         yield
         return
-    with os.fdopen(os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+    with open(path.with_suffix(".lock"), "ab", opener=_for_the_owner) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

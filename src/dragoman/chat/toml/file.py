@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from dragoman._descriptors import owned
 from dragoman.errors import ConfigFileError
 
 from .lines import KeyPath, Lines, lines_of
@@ -124,7 +125,7 @@ def read_toml(path: Path, *, regular: bool = True) -> TomlFile:
 def _read(path: Path, regular: bool) -> tuple[bytes, os.stat_result]:
     # Without O_NONBLOCK the mere opening of a pipe waits for somebody to write to it.
     flags = os.O_RDONLY | (getattr(os, "O_NONBLOCK", 0) if regular else 0) | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags), "rb") as file:
+    with owned(os.open, path, flags) as descriptor, open(descriptor.number, "rb", closefd=False) as file:
         status = os.fstat(file.fileno())
         if regular and not stat.S_ISREG(status.st_mode):
             raise OSError(0, "it is not a regular file")

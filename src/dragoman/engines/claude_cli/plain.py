@@ -40,6 +40,13 @@ class Process:
     """A program that was started. One caller at a time."""
 
     def __init__(self, launch: Launch) -> None:
+        self._lines: Lines = Lines()
+        self._words: LastWords = LastWords()
+        self._unwritten: bytearray = bytearray()
+        self._poll: select.poll = select.poll()
+        self._stopped: bool = False
+        self._killed: bool = False
+        self._owner: int = os.getpid()
         self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- the program that the user named
             launch.command(),
             stdin=subprocess.PIPE,
@@ -50,21 +57,18 @@ class Process:
             bufsize=0,
             start_new_session=True,
         )
-        self._lines: Lines = Lines()
-        self._words: LastWords = LastWords()
-        self._unwritten: bytearray = bytearray()
-        self._poll: select.poll = select.poll()
-        self._stopped: bool = False
-        self._killed: bool = False
-        self._owner: int = os.getpid()
-        self._in: int = _number_of(self._child.stdin)
-        self._out: int = _number_of(self._child.stdout)
-        self._err: int = _number_of(self._child.stderr)
-        self._open: set[int] = {self._out, self._err}
-        for number in (self._in, self._out, self._err):
-            os.set_blocking(number, False)
-        for number in self._open:
-            self._poll.register(number, select.POLLIN)
+        try:
+            self._in: int = _number_of(self._child.stdin)
+            self._out: int = _number_of(self._child.stdout)
+            self._err: int = _number_of(self._child.stderr)
+            self._open: set[int] = {self._out, self._err}
+            for number in (self._in, self._out, self._err):
+                os.set_blocking(number, False)
+            for number in self._open:
+                self._poll.register(number, select.POLLIN)
+        except BaseException:  # Ctrl-C: nobody else knows of the program yet
+            self._kill()
+            raise
 
     @property
     def pid(self) -> int:

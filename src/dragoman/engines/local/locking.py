@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dragoman._descriptors import owned
+
 __all__ = ["locked"]
 
 try:
@@ -30,17 +32,14 @@ def locked(
 
     The file is left behind: removing it would let two programs hold locks on two files of one name.
     """
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        while not _taken(descriptor):
+    with owned(os.open, file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600) as descriptor:
+        while not _taken(descriptor.number):
             waiting()
             sleep(_PAUSE)
         try:
             yield
         finally:
-            _let_go(descriptor)
-    finally:
-        os.close(descriptor)
+            _let_go(descriptor.number)
 
 
 def _taken(descriptor: int) -> bool:

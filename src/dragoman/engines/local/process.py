@@ -103,8 +103,8 @@ def start(launch: Launch) -> ModelProcess:
         raise LocalModelError(message, reason="failed", hint="Look at sys.executable of this program.") from error
     watch = Timer(_START_SECONDS, child.kill)
     watch.daemon = True
-    watch.start()
     try:
+        watch.start()
         said = _answer(child, launch, key)
     except BaseException:
         child.kill()  # while it loads it does not see that its input ends

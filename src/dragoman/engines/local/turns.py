@@ -47,10 +47,13 @@ class Turns:
     def asked(self, ready: Callable[[], None]) -> Turn:
         """Queue up. `ready` is called once, from whatever thread, when the turn has come; perhaps at once."""
         turn = Turn(self, ready)
+        self._join(turn)
+        return turn
+
+    def _join(self, turn: Turn) -> None:
         with self._lock:
             self._queue.append(turn)
         self._next()
-        return turn
 
     @property
     def given_back(self) -> int:
@@ -60,8 +63,9 @@ class Turns:
     def waited(self, seconds: float | None) -> Turn:
         """Wait for a turn. Raises RequestTimeoutError if for so long nobody gave one back."""
         come = threading.Event()
-        turn = self.asked(come.set)
+        turn = Turn(self, come.set)
         try:
+            self._join(turn)  # here, so that it leaves the queue also if Ctrl-C comes at once
             seen = self._given_back
             while not come.wait(seconds):
                 if self._given_back == seen:

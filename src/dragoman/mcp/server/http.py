@@ -159,9 +159,10 @@ class HttpDoor:
             finally:
                 settled.set()
 
-        self._thread = threading.Thread(target=run, name="dragoman-mcp-http", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=run, name="dragoman-mcp-http", daemon=True)
         try:
+            thread.start()
+            self._thread = thread
             settled.wait(_START_SECONDS)
             if not listener.started:
                 raise self._not_started()

@@ -11,9 +11,9 @@ before it was, and damage there is reported, never repaired by forgetting.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, TypeVar
 
 from msgspec import structs
 
@@ -42,6 +42,8 @@ from .shelf import GONE, Shelf, head_name, journal_name, log_name
 __all__ = ["FIRST_GENERATION", "Chain", "ReplacedError", "truncate_quietly"]
 
 FIRST_GENERATION: Final = 1
+
+_T = TypeVar("_T")
 
 
 class ReplacedError(Exception):
@@ -142,21 +144,25 @@ class Chain:
         return self._seals.body(head.store, data, record.id, record.position)
 
     def log(self, head: Head) -> Log:
-        fd = self._shelf.logs.open(log_name(self.root, head.generation))
-        if fd is None:
+        file = self._shelf.logs.open(log_name(self.root, head.generation))
+        if file is None:
             raise ReplacedError
-        return Log(fd, head.length)
+        return Log(file, head.length)
 
     # --- saving (under the lock) -------------------------------------------------------------------------------------
 
     def append(self, head: Head | None, snapshot: Snapshot, store: str) -> None:
         """Save this snapshot behind the newest one. Everything was checked before."""
         data, new = self._record(head, snapshot, store)
-        with self.changing(head):
+
+        def write() -> int:
             generation = self._write_log(head, data)
             if head is not None:
                 self._shelf.point(snapshot.id, self.root)
             self.commit(structs.replace(new, generation=generation))
+            return generation
+
+        generation = self.change(head, write)
         if head is not None:
             if generation != head.generation:
                 self._shelf.logs.remove_quietly(log_name(self.root, head.generation))
@@ -207,18 +213,21 @@ class Chain:
             return 0, 0
         return body.count, record.base
 
-    @contextmanager
-    def changing(self, head: Head | None) -> Generator[None]:
-        """Announce a change, so that whoever comes after a crash knows where to look; after a failure, undo it."""
+    def change(self, head: Head | None, work: Callable[[], _T]) -> _T:
+        """Announce a change, so that whoever comes after a crash knows where to look; after a failure, undo it.
+
+        Not a context manager: interrupted at the wrong moment, that would undo it when the lock is somebody else's.
+        """
         self._shelf.heads.announce(head_name(self.root))
         try:
-            yield
+            result = work()
         except BaseException:
             # Undone as far as the disk lets us; the rest is left to the next writer.
             with suppress(OSError, SnapshotError):
                 self.settle(head)
             raise
         self._shelf.heads.remove_quietly(head_name(self.root) + TEMPORARY)
+        return result
 
     def settle(self, before: Head | None) -> None:
         """Remove whatever does not belong to the head that counts: the one before a change, or the one behind it."""
@@ -228,12 +237,10 @@ class Chain:
         elif head is not None:
             for generation in (head.generation - 1, head.generation + 1):
                 self._shelf.logs.remove_quietly(log_name(self.root, generation))
-            fd = self._shelf.logs.open(log_name(self.root, head.generation), append=True)
-            if fd is not None:
-                try:
-                    self._drop_tail(fd, head)
-                finally:
-                    os.close(fd)
+            file = self._shelf.logs.open(log_name(self.root, head.generation), append=True)
+            if file is not None:
+                with file:
+                    self._drop_tail(file.number, head)
         self._shelf.heads.remove_quietly(head_name(self.root) + TEMPORARY)
 
     def _write_log(self, head: Head | None, data: bytes) -> int:
@@ -241,10 +248,11 @@ class Chain:
         if head is None:
             self.create_log(FIRST_GENERATION, data)
             return FIRST_GENERATION
-        fd = self._shelf.logs.open(log_name(self.root, head.generation), append=True)
-        if fd is None:
+        file = self._shelf.logs.open(log_name(self.root, head.generation), append=True)
+        if file is None:
             raise ReplacedError
-        try:
+        with file:
+            fd = file.number
             if os.fstat(fd).st_nlink > 1:
                 # A copy made of hard links shares the file; it must not change under the copy.
                 self.create_log(head.generation + 1, read_at(fd, head.length, 0) + data)
@@ -253,18 +261,13 @@ class Chain:
             os.lseek(fd, head.length, os.SEEK_SET)
             write_all(fd, data)
             os.fsync(fd)
-        finally:
-            os.close(fd)
         return head.generation
 
     def create_log(self, generation: int, data: bytes) -> None:
         """A log of this number, on the disk; it counts when a head names it."""
-        fd = self._shelf.logs.create(log_name(self.root, generation))
-        try:
-            write_all(fd, data)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        with self._shelf.logs.create(log_name(self.root, generation)) as file:
+            write_all(file.number, data)
+            os.fsync(file.number)
         self._shelf.logs.sync()
 
     def _drop_tail(self, fd: int, head: Head) -> None:

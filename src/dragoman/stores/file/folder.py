@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import SnapshotCorruptError
 
 __all__ = ["TEMPORARY", "Folder", "write_all"]
@@ -34,16 +35,17 @@ _CHUNK: Final = 1 << 16
 class Folder:
     """An open directory. Methods raise OSError; a file that is none is a SnapshotCorruptError."""
 
-    __slots__ = ("fd",)
+    __slots__ = ("_descriptor", "fd")
 
-    def __init__(self, fd: int) -> None:
-        self.fd: Final = fd
+    def __init__(self, descriptor: Descriptor) -> None:
+        self._descriptor: Final = descriptor
+        self.fd: Final = descriptor.number
 
     @classmethod
     def at(cls, path: Path) -> Folder | None:
         """The directory at a path that the user gave, which may lead through links; None if there is none."""
         try:
-            return cls(os.open(path, _DIRECTORY))
+            return cls(owned(os.open, path, _DIRECTORY))
         except FileNotFoundError:
             return None
 
@@ -54,13 +56,13 @@ class Folder:
         if found is None:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sync_path(path.parent)
-            found = cls(os.open(path, _DIRECTORY))
+            found = cls(owned(os.open, path, _DIRECTORY))
         return found
 
     def folder(self, name: str) -> Folder | None:
         """The directory of this name in this one; None if there is none."""
         try:
-            return Folder(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd))
+            return Folder(owned(os.open, name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd))
         except FileNotFoundError:
             return None
 
@@ -71,22 +73,22 @@ class Folder:
             with suppress(FileExistsError):  # somebody else was quicker
                 os.mkdir(name, 0o700, dir_fd=self.fd)
                 self.sync()
-            found = Folder(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd))
+            found = Folder(owned(os.open, name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd))
         return found
 
-    def open(self, name: str, *, append: bool = False) -> int | None:
+    def open(self, name: str, *, append: bool = False) -> Descriptor | None:
         """The descriptor of a regular file; None if there is none."""
         try:
-            fd = os.open(name, _APPEND if append else _READ, dir_fd=self.fd)
+            file = owned(os.open, name, _APPEND if append else _READ, dir_fd=self.fd)
         except FileNotFoundError:
             return None
         except OSError:
             self._refuse_unless_regular(name)
             raise
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
+        if not stat.S_ISREG(os.fstat(file.number).st_mode):
+            file.close()
             raise _not_a_file(name)
-        return fd
+        return file
 
     def _refuse_unless_regular(self, name: str) -> None:
         try:
@@ -106,41 +108,36 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """The whole content of a file; None if there is none."""
-        fd = self.open(name)
-        if fd is None:
+        file = self.open(name)
+        if file is None:
             return None
-        try:
+        with file:
             parts: list[bytes] = []
-            while part := os.read(fd, _CHUNK):
+            while part := os.read(file.number, _CHUNK):
                 parts.append(part)
             return b"".join(parts)
-        finally:
-            os.close(fd)
 
-    def create(self, name: str) -> int:
+    def create(self, name: str) -> Descriptor:
         """The descriptor of a new, empty file. Whatever stood in its place, link or litter, is removed first."""
         self.remove(name)
-        fd = os.open(name, _CREATE, 0o600, dir_fd=self.fd)
-        os.fchmod(fd, 0o600)  # the mask of the process may have taken more away
-        return fd
+        file = owned(os.open, name, _CREATE, 0o600, dir_fd=self.fd)
+        os.fchmod(file.number, 0o600)  # the mask of the process may have taken more away
+        return file
 
     def mark(self, name: str) -> None:
         """An empty file of this name; its name is all it says."""
         with suppress(FileExistsError):
-            os.close(os.open(name, _CREATE, 0o600, dir_fd=self.fd))
+            owned(os.open, name, _CREATE, 0o600, dir_fd=self.fd).close()
 
     def replace(self, name: str, data: bytes, *, announced: bool = False) -> None:
         """Put this content in the place of the file's; after a crash there is the one or the other."""
         temporary = name + TEMPORARY
         # What was announced stays there without a gap.
         found = self.open(temporary, append=True) if announced else None
-        fd = self.create(temporary) if found is None else found
         try:
-            try:
-                write_all(fd, data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            with self.create(temporary) if found is None else found as file:
+                write_all(file.number, data)
+                os.fsync(file.number)
             os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         except BaseException:
             self.remove_quietly(temporary)
@@ -149,7 +146,7 @@ class Folder:
 
     def announce(self, name: str) -> None:
         """Leave a sign that this file is about to be replaced, for those who come after a crash."""
-        os.close(self.create(name + TEMPORARY))
+        self.create(name + TEMPORARY).close()
 
     def rename(self, name: str, other: str) -> None:
         """Give a file another name, on the disk, too."""
@@ -178,7 +175,7 @@ class Folder:
         os.fsync(self.fd)
 
     def close(self) -> None:
-        os.close(self.fd)
+        self._descriptor.close()
 
     def __enter__(self) -> Self:
         return self
@@ -197,11 +194,8 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def _sync_path(path: Path) -> None:
-    fd = os.open(path, _DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    with owned(os.open, path, _DIRECTORY) as directory:
+        os.fsync(directory.number)
 
 
 def _not_a_file(name: str) -> SnapshotCorruptError:

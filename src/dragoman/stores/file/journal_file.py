@@ -45,26 +45,22 @@ class Extent(NamedTuple):
 def extent_of(shelf: Shelf, head: Head) -> Extent:
     """How far the journal reaches. Of all batches but the last, only the beginnings are read."""
     extent = Extent(0, 0, journal_origin(head.store, head.newest))
-    fd = shelf.logs.open(journal_name(head.root))
-    if fd is None:
+    file = shelf.logs.open(journal_name(head.root))
+    if file is None:
         return extent
-    try:
-        for batch, _ in _batches(fd, head, payloads=False):
+    with file:
+        for batch, _ in _batches(file.number, head, payloads=False):
             extent = Extent(extent.entries + batch.count, extent.size + batch.size, batch.digest)
-    finally:
-        os.close(fd)
     return extent
 
 
 def batches_of(shelf: Shelf, head: Head) -> list[tuple[Batch, bytes]]:
     """What was recorded since the newest snapshot: each batch and its entries, as stored."""
-    fd = shelf.logs.open(journal_name(head.root))
-    if fd is None:
+    file = shelf.logs.open(journal_name(head.root))
+    if file is None:
         return []
-    try:
-        return list(_batches(fd, head, payloads=True))
-    finally:
-        os.close(fd)
+    with file:
+        return list(_batches(file.number, head, payloads=True))
 
 
 def _batches(fd: int, head: Head, *, payloads: bool) -> Iterator[tuple[Batch, bytes]]:
@@ -107,8 +103,8 @@ def append_entries(shelf: Shelf, head: Head, seals: Seals, extent: Extent, entri
     )
     logs, name = shelf.logs, journal_name(head.root)
     found = logs.open(name, append=True)
-    fd = logs.create(name) if found is None else found
-    try:
+    with logs.create(name) if found is None else found as file:
+        fd = file.number
         if os.fstat(fd).st_nlink > 1:  # a copy made of hard links shares the file
             logs.replace(name, read_at(fd, extent.size, 0) + data)
             return
@@ -122,8 +118,6 @@ def append_entries(shelf: Shelf, head: Head, seals: Seals, extent: Extent, entri
         except BaseException:
             truncate_quietly(fd, extent.size)
             raise
-    finally:
-        os.close(fd)
 
 
 def replace_journal(shelf: Shelf, head: Head, seals: Seals, batches: list[tuple[Batch, bytes]]) -> None:

@@ -5,6 +5,9 @@ Must not know: what they protect.
 
 A lock is the kernel's (flock) on one of a fixed set of empty files. The kernel lets go of it when its holder dies, so
 no lock is ever stale; and the files are never removed, so nobody waits at a file that others no longer look at.
+
+What is done under a lock is a function that is called, not the body of a `with`: a context manager written in Python
+can be interrupted by Ctrl-C before it lets go, and whoever handles that interrupt would wait for the lock.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
+from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import StoreUnavailableError
 
 from .folder import Folder
@@ -30,13 +33,15 @@ _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _FIRST_WAIT: Final = 0.0005
 _LONGEST_WAIT: Final = 0.02
 
-_held: set[int] = set()
+_T = TypeVar("_T")
+
+_held: set[Descriptor] = set()
 
 
 def _close_in_child() -> None:
     # A descriptor that a fork copied would keep the lock when the parent is killed.
-    for fd in _held:
-        os.close(fd)
+    for file in _held:
+        file.close()
     _held.clear()
 
 
@@ -57,46 +62,42 @@ class Locks:
         self._clock: Final = clock
         self._sleep: Final = sleep
 
-    @contextmanager
-    def held(self, folder: Folder, *ids: str) -> Generator[None]:
-        """Hold the locks of these ids; in one order everywhere, so that nobody waits in a circle."""
-        deadline = self._clock() + self._timeout
-        with ExitStack() as stack:
-            for name in sorted({_name(id) for id in ids}):
-                stack.enter_context(self._one(folder, name, deadline))
-            yield
+    def held(self, folder: Folder, ids: Sequence[str], work: Callable[[], _T]) -> _T:
+        """Work while the locks of these ids are held; in one order everywhere, so that nobody waits in a circle."""
+        return self._under(folder, sorted({_name(id) for id in ids}), self._clock() + self._timeout, work)
 
-    @contextmanager
-    def store_held(self, folder: Folder) -> Generator[None]:
-        """Hold the lock of the store itself, which no id has: also while those of ids are held, never before them."""
-        with self._one(folder, _OF_THE_STORE, self._clock() + self._timeout):
-            yield
+    def store_held(self, folder: Folder, work: Callable[[], _T]) -> _T:
+        """Work under the lock of the store itself, which no id has: also while those of ids are held, never before."""
+        return self._under(folder, [_OF_THE_STORE], self._clock() + self._timeout, work)
 
-    @contextmanager
-    def try_held(self, folder: Folder, id: str) -> Generator[bool]:
-        """Hold the lock of this id if it is free at once; whether it was."""
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self._one(folder, _name(id), self._clock() - 1))
-            except StoreUnavailableError:
-                yield False
-            else:
-                yield True
+    def if_free(self, folder: Folder, id: str, work: Callable[[], None]) -> None:
+        """Work under the lock of this id, unless somebody else holds it."""
+        taken: list[bool] = []
 
-    @contextmanager
-    def _one(self, folder: Folder, name: str, deadline: float) -> Generator[None]:
-        fd = os.open(name, _LOCK, 0o600, dir_fd=folder.fd)
-        _held.add(fd)
+        def noted() -> None:
+            taken.append(True)
+            work()
+
         try:
-            self._take(fd, deadline)
-            try:
-                yield
-            finally:
-                # By name, not just by closing: a copy that some child holds would keep it.
-                fcntl.flock(fd, fcntl.LOCK_UN)
+            self._under(folder, [_name(id)], self._clock() - 1, noted)
+        except StoreUnavailableError:
+            if taken:
+                raise
+
+    def _under(self, folder: Folder, names: list[str], deadline: float, work: Callable[[], _T]) -> _T:
+        if not names:
+            return work()
+        file = owned(os.open, names[0], _LOCK, 0o600, dir_fd=folder.fd)
+        try:
+            _held.add(file)
+            self._take(file.number, deadline)
+            result = self._under(folder, names[1:], deadline, work)
         finally:
-            _held.discard(fd)
-            os.close(fd)
+            # By name, not just by closing: a copy that some child holds would keep it.
+            fcntl.flock(file.number, fcntl.LOCK_UN)
+            _held.discard(file)
+            file.close()
+        return result
 
     def _take(self, fd: int, deadline: float) -> None:
         wait = _FIRST_WAIT

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from dragoman._descriptors import Descriptor
 from dragoman.errors import SnapshotCorruptError
 
 from .frames import RECORD_BYTES, Record, record_from_bytes
@@ -35,11 +36,11 @@ class Located(NamedTuple):
 class Log:
     """An open log, as far as it counts; without a length, all of it."""
 
-    __slots__ = ("_data", "_fd", "_length", "_size", "_start")
+    __slots__ = ("_data", "_file", "_length", "_size", "_start")
 
-    def __init__(self, fd: int, length: int | None = None) -> None:
-        self._fd: Final = fd
-        self._size: Final = os.fstat(fd).st_size
+    def __init__(self, file: Descriptor, length: int | None = None) -> None:
+        self._file: Final = file
+        self._size: Final = os.fstat(file.number).st_size
         self._length: Final = self._size if length is None else length
         self._start: int = 0
         self._data: bytes = b""
@@ -53,7 +54,7 @@ class Log:
             raise TornError("The log of the conversation is cut.")
         if offset < self._start or end > self._start + len(self._data):
             wanted = min(max(size, _WINDOW), self._length - offset)
-            self._start, self._data = offset, read_at(self._fd, wanted, offset)
+            self._start, self._data = offset, read_at(self._file.number, wanted, offset)
             if len(self._data) < size:
                 raise TornError("The log of the conversation is cut.")
         return self._data[offset - self._start : end - self._start]
@@ -85,7 +86,7 @@ class Log:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._fd)
+        self._file.close()
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:

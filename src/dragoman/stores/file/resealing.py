@@ -34,7 +34,8 @@ def reseal_chain(shelf: Shelf, chain: Chain, head: Head, seals: Seals) -> None:
     journal_is_current = all(seals.sealing.is_current(payload) for _, payload in batches)
     if log_is_current and journal_is_current:
         return
-    with chain.changing(head):
+
+    def write() -> None:
         if not journal_is_current:
             replace_journal(shelf, head, seals, batches)
         if not log_is_current:
@@ -42,6 +43,8 @@ def reseal_chain(shelf: Shelf, chain: Chain, head: Head, seals: Seals) -> None:
             chain.create_log(new.generation, data)
             chain.commit(new)
             shelf.logs.remove_quietly(log_name(head.root, head.generation))
+
+    chain.change(head, write)
 
 
 def _resealed_log(head: Head, located: list[tuple[Located, _Parts]], seals: Seals) -> tuple[Head, bytes]:

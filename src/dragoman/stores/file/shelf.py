@@ -167,18 +167,24 @@ def make_store(path: Path, locks: Locks, mode: Mode, *, new_id: Callable[[], uui
     with ExitStack() as stack:
         base = stack.enter_context(Folder.made(path))
         made = {name: stack.enter_context(base.made_folder(name)) for name in ("logs", "ids", "heads", "locks")}
-        with locks.store_held(made["locks"]):
+
+        def write() -> None:
             if _marker(base) is None:
                 _write_marker(base, _recovered(made["heads"], mode) or _Marker(id=str(new_id()), mode=mode))
+
+        locks.store_held(made["locks"], write)
 
 
 def change_mode(shelf: Shelf, locks: Locks, mode: Mode) -> None:
     """Note that the store is of another mode from now on."""
     assert shelf.locks is not None
-    with locks.store_held(shelf.locks):
+
+    def write() -> None:
         marker = _marker(shelf.base)
         if marker is not None and marker.mode != mode:
             _write_marker(shelf.base, structs.replace(marker, mode=mode))
+
+    locks.store_held(shelf.locks, write)
 
 
 def _write_marker(base: Folder, marker: _Marker) -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -83,7 +84,8 @@ class FileStore:
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
         """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
         written = snapshot_to_json(snapshot)  # refused before anything is touched
-        with self._writing("save the snapshot", snapshot.root, snapshot.id) as shelf:
+
+        def work(shelf: Shelf) -> None:
             if self._is_there(shelf, snapshot, written):
                 return
             chain = self._chain(shelf, snapshot.root)
@@ -96,6 +98,8 @@ class FileStore:
                 raise _journal_conflict(snapshot.root, after, recorded)
             assert shelf.store is not None
             chain.append(head, snapshot, shelf.store)
+
+        self._write("save the snapshot", (snapshot.root, snapshot.id), work)
 
     def _is_there(self, shelf: Shelf, snapshot: Snapshot, written: bytes) -> bool:
         for root in shelf.roots_of(snapshot.id):
@@ -130,11 +134,14 @@ class FileStore:
         """Remove the whole conversation: all of its snapshots and its journal."""
         validate_snapshot_id(id)
         root = self._root_of(id, "delete the conversation")
-        with self._writing("delete the conversation", root, any_mode=True) as shelf:
+
+        def work(shelf: Shelf) -> None:
             chain = self._chain(shelf, root)
             if not _may_hold(chain, id):
                 raise _not_found(id)
             chain.delete()
+
+        self._write("delete the conversation", (root,), work, any_mode=True)
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
@@ -209,7 +216,8 @@ class FileStore:
         validate_snapshot_id(id)
         written = [entry_to_json(each) for each in entries]
         root = self._root_of(id, "record the steps")
-        with self._writing("record the steps", root) as shelf:
+
+        def work(shelf: Shelf) -> int:
             chain = self._chain(shelf, root)
             head = chain.head()
             if head is None or not chain.holds(head, id):
@@ -223,6 +231,8 @@ class FileStore:
             if written:
                 append_entries(shelf, head, self._seals, extent, written)
             return after + len(written)
+
+        return self._write("record the steps", (root,), work)
 
     def journal(self, id: str) -> Journal:
         """The journal of the conversation."""
@@ -257,15 +267,17 @@ class FileStore:
         return Resealed(done=done, total=len(roots), cursor=more, unreadable=tuple(unreadable))
 
     def _reseal_one(self, root: str) -> bool:
+        def work(shelf: Shelf) -> None:
+            if shelf.mode != self._seals.mode:
+                change_mode(shelf, self._locks, self._seals.mode)
+            chain = self._chain(shelf, root)
+            head = chain.head()
+            if head is not None:
+                reseal_chain(shelf, chain, head, self._seals)
+
         try:
             validate_snapshot_id(root)
-            with self._writing("seal the store again", root, any_mode=True) as shelf:
-                if shelf.mode != self._seals.mode:
-                    change_mode(shelf, self._locks, self._seals.mode)
-                chain = self._chain(shelf, root)
-                head = chain.head()
-                if head is not None:
-                    reseal_chain(shelf, chain, head, self._seals)
+            self._write("seal the store again", (root,), work, any_mode=True)
         except SnapshotError:
             return False
         return True
@@ -318,8 +330,8 @@ class FileStore:
         with reported(doing), self._opened() as shelf:
             yield shelf
 
-    @contextmanager
-    def _writing(self, doing: str, *ids: str, any_mode: bool = False) -> Generator[Shelf]:
+    def _write(self, doing: str, ids: tuple[str, ...], work: Callable[[Shelf], _T], *, any_mode: bool = False) -> _T:
+        """Do the work under the locks of these ids, in a store that is made if there is none."""
         self._check_open()
         with reported(doing), ExitStack() as stack:
             shelf = stack.enter_context(self._opened())
@@ -330,12 +342,11 @@ class FileStore:
                 raise FileNotFoundError(errno.ENOENT, "removed meanwhile")
             if not any_mode:
                 self._seals.ensure(shelf.mode)
-            with self._locks.held(shelf.locks, *ids):
-                try:
-                    yield shelf
-                except ReplacedError:
-                    # Under the lock nobody replaces a log, so it is simply not there.
-                    raise SnapshotCorruptError("The log of the conversation is missing.") from None
+            try:
+                return self._locks.held(shelf.locks, ids, partial(work, shelf))
+            except ReplacedError:
+                # Under the lock nobody replaces a log, so it is simply not there.
+                raise SnapshotCorruptError("The log of the conversation is missing.") from None
 
     def _read(self, doing: str, id: str, work: Callable[[Shelf, Chain, Head], _T | None]) -> _T:
         """What `work` finds in the conversation of this snapshot, while others may be writing to it."""

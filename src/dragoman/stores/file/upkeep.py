@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from dragoman.errors import SnapshotCorruptError, SnapshotError
@@ -57,9 +58,7 @@ def tidy(shelf: Shelf, locks: Locks, seals: Seals, roots: Iterable[str]) -> tupl
     left: list[Unreadable] = []
     for root in sorted(roots):
         try:
-            with locks.try_held(shelf.locks, root) as free:
-                if free:
-                    _tidy_one(shelf, Chain(shelf, root, seals))
+            locks.if_free(shelf.locks, root, partial(_tidy_one, shelf, Chain(shelf, root, seals)))
         except SnapshotError as error:
             left.append(Unreadable(id=root, problem=str(error)))
         except (OSError, ReplacedError):
@@ -86,13 +85,13 @@ def _head_again(shelf: Shelf, chain: Chain, number: int) -> Head | None:
 
     Raises SnapshotCorruptError if it is damaged in another way than by a writer that died.
     """
-    fd = shelf.logs.open(log_name(chain.root, number))
+    file = shelf.logs.open(log_name(chain.root, number))
     assert shelf.store is not None
-    if fd is None:
+    if file is None:
         return None
     head: Head | None = None
     origin = log_origin(shelf.store, chain.root)
-    with Log(fd) as log:
+    with Log(file) as log:
         try:
             for record, offset in log.records():
                 parts = log.parts(record, offset)

@@ -14,8 +14,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 from weakref import WeakSet
 
@@ -30,6 +30,9 @@ from .work import Steps, Work
 __all__ = ["Runner"]
 
 _T = TypeVar("_T")
+
+_PAUSE: Final = 0.005
+"""Seconds between two looks whether a connection is free."""
 
 
 class Runner:
@@ -55,7 +58,9 @@ class Runner:
         self._migrated: bool = False
         self._closed: bool = False
         self._idle: deque[tuple[Connection, float]] = deque()
-        self._places: threading.Semaphore = threading.Semaphore(options.connections)
+        self._users: set[object] = set()
+        """Who has a connection. Not a semaphore: Ctrl-C in the middle of its count would cost a place for good."""
+        self._lock: threading.Lock = threading.Lock()
         _runners.add(self)
 
     def run(self, work: Work[_T]) -> _T:
@@ -83,7 +88,7 @@ class Runner:
             self._sleep(seconds)
 
     def _try(self, work: Work[_T], attempt: Attempt) -> _T:
-        with self._connection(attempt) as connection:
+        def carry_out(connection: Connection) -> _T:
             attempt.stage = "working"
             if work.kind == "look":
                 return self._steps(work.steps(), connection)
@@ -92,6 +97,8 @@ class Runner:
             attempt.stage = "committing"
             connection.commit_it()
             return result
+
+        return self._with_connection(attempt, carry_out)
 
     def _steps(self, steps: Steps[_T], connection: Connection) -> _T:
         try:
@@ -105,17 +112,15 @@ class Runner:
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _connection(self, attempt: Attempt) -> Generator[Connection]:
+    def _with_connection(self, attempt: Attempt, work: Callable[[Connection], _T]) -> _T:
         if self._closed:
             raise closed()
-        if not self._places.acquire(timeout=self._options.timeout):
-            raise exhausted(self._options)
-        places = self._places
+        users, user = self._users, object()
         try:
+            self._wait_for_place(user)
             connection = self._take()
             try:
-                yield connection
+                return work(connection)
             except Exception:
                 attempt.lost = driver.is_lost(connection)
                 with suppress(*driver.ERRORS):
@@ -125,7 +130,18 @@ class Runner:
             finally:
                 self._give_back(connection)
         finally:
-            places.release()
+            users.discard(user)
+
+    def _wait_for_place(self, user: object) -> None:
+        deadline = time.monotonic() + self._options.timeout
+        while True:
+            with self._lock:
+                if len(self._users) < self._options.connections:
+                    self._users.add(user)
+                    return
+            if time.monotonic() >= deadline:
+                raise exhausted(self._options)
+            time.sleep(_PAUSE)
 
     def _take(self) -> Connection:
         while self._idle:
@@ -156,7 +172,8 @@ class Runner:
     def _start_anew(self) -> None:
         """In the child of a fork: the connections are the parent's, and so are the threads that hold them."""
         self._idle = deque()  # psycopg closes nothing that another process has opened
-        self._places = threading.Semaphore(self._options.connections)
+        self._users = set()
+        self._lock = threading.Lock()
 
 
 _runners: Final[WeakSet[Runner]] = WeakSet()

@@ -4,6 +4,11 @@ Owns: two connections, one for reading and one for writing, each used by one thr
 that the file they have open is no longer the one at the path.
 Must not know: the tables.
 
+Ctrl-C may come between any two steps. So whoever uses a connection takes it off its line, and only one that is outside
+of a transaction comes back; any other is closed, and the next user opens a new one. What is done with a connection is
+a function that is called while the lock is held, not the body of a `with`: a context manager written in Python can be
+interrupted before it lets go of the lock, and whoever handles that interrupt would wait for it.
+
 Why two: readers must not wait behind a writer who waits for the disk. Why not one per thread: threads end without a
 word, and their connections would stay. SQLite cannot carry a connection over a fork: its locks would be forgotten in
 the child. So before a fork both are closed, which waits for what is under way, and each half opens its own.
@@ -15,18 +20,21 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
+from dragoman._descriptors import owned
 from dragoman.errors import StoreError, StoreUnavailableError
 
 from .troubles import UNREACHABLE, code_of, gone, typed
 
 __all__ = ["Database"]
+
+_T = TypeVar("_T")
 
 _FORK_PATIENCE: Final = 30.0
 """Seconds that a fork waits for a transaction of another thread."""
@@ -37,16 +45,17 @@ _FAULTS: Final = (sqlite3.Error, sqlite3.Warning, OSError, OverflowError, Unicod
 
 
 class _Line:
-    """One connection, used by who holds the lock."""
+    """The connection of one kind of work, used by who holds the lock."""
 
-    __slots__ = ("connection", "file", "held", "lock")
+    __slots__ = ("connection", "file", "lock")
 
     def __init__(self) -> None:
-        self.lock: threading.Lock = threading.Lock()
+        # Re-entrant: a signal handler may use the store in the middle of a transaction, and gets another connection.
+        self.lock: threading.RLock = threading.RLock()
         self.connection: sqlite3.Connection | None = None
+        """Outside of a transaction; None while somebody uses it."""
         self.file: tuple[int, int] | None = None
         """Which file the connection has open."""
-        self.held: bool = False
 
     def drop(self) -> None:
         connection, self.connection = self.connection, None
@@ -76,23 +85,22 @@ class Database:
         self._closed: bool = False
         _open_databases.add(self)
 
-    @contextmanager
-    def reading(self) -> Generator[sqlite3.Connection]:
-        """A transaction that sees the database at one moment."""
-        with self._transaction(self._reader, "BEGIN") as connection:
-            yield connection
+    def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What the work finds in a transaction that sees the database at one moment."""
+        return self._transaction(self._reader, "BEGIN", work)
 
-    @contextmanager
-    def writing(self) -> Generator[sqlite3.Connection]:
-        """A transaction that writes. When it has ended without an error, it is on the disk."""
-        with self._transaction(self._writer, "BEGIN IMMEDIATE") as connection:
-            yield connection
+    def write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do the work in a transaction that writes. When this has returned, it is on the disk."""
+        return self._transaction(self._writer, "BEGIN IMMEDIATE", work)
 
     def compact(self) -> None:
         """Write the file anew, without what was deleted."""
-        with self._at_work(self._writer) as connection:
+
+        def work(connection: sqlite3.Connection) -> None:
             connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        self._with_connection(self._writer, work)
 
     def close(self) -> None:
         """Close both connections, after what is under way."""
@@ -101,34 +109,45 @@ class Database:
             with line.lock:
                 line.drop()
 
-    @contextmanager
-    def _transaction(self, line: _Line, begin: str) -> Generator[sqlite3.Connection]:
-        with self._at_work(line) as connection:
-            connection.execute(begin)
+    def _transaction(self, line: _Line, begin: str, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        def transaction(connection: sqlite3.Connection) -> _T:
             try:
-                yield connection
+                connection.execute(begin)
+                result = work(connection)
                 connection.execute("COMMIT")
-            except BaseException:
-                # After some errors SQLite has rolled back by itself, and says so.
+            except Exception:
+                # After some errors SQLite has rolled back by itself.
                 with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
+                    connection.rollback()
                 raise
             # Whatever was written to a file that had been replaced meanwhile is not in the store.
             if line is self._writer and self._file() != line.file:
                 raise gone(self.path)
+            return result
 
-    @contextmanager
-    def _at_work(self, line: _Line) -> Generator[sqlite3.Connection]:
+        return self._with_connection(line, transaction)
+
+    def _with_connection(self, line: _Line, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do the work with the line's connection; afterwards the line has one that is in no transaction, or none."""
         with line.lock:
             if self._closed:
                 message = f"The store in {self.path.name} is closed."
                 raise StoreError(message, hint="Open it again to use it.")
             try:
-                yield self._connected(line)
+                connection = self._connected(line)
+                line.connection = None
+                try:
+                    result = work(connection)
+                finally:
+                    if connection.in_transaction:
+                        connection.close()
+                    else:
+                        line.connection = connection
             except _FAULTS as error:
                 if isinstance(error, OSError) or code_of(error) in UNREACHABLE:
                     line.drop()
                 raise typed(error, self.path) from error
+            return result
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -200,24 +219,21 @@ class Database:
 
     def _pause(self) -> None:
         for line in (self._reader, self._writer):
-            line.held = line.lock.acquire(timeout=_FORK_PATIENCE)
-            if line.held:
+            if line.lock.acquire(timeout=_FORK_PATIENCE):
                 line.drop()
 
     def _go_on(self) -> None:
         for line in (self._reader, self._writer):
-            if line.held:
-                line.held = False
+            with suppress(RuntimeError):  # not ours: another thread has used it for too long
                 line.lock.release()
 
     def _start_anew(self) -> None:
         for line in (self._reader, self._writer):
-            if not line.held:
+            if line.connection is not None:
                 # Closing it here would take the parent's locks for the child's: it is kept, and never used.
                 _abandoned.append(line.connection)
                 line.connection = None
-            line.held = False
-            line.lock = threading.Lock()
+            line.lock = threading.RLock()
 
 
 def _text(data: bytes) -> str:
@@ -235,7 +251,7 @@ _SETTINGS: Final = (
 )
 
 _open_databases: Final[WeakSet[Database]] = WeakSet()
-_abandoned: Final[list[sqlite3.Connection | None]] = []
+_abandoned: Final[list[sqlite3.Connection]] = []
 
 
 def _each(work: Callable[[Database], None]) -> Callable[[], None]:
@@ -261,9 +277,6 @@ def _create(path: Path) -> None:
             parent.mkdir(mode=0o700)
     # Never open a file that is there: closing it again would end all locks that SQLite holds on it in this process.
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        owned(os.open, path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600).close()
+    with owned(os.open, path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as directory:
+        os.fsync(directory.number)

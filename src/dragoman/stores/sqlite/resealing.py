@@ -7,6 +7,7 @@ Must not know: ciphers and keys.
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from typing import Final, cast
 
 from dragoman.errors import DragomanError, SnapshotSealError, StoreError
@@ -25,16 +26,18 @@ _KIND: Final = "sqlite.reseal"
 def reseal(database: Database, records: Records, limit: int, cursor: str | None) -> Resealed:
     """Go through the next `limit` conversations."""
     [last] = (-1,) if cursor is None else cursor_parts(_KIND, cursor, tuple[int])
-    with database.writing() as connection:
+
+    def begin(connection: sqlite3.Connection) -> tuple[int, list[tuple[int, str, str]]]:
         _change_mode(connection, records)
         [total] = checked(connection.execute("SELECT COUNT(*) FROM chain").fetchone(), tuple[int])
         rows = connection.execute(_CHAINS, (last, limit + 1)).fetchall()
-        chains = [checked(row, tuple[int, str, str]) for row in rows]
+        return total, [checked(row, tuple[int, str, str]) for row in rows]
+
+    total, chains = database.write(begin)
     unreadable: list[str] = []
     for key, root, newest in chains[:limit]:
         try:
-            with database.writing() as connection:
-                _reseal_chain(connection, records, key, root, newest)
+            database.write(partial(_reseal_chain, records=records, chain=key, root=root, newest=newest))
         except StoreError:
             raise
         except DragomanError:

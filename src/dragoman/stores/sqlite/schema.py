@@ -96,8 +96,8 @@ _MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {0: _make_
 def prepared(connection: sqlite3.Connection, path: Path, settings: dict[str, str]) -> None:
     """Make the tables, or bring them up to date, and see that the file was made with these settings."""
     if _version(connection, path) < SCHEMA_VERSION:
-        connection.execute("BEGIN IMMEDIATE")
         try:
+            connection.execute("BEGIN IMMEDIATE")
             _migrate(connection, path, settings)
             connection.execute("COMMIT")
         except BaseException:

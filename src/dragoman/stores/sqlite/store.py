@@ -7,6 +7,7 @@ Must not know: SQL (see reading.py, lists.py, writing.py, resealing.py), and how
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -58,24 +59,28 @@ class SqliteStore:
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
         """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
         new = writing.prepared(snapshot)
-        with self._database.writing() as connection:
-            writing.save(connection, self._records, new, after)
+        self._database.write(lambda connection: writing.save(connection, self._records, new, after))
 
     def load(self, id: str) -> Snapshot:
         """Exactly this snapshot."""
         validate_snapshot_id(id)
-        with self._database.reading() as connection:
-            place = reading.found(connection, id)
-            return reading.snapshot_of(connection, self._records, place)
+
+        def work(connection: sqlite3.Connection) -> Snapshot:
+            return reading.snapshot_of(connection, self._records, reading.found(connection, id))
+
+        return self._database.read(work)
 
     def latest(self, id: str) -> Snapshot:
         """The newest snapshot of the conversation."""
         validate_snapshot_id(id)
-        with self._database.reading() as connection:
+
+        def work(connection: sqlite3.Connection) -> Snapshot:
             place = reading.found(connection, id)
             if place.newest != id:
                 place = reading.newest(connection, place)
             return reading.snapshot_of(connection, self._records, place)
+
+        return self._database.read(work)
 
     def list(
         self,
@@ -94,42 +99,48 @@ class SqliteStore:
             since=None if since is None else microseconds(since),
             until=None if until is None else microseconds(until),
         )
-        with self._database.reading() as connection:
-            return list_page(connection, self._records, filters, limit, cursor)
+        return self._database.read(lambda connection: list_page(connection, self._records, filters, limit, cursor))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         """The snapshots of one conversation, newest first."""
         validate_snapshot_id(id)
-        with self._database.reading() as connection:
+
+        def work(connection: sqlite3.Connection) -> Page:
             return history_page(connection, self._records, reading.found(connection, id), limit, cursor)
+
+        return self._database.read(work)
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         """The newest snapshot of each conversation with a message in which every word of the text occurs."""
         if not self.can_search:
             message = "A sealed store cannot be searched: an index would hold the words of every message in the open."
             raise StoreError(message, hint="Use list(text=...), which looks into titles.")
-        with self._database.reading() as connection:
+
+        def work(connection: sqlite3.Connection) -> Page:
             self._records.ensure_mode(mode_of(connection))
             return list_page(connection, self._records, Filters(search=text), limit, cursor)
+
+        return self._database.read(work)
 
     def delete(self, id: str) -> None:
         """Remove the whole conversation: all of its snapshots and its journal."""
         validate_snapshot_id(id)
-        with self._database.writing() as connection:
-            writing.delete(connection, reading.found(connection, id))
+        self._database.write(lambda connection: writing.delete(connection, reading.found(connection, id)))
 
     def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
         """Append to the journal of the conversation whose newest snapshot this is; the new number of entries."""
         validate_snapshot_id(id)
         new = tuple(entries)
-        with self._database.writing() as connection:
-            return writing.record(connection, self._records, id, new, after)
+        return self._database.write(lambda connection: writing.record(connection, self._records, id, new, after))
 
     def journal(self, id: str) -> Journal:
         """The journal of the conversation."""
         validate_snapshot_id(id)
-        with self._database.reading() as connection:
+
+        def work(connection: sqlite3.Connection) -> Journal:
             return reading.journal_of(connection, self._records, reading.found(connection, id))
+
+        return self._database.read(work)
 
     def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed:
         """Seal a part of the store again with the key that is written now; the function `reseal` does it all."""
@@ -138,8 +149,7 @@ class SqliteStore:
 
     def compact(self) -> None:
         """Write the file anew: smaller, and without a trace of what was deleted. Others wait meanwhile."""
-        with self._database.writing() as connection:
-            writing.forget_deleted_words(connection)
+        self._database.write(writing.forget_deleted_words)
         self._database.compact()
 
     def close(self) -> None:

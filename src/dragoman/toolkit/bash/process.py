@@ -20,6 +20,8 @@ from typing import IO, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
+from dragoman._descriptors import Descriptor, owned
+
 from .output import Output
 from .strays import Process, kill_all, strays, terminate_group
 
@@ -111,10 +113,10 @@ class _Running:
             os.set_blocking(opened.fileno(), False)
             self._pipes[opened.fileno()] = (opened, output)
             self._poll.register(opened.fileno(), select.POLLIN)
-        self._handle: int = -1
+        self._handle: Descriptor = Descriptor(-1)
         with suppress(OSError, AttributeError):  # Linux only; elsewhere we look now and then
-            self._handle = os.pidfd_open(child.pid)
-            self._poll.register(self._handle, select.POLLIN)
+            self._handle = owned(os.pidfd_open, child.pid)
+            self._poll.register(self._handle.number, select.POLLIN)
 
     def wait(self, deadline: float, cancelled: Callable[[], bool]) -> Ending:
         """Take in output until the shell is gone, the time is over, or nobody waits any more."""
@@ -145,8 +147,7 @@ class _Running:
             for pipe, _ in self._pipes.values():
                 pipe.close()
             self._pipes.clear()
-            if self._handle >= 0:
-                os.close(self._handle)
+            self._handle.close()
 
     def _wait_for_the_shell(self) -> None:
         with suppress(subprocess.TimeoutExpired):  # the kernel has not let go of it: nothing more can be done
@@ -171,7 +172,7 @@ class _Running:
     def _take(self, seconds: float) -> None:
         """Wait for something to happen and take in what has come."""
         for number, _ in self._poll.poll(seconds * 1000):
-            if number == self._handle:
+            if number == self._handle.number:
                 self._poll.unregister(number)  # it stays so; what is left is to drain the pipes
                 continue
             pipe, output = self._pipes[number]

@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from dragoman._descriptors import owned
 from dragoman.toolkit.defining import ready
 from dragoman.toolkit.text import detect, is_binary
 from dragoman.toolkit.workspace import Workspace, told
@@ -174,15 +175,14 @@ def _contents(
 def _opened(directory: int, name: str, limit: int) -> bytes | str:
     """The text of a file below the directory that is searched, or why not; a link is nothing to speak of."""
     try:
-        file = os.open(name, _FILE, dir_fd=directory)
+        file = owned(os.open, name, _FILE, dir_fd=directory)
     except OSError as error:
         return "" if error.errno == errno.ELOOP else "not accessible"
-    try:
-        return _read(file, limit) if stat.S_ISREG(os.fstat(file).st_mode) else ""
-    except OSError:
-        return "not accessible"
-    finally:
-        os.close(file)
+    with file:
+        try:
+            return _read(file.number, limit) if stat.S_ISREG(os.fstat(file.number).st_mode) else ""
+        except OSError:
+            return "not accessible"
 
 
 def _read(file: int, limit: int) -> bytes | str:

@@ -72,10 +72,8 @@ class Matcher:
         except OSError as error:
             message = f"the search could not be started: {error.strerror or error}."
             raise ToolExecutionError(message) from error
-        self._requests: IO[bytes] = cast("IO[bytes]", self._child.stdin)
-        self._replies: IO[bytes] = cast("IO[bytes]", self._child.stdout)
-        os.set_blocking(self._requests.fileno(), False)
         try:
+            os.set_blocking(self._requests.fileno(), False)
             self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
             hello = msgspec.json.decode(self._line(), type=_Hello)
             if hello.error:
@@ -84,6 +82,14 @@ class Matcher:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _requests(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._child.stdin)
+
+    @property
+    def _replies(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._child.stdout)
 
     def search(self, text: bytes, limit: int) -> Found:
         """The lines of a text in UTF-8 that fit. Raises TooSlowError when the time is over."""

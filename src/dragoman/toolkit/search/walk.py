@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Final
 
+from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ToolError
 from dragoman.toolkit.workspace import Workspace, is_system
 
@@ -57,13 +58,14 @@ class Walk:
 
     def files(self) -> Generator[tuple[int, str, str], None, None]:
         """Each file as (open directory, name, path). The directory is open until the next one is asked for."""
-        yield from self._inside(os.dup(self._start), self._path, self._ignored, 0)
+        yield from self._inside(owned(os.dup, self._start), self._path, self._ignored, 0)
 
     def _inside(
-        self, directory: int, path: str, ignored: list[IgnoreFile] | None, depth: int
+        self, opened: Descriptor, path: str, ignored: list[IgnoreFile] | None, depth: int
     ) -> Generator[tuple[int, str, str], None, None]:
         """Everything in an open directory, which is closed at the end."""
-        try:
+        with opened:
+            directory = opened.number
             entries = self._entries(directory)
             if ignored is not None and ".gitignore" in entries:
                 ignored = [*ignored, IgnoreFile(path, _content(directory, ".gitignore"))]
@@ -79,8 +81,6 @@ class Walk:
                     inner = _opened(directory, name)
                     if inner is not None:
                         yield from self._inside(inner, below, ignored, depth + 1)
-        finally:
-            os.close(directory)
 
     def _entries(self, directory: int) -> dict[str, bool]:
         """The names in a directory, in order, and whether each is one itself."""
@@ -106,15 +106,15 @@ class Walk:
         return late
 
 
-def _opened(directory: int, name: str) -> int | None:
+def _opened(directory: int, name: str) -> Descriptor | None:
     """A directory in another one, open; None if it is gone, not ours, a link by now, or the system's."""
     try:
-        inner = os.open(name, _DIRECTORY, dir_fd=directory)
+        inner = owned(os.open, name, _DIRECTORY, dir_fd=directory)
     except OSError:
         return None
-    if not is_system(os.fstat(inner)):
+    if not is_system(os.fstat(inner.number)):
         return inner
-    os.close(inner)
+    inner.close()
     return None
 
 
@@ -134,11 +134,7 @@ def ignore_files(workspace: Workspace, path: str) -> list[IgnoreFile]:
 
 
 def _content(directory: int, name: str) -> str:
-    with suppress(OSError):
-        file = os.open(name, _FILE, dir_fd=directory)
-        try:
-            if stat.S_ISREG(os.fstat(file).st_mode):
-                return os.read(file, _MAX_IGNORE_BYTES).decode("utf-8", "replace")
-        finally:
-            os.close(file)
+    with suppress(OSError), owned(os.open, name, _FILE, dir_fd=directory) as file:
+        if stat.S_ISREG(os.fstat(file.number).st_mode):
+            return os.read(file.number, _MAX_IGNORE_BYTES).decode("utf-8", "replace")
     return ""

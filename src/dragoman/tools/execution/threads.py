@@ -56,11 +56,14 @@ class WorkerThreads:
         future.set_running_or_notify_cancel()
         job = (future, partial(contextvars.copy_context().run, function))
         with self._lock:
-            inbox = self._idle.pop() if self._idle else None
+            inbox = self._idle[-1] if self._idle else None
+            if inbox is not None:
+                del self._idle[-1]  # and not with a call: Ctrl-C may come after one, and nobody would know the thread
+                inbox.put(job)
         if inbox is None:
             inbox = queue.SimpleQueue["_Job | None"]()
+            inbox.put(job)  # before the start, which Ctrl-C may interrupt: no thread waits for a job that never comes
             threading.Thread(target=self._work, args=(inbox,), name="dragoman-tool", daemon=True).start()
-        inbox.put(job)
         return future
 
     def abandon(self, future: Future[Any]) -> None:
@@ -104,7 +107,7 @@ class WorkerThreads:
             if inbox in self._idle:
                 self._idle.remove(inbox)
                 return None
-        return inbox.get()  # somebody took this thread in the last moment: the job is on its way
+        return inbox.get()  # somebody took this thread in the last moment: the job is there
 
 
 def _carried_out(future: Future[Any], function: Callable[[], Any]) -> Callable[[], None]:
@@ -154,28 +157,45 @@ class LoopThread:
         """Cancel what still runs and end the thread."""
         with self._lock:
             loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
             if loop is not None:
                 loop.call_soon_threadsafe(loop.stop)
+            self._loop = self._thread = None
         if thread is not None and thread is not threading.current_thread():
             thread.join(_JOIN_SECONDS)
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        import asyncio
+        import queue
 
-        loop, unfinished = asyncio.new_event_loop(), set["Future[Any]"]()
-        thread = threading.Thread(target=self._run, args=(loop, unfinished), name="dragoman-loop", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the system has no more threads to give
-            loop.close()
-            raise
+        ready, unfinished = queue.SimpleQueue["asyncio.AbstractEventLoop | Exception"](), set["Future[Any]"]()
+        known: list[asyncio.AbstractEventLoop] = []
+        thread = threading.Thread(target=self._run, args=(ready, known, unfinished), name="dragoman-loop", daemon=True)
+        thread.start()
+        loop = ready.get()
+        if isinstance(loop, Exception):
+            raise loop
         self._loop, self._thread, self._unfinished = loop, thread, unfinished
+        known.append(loop)
         return loop
 
-    def _run(self, loop: asyncio.AbstractEventLoop, unfinished: set[Future[Any]]) -> None:
+    def _run(
+        self,
+        ready: queue.SimpleQueue[asyncio.AbstractEventLoop | Exception],
+        known: list[asyncio.AbstractEventLoop],
+        unfinished: set[Future[Any]],
+    ) -> None:
         import asyncio
 
+        try:
+            loop = asyncio.new_event_loop()  # here, where no Ctrl-C arrives that would leave half a loop
+        except Exception as error:  # noqa: BLE001 -- too many open files, say; told to whoever needs the loop
+            ready.put(error)
+            return
+        ready.put(loop)
+        with self._lock:  # whoever starts this thread holds it until the loop is known, or the start was interrupted
+            pass
+        if not known:
+            loop.close()
+            return
         asyncio.set_event_loop(loop)
         with suppress(SystemExit, KeyboardInterrupt):  # some tool's callback; this thread is not the program
             loop.run_forever()

@@ -1,0 +1,180 @@
+"""Ctrl-C at any moment: whatever it interrupts, the store stays whole, and nobody is locked out of it."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragoman.conversation import Message
+from dragoman.stores.entries import MessageAdded
+from dragoman.stores.file import FileStore
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.sqlite import SqliteStore
+from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
+from tests.stores.backends import backend_of
+from tests.stores.contract import after, first
+from tests.stores.interrupted import STRAY, files
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEADLINE = 150.0
+"""Seconds for a child that hangs, beyond those after which it says where; never waited for otherwise."""
+
+NEIGHBOUR = """
+import sys, threading, time
+from pathlib import Path
+from tests.stores.backends import backend_of
+from tests.stores.contract import after, first
+
+store = backend_of(sys.argv[1]).open(Path(sys.argv[2]))
+stop = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+own = first("the neighbour")
+store.save(own)
+count = 1
+while not stop.is_set():
+    own = after(own, "more") if count % 20 else first("again")
+    store.save(own)
+    count += 1
+    time.sleep(0.002)
+print(own.id, len(own.messages), flush=True)
+"""
+
+
+class Child:
+    """A process that is ended with the test, or when it takes too long."""
+
+    def __init__(self, *arguments: str) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, text=True, **pipes)
+        self._watchdog = threading.Timer(DEADLINE, self._process.kill)
+        self._watchdog.start()
+
+    def line(self) -> str:
+        """The next thing that it says; why not, if it ends before."""
+        said = self._process.stdout.readline()
+        if not said:
+            pytest.fail(f"the child ended with {self._process.wait()}:\n{self._process.stderr.read()[-4000:]}")
+        return said
+
+    def go_on(self) -> None:
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._watchdog.cancel()
+        self._process.kill()
+        self._process.communicate()
+        self._watchdog.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "wanted"), [("sqlite", 500), ("file", 100)])
+def test_ctrl_c_leaves_nothing_behind(backend: str, wanted: int, tmp_path: Path) -> None:
+    program = ["-m", "tests.stores.interrupted", backend, str(tmp_path), str(wanted), "20240"]
+    with Child("-c", NEIGHBOUR, backend, str(tmp_path)) as neighbour, Child(*program) as child:
+        assert json.loads(child.line())["interrupts"] >= wanted
+        with backend_of(backend).open(tmp_path) as store:
+            store.save(first("while the other one has it open"))
+        # The neighbour has been writing all the time: had it been locked out, it would have said so and ended.
+        neighbour.go_on()
+        id, messages = neighbour.line().split()
+        child.go_on()
+        seen = json.loads(child.line())
+    assert seen["files"] <= 0
+    assert seen["threads"] <= wanted // STRAY
+    assert seen["confirmed"]
+    with backend_of(backend).open(tmp_path) as store:
+        assert len(store.load(id).messages) == int(messages)
+        for root, confirmed in seen["confirmed"].items():
+            assert len(store.latest(root).messages) >= confirmed
+        if backend == "sqlite":
+            assert sqlite3.connect(tmp_path / "store.db").execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_plain_runs_leaves_no_threads(tmp_path: Path) -> None:
+    wanted = 200
+    with Child("-m", "tests.stores.interrupted", "none", str(tmp_path), str(wanted), "20241") as child:
+        assert json.loads(child.line())["interrupts"] >= wanted
+        child.go_on()
+        seen = json.loads(child.line())
+    assert seen["threads"] <= wanted // STRAY
+
+
+# --- at a chosen moment ----------------------------------------------------------------------------------------------
+
+
+def _use(store: ConversationStore) -> None:
+    one = first("one")
+    store.save(one)
+    at = store.record(one.id, [MessageAdded(Message.user("noted"))], after=0)
+    two = after(one, "two")
+    store.save(two, after=at)
+    assert store.latest(one.id) == two
+
+
+def _free_sqlite(place: Path) -> None:
+    """As another process would: at once, or not at all."""
+    connection = sqlite3.connect(place / "store.db", timeout=0, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.close()
+
+
+def _free_file(place: Path) -> None:
+    for lock in (place / "store" / "locks").iterdir():
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+FREE: dict[str, Callable[[Path], None]] = {"sqlite": _free_sqlite, "file": _free_file}
+OPEN: dict[str, Callable[[Path], ConversationStore]] = {
+    "sqlite": lambda place: SqliteStore(place / "store.db", timeout=5),
+    "file": lambda place: FileStore(place / "store", timeout=5),
+}
+
+
+def _interrupt_at(at: int, backend: str, store: ConversationStore, place: Path) -> bool:
+    interrupting = Interrupting(at, (f"stores/{backend}",))
+    try:
+        with interrupting.at_work():
+            _use(store)
+    except KeyboardInterrupt:
+        # Still in here: what the traceback holds on to must keep nobody waiting.
+        try:
+            FREE[backend](place)
+            store.save(first("at once"))
+        except Exception as error:
+            error.add_note(f"interrupted at {interrupting.where}")
+            raise
+        return True
+    return False
+
+
+def _every_moment(backend: str, step: int, place: Path) -> None:
+    with OPEN[backend](place) as store:
+        _use(store)
+        at = 0
+        while _interrupt_at(at, backend, store, place):
+            at += step
+        assert at > 100
+        _use(store)
+
+
+@pytest.mark.parametrize(("backend", "step"), [("sqlite", 2), ("file", 29)])
+def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(backend: str, step: int, tmp_path: Path) -> None:
+    before = files()
+    in_a_thread_of_its_own(lambda: _every_moment(backend, step, tmp_path))
+    gc.collect()
+    assert files() <= before
