@@ -3,7 +3,8 @@
 CPU time of this process in interleaved rounds of one run, as a multiple of the floor (bench/contenders/floor.py).
 Wanted: a turn at most 3.5 times the floor (2.5 on an event loop), a streamed chunk with every event delivered at most
 3 times, a turn on a long history (each time one new message behind a history that was sent before) at most 3 times.
-Each turn has a message that was never sent, as turns have. What a caller of a chat client pays, and peers, are in bench/run.py.
+Each turn has a message that was never sent, as turns have. What a caller of a chat client pays, and peers, are in
+bench/run.py.
 
 Before that, where a turn goes: the same request, sent by the floor and by the standard library's `http.client` (with
 the reply as bytes, not read any further), and through our own transport and each of the layers above it.
