@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from socket import socket
 from typing import Final, cast
 
 from .pool import Pool, PooledTransport
-from .protocol import DEFAULT_LIMITS, PoolLimits
 from .socket_transport import watch
 
 _MANY: Final = 256 * 1024
@@ -216,16 +214,7 @@ class AsyncioTransport(PooledTransport):
 
     blocking: bool | None = False
 
-    def __init__(
-        self,
-        *,
-        limits: PoolLimits = DEFAULT_LIMITS,
-        proxy: str | None = None,
-        ca_file: str | os.PathLike[str] | None = None,
-        trust_env: bool = True,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(limits=limits, proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
+    def _start(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loops_pool: Pool | None = None
         self._closed: bool = False

@@ -334,6 +334,10 @@ class PooledTransport(BaseTransport, ABC):
     ) -> None:
         self._limits: PoolLimits = limits
         self._routes: Routes = Routes(proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
+        self._start()
+
+    def _start(self) -> None:
+        """Make what a colour needs besides."""
 
     @abstractmethod
     def _pool(self) -> Pool:

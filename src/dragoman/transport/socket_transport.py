@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Self
 from weakref import WeakSet
@@ -22,7 +22,6 @@ from weakref import WeakSet
 from dragoman._stepping import step
 
 from .pool import Pool, PooledTransport, shorter
-from .protocol import DEFAULT_LIMITS, PoolLimits
 
 _READ: Final = 64 * 1024
 
@@ -165,17 +164,8 @@ class SocketTransport(PooledTransport):
 
     blocking: bool | None = True
 
-    def __init__(
-        self,
-        *,
-        limits: PoolLimits = DEFAULT_LIMITS,
-        proxy: str | None = None,
-        ca_file: str | os.PathLike[str] | None = None,
-        trust_env: bool = True,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(limits=limits, proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
-        self._only_pool: Pool = Pool(limits, SocketNetwork())
+    def _start(self) -> None:
+        self._only_pool: Pool = Pool(self._limits, SocketNetwork())
         _pools.add(self._only_pool)
 
     def _pool(self) -> Pool:

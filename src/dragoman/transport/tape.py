@@ -134,17 +134,22 @@ class Tape:
         error: DragomanError | None,
     ) -> None:
         """Put a reply on the tape, as far as it came. SecretFoundError if it must not."""
+        kept = _REPLY_HEADERS | self._headers
         reply = RecordedReply(
             status=response.status,
-            headers=RecordedReply.kept_headers(response.headers, self._headers),
-            pieces=tuple(_to_data(_replace_bytes(piece, self._replace)) for piece in pieces),
+            headers={
+                name: value
+                for name, value in response.headers.items()
+                if name in kept or name.startswith(_REPLY_PREFIXES)
+            },
+            pieces=tuple(_to_data(_replace(piece, self._replace)) for piece in pieces),
             complete=complete,
         )
         self.write(Exchange(request=noted, reply=reply, error=None if error is None else RecordedError.of(error)))
 
     def write(self, exchange: Exchange) -> None:
         """Put an exchange on the tape. SecretFoundError if it must not."""
-        line = _to_line(exchange)
+        line = msgspec.json.encode(exchange) + b"\n"
         _refuse_secrets([*exchange.texts(), ("an exchange", line.decode("utf-8"))], self._forms)
         with self._lock:
             self._exchanges.append(exchange)
@@ -185,7 +190,7 @@ def _load(path: Path) -> list[Exchange]:
     exchanges: list[Exchange] = []
     for number, line in enumerate(lines[1:], start=2):
         try:
-            exchanges.append(_from_line(line))
+            exchanges.append(msgspec.json.decode(line, type=Exchange))
         except msgspec.DecodeError as error:
             message = f"Line {number} of the tape {path.name} cannot be read: {error}."
             raise ConfigurationError(message, hint="Record the tape again.") from error
@@ -319,14 +324,7 @@ def _to_text(data: _Data) -> str:
 
 _REQUEST_HEADERS: Final = frozenset({"accept", "anthropic-beta", "anthropic-version", "content-type", "openai-beta"})
 _REPLY_HEADERS: Final = frozenset(
-    {
-        "content-type",
-        "request-id",
-        "retry-after",
-        "retry-after-ms",
-        "x-request-id",
-        "x-should-retry",
-    }
+    {"content-type", "request-id", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry"}
 )
 _REPLY_PREFIXES: Final = ("anthropic-ratelimit-", "ratelimit-", "x-ratelimit-")
 # Names of parameters that carry keys.
@@ -354,16 +352,16 @@ class RecordedRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ]
         path = parts.path + (f"?{urlencode(query)}" if query else "")
         kept = {
-            name.lower(): _replace(value, replace)
+            name.lower(): _replace(value.encode(), replace).decode()
             for name, value in request.headers.items()
             if name.lower() in _REQUEST_HEADERS or name.lower() in headers
         }
         return cls(
             method=request.method,
             host=request.host,
-            path=_replace(path or "/", replace),
+            path=_replace((path or "/").encode(), replace).decode(),
             headers=kept,
-            body=_to_data(_replace_bytes(request.body, replace)),
+            body=_to_data(_replace(request.body, replace)),
         )
 
 
@@ -398,14 +396,6 @@ class RecordedReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     complete: bool = True
     """False where the caller closed the reply before its end."""
 
-    @staticmethod
-    def kept_headers(headers: Mapping[str, str], more: Collection[str]) -> dict[str, str]:
-        return {
-            name: value
-            for name, value in headers.items()
-            if name in _REPLY_HEADERS or name in more or name.startswith(_REPLY_PREFIXES)
-        }
-
 
 class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request and what came of it."""
@@ -428,26 +418,7 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return found
 
 
-_ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(Exchange)
-
-
-def _to_line(exchange: Exchange) -> bytes:
-    return _ENCODER.encode(exchange) + b"\n"
-
-
-def _from_line(line: bytes) -> Exchange:
-    """Raises msgspec.DecodeError or msgspec.ValidationError."""
-    return _DECODER.decode(line)
-
-
-def _replace(text: str, replace: Mapping[str, str]) -> str:
-    for old, new in replace.items():
-        text = text.replace(old, new)
-    return text
-
-
-def _replace_bytes(data: bytes, replace: Mapping[str, str]) -> bytes:
+def _replace(data: bytes, replace: Mapping[str, str]) -> bytes:
     for old, new in replace.items():
         data = data.replace(old.encode(), new.encode())
     return data
