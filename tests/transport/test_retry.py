@@ -5,12 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import errors
-from dragoman.errors import ConnectionFailedError, DragomanError, ProviderError, RequestTimeoutError
+from dragoman.errors import ConnectionFailedError, DragomanError, RequestTimeoutError
 from dragoman.transport.errors import error_for
 from dragoman.transport.protocol import HttpRequest
 from dragoman.transport.retry import (
     Attempt,
-    AttemptRecord,
     Decision,
     GiveUp,
     Retry,
@@ -216,9 +215,3 @@ def test_the_id_of_a_request() -> None:
     assert request_id_of({"request-id": "a", "cf-ray": "b"}) == "a"
     assert request_id_of({"x-request-id": "c"}) == "c"
     assert request_id_of({"content-type": "x"}) is None
-
-
-def test_a_record_of_an_attempt() -> None:
-    record = AttemptRecord(number=2, outcome="status 503", waited=0.5, duration=1.2, status=503, request_id="r")
-    assert (record.number, record.status, record.model) == (2, 503, None)
-    assert issubclass(ConnectionFailedError, ProviderError)
