@@ -145,6 +145,13 @@ class TestProxies:
             assert SECRET not in str(proxy.requests[0].headers)
             assert "proxy-authorization" not in server.requests[0].headers
 
+    def test_a_server_behind_a_tunnel_that_is_not_trusted(self, kind: Kind, authority: Authority) -> None:
+        with Server({"*": echo}, tls=authority.server(HOST)) as server, Proxy(server) as proxy:
+            with kind.client(proxy=proxy.url) as client, pytest.raises(ConnectionFailedError) as caught:
+                client.open(f"https://{HOST}/v1")
+            assert caught.value.code == "certificate"
+            assert server.requests == []
+
     def test_plain_http_is_passed_on(self, kind: Kind) -> None:
         with Server({"*": echo}) as server, Proxy(server) as proxy:
             with kind.client(proxy=proxy.url) as client:

@@ -8,12 +8,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx2
 import msgspec
 import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError, RequestTimeoutError
+from dragoman.transport.httpx_adapter import HttpxTransport
 from dragoman.transport.protocol import USER_AGENT, HttpRequest, PoolLimits
-from tests.transport.colours import QUICK, Client, Kind
+from tests.transport.colours import OWN_KINDS, QUICK, Client, Kind
 from tests.transport.server import Exchange, Server
 
 
@@ -282,6 +284,31 @@ class TestConnections:
             server.wait_for_open(1)
             assert client.open(server.url, body=b"now").read() == b"now"
             two.close()
+
+    @pytest.mark.parametrize("own", OWN_KINDS, ids=repr)
+    def test_a_response_that_nobody_closed_does_not_keep_its_turn(self, own: Kind) -> None:
+        limits = PoolLimits(connections=1, wait=QUICK.read)
+        with Server({"/half": half, "*": echo}) as server, own.client(limits=limits) as client:
+            for _ in range(3):
+                client.open(f"{server.url}/half").piece()
+            assert client.open(server.url, body=b"now").read() == b"now"
+
+
+class TestClientsOfOthers:
+    """HttpxTransport on a client that somebody made."""
+
+    @pytest.mark.parametrize("make", [httpx2.Client, httpx2.AsyncClient])
+    def test_it_is_used_and_closed(self, make: type[httpx2.Client | httpx2.AsyncClient]) -> None:
+        theirs = make(headers={"x-theirs": "1"})
+        with Server({"*": echo}) as server, Client(HttpxTransport(theirs)) as client:
+            assert client.plain is (make is httpx2.Client)
+            assert client.open(server.url, body=b"hello").read() == b"hello"
+            assert server.requests[0].headers["x-theirs"] == "1"
+        assert theirs.is_closed
+
+    def test_it_has_its_own_proxies(self) -> None:
+        with httpx2.Client() as theirs, pytest.raises(ConfigurationError, match="its own proxies"):
+            HttpxTransport(theirs, proxy="http://127.0.0.1:9")
 
 
 class TestPressure:
