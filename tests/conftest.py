@@ -82,7 +82,7 @@ def _guard(event: str, arguments: tuple[object, ...]) -> None:
 
 sys.addaudithook(_guard)
 
-# Audit hooks see Python's own sockets only. Clients in other languages (pyreqwest is Rust) and child processes get this
+# Audit hooks see Python's own sockets only. Clients in other languages and child processes get this
 # second line: a proxy for everything but loopback, at a port where nobody listens.
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _OUTSIDE = "DRAGOMAN_TESTS_OUTSIDE"

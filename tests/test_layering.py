@@ -73,7 +73,7 @@ def test_the_house_as_it_is_keeps_every_contract(house: Path) -> None:
         ("dragoman.toolkit.read", "from dragoman.chat import client", FACADE),
         ("dragoman.conversation.blocks", "import asyncio", PURE),
         ("dragoman.conversation.late", "def now():\n    from time import time", PURE),
-        ("dragoman.providers.gemini.encode", "import pyreqwest.client", PURE),
+        ("dragoman.providers.gemini.encode", "import httptools", PURE),
         ("dragoman.loop.step", "from os import environ", PURE),
     ],
 )

@@ -156,10 +156,10 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.engines.factory",
                     "dragoman.engines.engine",
-                    "dragoman.engines.async_engine",
+                    "dragoman.engines.engine",
                     "dragoman.engines.reply",
-                    "dragoman.engines.features",
-                    "dragoman.engines.secret",
+                    "dragoman.engines.engine",
+                    "dragoman.engines.keys",
                     "dragoman.providers.options",
                     "dragoman.providers.profile",
                     "dragoman.providers.codec",
@@ -269,7 +269,7 @@ PAGES: Final[tuple[Page, ...]] = (
                     "dragoman.transport.protocol",
                     "dragoman.transport.retry",
                     "dragoman.transport.rate_limits",
-                    "dragoman.transport.base_url",
+                    "dragoman.transport.addresses",
                 )
             ),
             Section(

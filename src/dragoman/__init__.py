@@ -74,16 +74,14 @@ if TYPE_CHECKING:
         message_to_json,
         unfold,
     )
-    from dragoman.engines.async_engine import AsyncHttpEngine
     from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
     from dragoman.engines.claude_cli.engine import ClaudeEngine
     from dragoman.engines.claude_cli.settings import ClaudeSettings
-    from dragoman.engines.engine import AsyncEngine, Engine, HttpEngine
+    from dragoman.engines.engine import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine, ToolFeatures
     from dragoman.engines.factory import EngineOptions, ProviderFactory, async_engine, engine, register_provider
-    from dragoman.engines.features import ToolFeatures
+    from dragoman.engines.keys import Secret
     from dragoman.engines.reply import Reply
     from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
-    from dragoman.engines.secret import Secret
     from dragoman.errors import DragomanError
     from dragoman.loop.calls import append_tool_results, extract_tool_calls
     from dragoman.loop.context import ContextPolicy, ContextUse, DropToolResults, Summarise, estimated_tokens
@@ -142,7 +140,7 @@ if TYPE_CHECKING:
     )
     from dragoman.tools.registry import AnyTools, ToolRegistry, ToolSet, ToolView
     from dragoman.tools.run import ToolRun
-    from dragoman.transport.base_url import validate_base_url
+    from dragoman.transport.addresses import validate_base_url
     from dragoman.transport.protocol import PoolLimits, Timeouts
     from dragoman.transport.rate_limits import RateLimits
     from dragoman.transport.retry import AttemptRecord, RetryPolicy
@@ -363,7 +361,7 @@ _HOMES = {
     "AsyncClaudeEngine": "dragoman.engines.claude_cli.async_engine",
     "AsyncConversationStore": "dragoman.stores.protocol",
     "AsyncEngine": "dragoman.engines.engine",
-    "AsyncHttpEngine": "dragoman.engines.async_engine",
+    "AsyncHttpEngine": "dragoman.engines.engine",
     "AsyncOrchestrator": "dragoman.loop.orchestrator",
     "AsyncPostgresStore": "dragoman.stores.postgres",
     "AsyncScriptedEngine": "dragoman.engines.scripted",
@@ -454,7 +452,7 @@ _HOMES = {
     "ScriptedCall": "dragoman.engines.scripted",
     "ScriptedEngine": "dragoman.engines.scripted",
     "Sealing": "dragoman.stores.sealing",
-    "Secret": "dragoman.engines.secret",
+    "Secret": "dragoman.engines.keys",
     "Snapshot": "dragoman.stores.snapshot",
     "SnapshotSummary": "dragoman.stores.summary",
     "Spent": "dragoman.loop.limits",
@@ -485,7 +483,7 @@ _HOMES = {
     "ToolErrorHandling": "dragoman.tools.config",
     "ToolExample": "dragoman.conversation",
     "ToolExecutor": "dragoman.tools.executor",
-    "ToolFeatures": "dragoman.engines.features",
+    "ToolFeatures": "dragoman.engines.engine",
     "ToolFinished": "dragoman.conversation",
     "ToolOptions": "dragoman.tools.definition",
     "ToolRegistry": "dragoman.tools.registry",
@@ -543,7 +541,7 @@ _HOMES = {
     "tool_result_or_error": "dragoman.tools.executor",
     "tools_of": "dragoman.tools.definition",
     "unfold": "dragoman.conversation",
-    "validate_base_url": "dragoman.transport.base_url",
+    "validate_base_url": "dragoman.transport.addresses",
     "validate_snapshot_id": "dragoman.stores.ids",
 }
 """The module of each public name. A name that is the last part of its own home stands for the module itself."""

@@ -173,7 +173,7 @@ class InvalidBaseURLError(ConfigurationError):
     def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.reason: str = reason
-        """Which rule was broken, in one word: see `dragoman.transport.base_url.Reason`."""
+        """Which rule was broken, in one word: see `dragoman.transport.addresses.Reason`."""
 
 
 class ConfigFileError(ConfigurationError):

@@ -17,8 +17,7 @@ from dragoman import engine
 from dragoman.chat.config import Config, ConfigWarning
 from dragoman.chat.credentials import KeyReference, delete_key, find_key, list_keys, store_key
 from dragoman.chat.credentials.stored import keys_file
-from dragoman.engines.keys import environment_without_keys, may_go
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret, environment_without_keys, may_go
 from dragoman.errors import ConfigFileError, ConfigurationError, KeychainError, MissingKeyError
 
 keyring = pytest.importorskip("keyring")

@@ -19,14 +19,12 @@ import pytest
 from dragoman import Conversation, Message, async_engine, conversation_to_json, engine, errors
 from dragoman.chat.config import Config, load_config
 from dragoman.chat.credentials import KeyReference, find_key
-from dragoman.engines.keys import without_keys
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret, without_keys
 from dragoman.simulator import ErrorEvent, Reply, Simulator, Status
 from dragoman.transport.protocol import HttpRequest
 from dragoman.transport.retry import RetryPolicy
 from dragoman.transport.socket_transport import SocketTransport
-from dragoman.transport.tape import Tape
-from dragoman.transport.tape.scan import SecretFoundError
+from dragoman.transport.tape import SecretFoundError, Tape
 from tests.chat.test_newcomer_errors import ASKED, MODELS, Body
 
 KEY = "qx7-Zr/4T+w0vN2m9Kc8"

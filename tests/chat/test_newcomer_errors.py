@@ -10,9 +10,9 @@ from dragoman import Conversation, Message, engine, errors
 from dragoman.simulator import Simulator, Status
 from dragoman.simulator.faults import Fault
 from dragoman.simulator.plan import Plan
+from dragoman.transport.errors import error_for
 from dragoman.transport.protocol import HttpRequest, Timeouts
 from dragoman.transport.retry import RetryPolicy
-from dragoman.transport.troubles import trouble
 
 ASKED = Conversation().plus(Message.user("Hello"))
 ONCE = RetryPolicy(max_attempts=1)
@@ -184,7 +184,7 @@ def test_base_url_with_https_for_a_plain_server() -> None:
 
 def test_base_url_with_a_host_that_is_not_there() -> None:
     # A lookup would leave this machine, so only the words are looked at.
-    error = trouble("unknown_host", HttpRequest(url="https://api.opnai.com/v1/chat/completions"))
+    error = error_for("unknown_host", HttpRequest(url="https://api.opnai.com/v1/chat/completions"))
     assert error.message == "The host name api.opnai.com could not be found (DNS)."
     assert error.hint == "Check its spelling in the base URL, and that this machine is online."
 

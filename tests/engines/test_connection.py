@@ -1,37 +1,52 @@
-"""A connection makes the outside of its requests once, and again whenever something about it is different."""
+"""What is sent for a call: address, headers, key and the files that messages name."""
 
 from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.conversation import Conversation, Media, Message
+from dragoman.conversation import Conversation, Media, Message, Text, ToolResult
 from dragoman.engines.connection import Connection
+from dragoman.engines.engine import AsyncHttpEngine, HttpEngine
 from dragoman.engines.factory import connection, engine
 from dragoman.engines.media import with_files_read
-from dragoman.errors import AuthenticationError
+from dragoman.errors import ConfigurationError
 from dragoman.providers.options import ModelOptions
 from dragoman.simulator import Simulator
-from dragoman.transport.protocol import HttpRequest
+from dragoman.transport.asyncio_transport import AsyncioTransport
+from dragoman.transport.protocol import BaseTransport, HttpRequest, Response
+from dragoman.transport.socket_transport import SocketTransport
 
 ASKED = Conversation("Be brief.").plus(Message.user("Hi"))
 
 
+class Keeper(BaseTransport):
+    """Keeps the request that it is given, and sends nothing."""
+
+    async def open(self, request: HttpRequest) -> Response:
+        self.request = request
+        raise ConfigurationError("kept")
+
+    async def aclose(self) -> None:
+        pass
+
+
 def request_of(connection: Connection, options: ModelOptions | None = None, *, stream: bool = False) -> HttpRequest:
-    return connection.call(ASKED, (), options, stream=stream).request
+    keeper = Keeper()
+    talker = HttpEngine(connection, keeper)
+    with pytest.raises(ConfigurationError, match="kept"):
+        list(talker.stream(ASKED, options=options)) if stream else talker.reply(ASKED, options=options)
+    return keeper.request
 
 
-def test_the_outside_is_made_once() -> None:
+def test_what_is_accepted_depends_on_what_is_wanted() -> None:
     there = connection("openai:gpt-4o", key="k")
-    first, second = request_of(there), request_of(there)
-    assert first == second
-    assert first.headers is second.headers
-    assert first.headers["accept"] == "application/json"
-    streamed = request_of(there, stream=True)
-    assert streamed.headers["accept"] == "text/event-stream"
-    assert request_of(there) == first
+    assert request_of(there).headers["accept"] == "application/json"
+    assert request_of(there, stream=True).headers["accept"] == "text/event-stream"
+    assert request_of(there) == request_of(there)
 
 
 def test_other_headers_are_never_mixed_up() -> None:
@@ -53,19 +68,13 @@ def test_other_models_have_other_addresses() -> None:
     assert request_of(there).url.endswith(":generateContent?team=a")
 
 
-@pytest.mark.parametrize("key", ["k\n", " k", "kéy", "k\x00"])
-def test_a_key_with_odd_characters_is_refused_every_time(key: str) -> None:
-    there = connection("openai:gpt-4o", key=key)
-    for _ in range(2):
-        with pytest.raises(AuthenticationError, match="characters that no key has"):
-            request_of(there)
-
-
-def test_what_is_kept_is_no_part_of_it() -> None:
-    used, unused = connection("openai:gpt-4o", key="k"), connection("openai:gpt-4o", key="k")
-    request_of(used)
-    assert used == unused
-    assert repr(used) == repr(unused)
+@pytest.mark.parametrize(
+    ("make", "transport", "fitting"),
+    [(HttpEngine, AsyncioTransport, "SocketTransport"), (AsyncHttpEngine, SocketTransport, "AsyncioTransport")],
+)
+def test_a_transport_of_the_other_colour_is_refused(make: Any, transport: Any, fitting: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"cannot use {transport.__name__}.*{fitting}"):
+        make(connection("openai:gpt-4o", key="k"), transport())
 
 
 def test_files_are_read_in_the_turn_that_first_sends_them(tmp_path: Path) -> None:
@@ -87,6 +96,21 @@ def test_files_are_read_in_the_turn_that_first_sends_them(tmp_path: Path) -> Non
     (block,) = with_files_read(other).messages[3].blocks
     assert isinstance(block, Media)
     assert block.data == b"changed"
+
+
+def test_files_of_tool_results_are_read_too(tmp_path: Path) -> None:
+    picture = tmp_path / "cat.png"
+    picture.write_bytes(b"meow")
+    result = ToolResult("1", "f", (Text("x"), Media.from_path(picture)))
+    read = with_files_read(Conversation().plus(Message.tool([result]))).messages[0].tool_results[0].content[1]
+    assert isinstance(read, Media)
+    assert (read.data, read.path, read.name, read.mime_type) == (b"meow", None, "cat.png", "image/png")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    conversation = Conversation().plus(Message.user(Media.from_path(tmp_path / "gone.png")))
+    with pytest.raises(ConfigurationError, match="'gone.png' cannot be read.*Check the path"):
+        with_files_read(conversation)
 
 
 def test_a_turn_leaves_nothing_to_the_collector() -> None:

@@ -10,8 +10,8 @@ import pytest
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.engines import factory
 from dragoman.engines.factory import ProviderFactory, async_engine, connection, engine, register_provider
+from dragoman.engines.keys import Secret
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
-from dragoman.engines.secret import Secret
 from dragoman.errors import AuthenticationError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers.catalogue import profile_of
 from dragoman.simulator import Simulator

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import errors
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.mcp import HttpServer, ServerOptions, StdioServer
 from dragoman.mcp.entries import expanded, servers_from_json
 

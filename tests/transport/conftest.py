@@ -19,11 +19,6 @@ def async_kind(request: pytest.FixtureRequest) -> Kind:
     return request.param
 
 
-@pytest.fixture(params=[kind for kind in KINDS if kind.notices_leaving], ids=repr)
-def noticing_kind(request: pytest.FixtureRequest) -> Kind:
-    return request.param
-
-
 @pytest.fixture
 def client(kind: Kind) -> Iterator[Client]:
     with kind.client() as client:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigurationError
-from dragoman.transport.environment import Surroundings, authorities
+from dragoman.transport.routes import Surroundings, authorities
 
 PROXY = "http://proxy.test:3128"
 

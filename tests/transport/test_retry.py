@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import errors
-from dragoman.errors import ConnectionFailedError, DragomanError, ProviderError, RequestTimeoutError
+from dragoman.errors import ConnectionFailedError, DragomanError, RequestTimeoutError
+from dragoman.transport.errors import error_for
 from dragoman.transport.protocol import HttpRequest
 from dragoman.transport.retry import (
     Attempt,
-    AttemptRecord,
     Decision,
     GiveUp,
     Retry,
@@ -18,7 +18,6 @@ from dragoman.transport.retry import (
     request_id_of,
     retry_after_of,
 )
-from dragoman.transport.troubles import trouble
 
 NOW = 1_750_000_000.0  # Sun, 15 Jun 2025 15:06:40 GMT
 POLICY = RetryPolicy()
@@ -39,7 +38,7 @@ class TestWorthwhile:
 
     @pytest.mark.parametrize("code", ["refused", "unknown_host", "reset", "closed_early", "cut_off", "proxy", "tls"])
     def test_connections_that_failed(self, code: str) -> None:
-        error = trouble(code, HttpRequest(url="https://h/"))  # type: ignore[arg-type]
+        error = error_for(code, HttpRequest(url="https://h/"))  # type: ignore[arg-type]
         assert decided(error=error) == Retry(0.5, code)
 
     @pytest.mark.parametrize("code", ["connect_timeout", "read_timeout"])
@@ -47,8 +46,8 @@ class TestWorthwhile:
         assert isinstance(decided(error=RequestTimeoutError("…", code=code)), Retry)
 
     @pytest.mark.parametrize("code", ["certificate", "proxy_auth", "pool_timeout", "redirect", "bad_url", "malformed"])
-    def test_trouble_that_stays(self, code: str) -> None:
-        error = trouble(code, HttpRequest(url="https://h/")) if code != "redirect" else errors.ProtocolError("…")  # type: ignore[arg-type]
+    def test_failures_that_stay(self, code: str) -> None:
+        error = error_for(code, HttpRequest(url="https://h/")) if code != "redirect" else errors.ProtocolError("…")  # type: ignore[arg-type]
         assert isinstance(decided(error=error), GiveUp)
 
     @pytest.mark.parametrize(
@@ -216,9 +215,3 @@ def test_the_id_of_a_request() -> None:
     assert request_id_of({"request-id": "a", "cf-ray": "b"}) == "a"
     assert request_id_of({"x-request-id": "c"}) == "c"
     assert request_id_of({"content-type": "x"}) is None
-
-
-def test_a_record_of_an_attempt() -> None:
-    record = AttemptRecord(number=2, outcome="status 503", waited=0.5, duration=1.2, status=503, request_id="r")
-    assert (record.number, record.status, record.model) == (2, 503, None)
-    assert issubclass(ConnectionFailedError, ProviderError)

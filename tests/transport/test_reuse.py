@@ -257,13 +257,13 @@ class Reuse(RuleBasedStateMachine):
     def cancel(self, number: int, turns: int) -> None:
         """A task that reads is cancelled after so many turns of the loop."""
         exchange = self.choose(number)
-        response: Any = exchange.reply._response if exchange.reply else None
+        assert exchange.reply is not None
+        response = exchange.reply.response
 
         async def reading() -> None:
-            async with response:
-                async for piece in response:
-                    exchange.read += piece
-                exchange.at_end = True
+            while piece := await response.next():
+                exchange.read += piece
+            exchange.at_end = True
 
         async def cancelled() -> None:
             task = asyncio.ensure_future(reading())
@@ -320,8 +320,8 @@ class Reuse(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_a_connection_goes_back_only_when_its_reply_was_consumed(noticing_kind: Kind) -> None:
-    machine = type("Reuse", (Reuse,), {"kind": noticing_kind})
+def test_a_connection_goes_back_only_when_its_reply_was_consumed(kind: Kind) -> None:
+    machine = type("Reuse", (Reuse,), {"kind": kind})
     run_state_machine_as_test(
         machine,
         settings=settings(

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError, RequestTimeoutError
 from dragoman.transport.asyncio_transport import AsyncioTransport
-from dragoman.transport.protocol import Timeouts
+from dragoman.transport.protocol import HttpRequest, Timeouts
 from dragoman.transport.socket_transport import SocketTransport
 from dragoman.transport.tape import NotOnTapeError, SecretFoundError, Tape
-from dragoman.transport.tape.scan import refuse_secrets, secret_forms
 from tests.transport.colours import Client
 from tests.transport.server import Exchange, Server, closed_port
 
@@ -29,9 +28,8 @@ def play(request: pytest.FixtureRequest) -> Callable[[Tape], Client]:
     """A client on a tape, in either colour."""
 
     def client(tape: Tape) -> Client:
-        if request.param == "plain":
-            return Client(tape.transport(SocketTransport))
-        return Client(tape.async_transport(AsyncioTransport))
+        plain = request.param == "plain"
+        return Client(tape.transport(SocketTransport if plain else AsyncioTransport), plain=plain)
 
     return client
 
@@ -54,6 +52,12 @@ async def answer(exchange: Exchange) -> None:
 
 async def count(exchange: Exchange) -> None:
     await exchange.reply(str(len(exchange.server.requests)).encode())
+
+
+def noted(text: str, *secrets: str) -> None:
+    """Have a tape look at a request with this text."""
+    tape = Tape("nowhere.jsonl", mode="record", secrets=secrets)
+    tape.note(HttpRequest(url="http://127.0.0.1/", body=text.encode()))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -194,7 +198,6 @@ class TestModes:
             raise AssertionError
 
         assert Tape(path).transport(make).open
-        assert Tape(path).async_transport(make).open
 
 
 class TestSameness:
@@ -332,7 +335,7 @@ class TestSecrets:
     )
     def test_signs_of_a_key(self, text: str) -> None:
         with pytest.raises(SecretFoundError):
-            refuse_secrets([("here", text)], ())
+            noted(text)
 
     @pytest.mark.parametrize(
         "text",
@@ -355,30 +358,31 @@ class TestSecrets:
         ],
     )
     def test_harmless_texts(self, text: str) -> None:
-        refuse_secrets([("here", text)], secret_forms(["another secret"]))
+        noted(text, "another secret")
 
     @given(st.text(min_size=8, max_size=40), st.text(max_size=20), st.text(max_size=20))
     def test_no_given_secret_passes(self, secret: str, before: str, after: str) -> None:
         for text in (f"{before}{secret}{after}", json.dumps({"a": f"{before}{secret}{after}"})):
             with pytest.raises(SecretFoundError):
-                refuse_secrets([("here", text)], secret_forms([secret]))
+                noted(text, secret)
 
 
 class TestFixture:
     TEST = """
+        from dragoman._stepping import step
         from dragoman.transport.protocol import HttpRequest
         from dragoman.transport.socket_transport import SocketTransport
 
         def test_it(dragoman_tape):
-            with dragoman_tape.transport(SocketTransport) as transport:
-                with transport.open(HttpRequest(url="{url}")) as response:
-                    assert response.read() == b"1"
+            transport = dragoman_tape.transport(SocketTransport)
+            assert step(step(transport.open(HttpRequest(url="{url}"))).read()) == b"1"
+            step(transport.aclose())
 
         def test_secrets_of_the_environment(dragoman_tape):
             import pytest
             from dragoman.transport.tape import SecretFoundError
-            with dragoman_tape.transport(SocketTransport) as transport, pytest.raises(SecretFoundError):
-                transport.open(HttpRequest(url="{url}", body=b"correct horse"))
+            with pytest.raises(SecretFoundError):
+                step(dragoman_tape.transport(SocketTransport).open(HttpRequest(url="{url}", body=b"correct horse")))
     """
 
     @pytest.mark.slow

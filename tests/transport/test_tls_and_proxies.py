@@ -9,7 +9,7 @@ import pytest
 from dragoman.errors import ConfigurationError, ConnectionFailedError
 from dragoman.transport.protocol import Timeouts
 from tests.transport.authority import Authority
-from tests.transport.colours import KINDS, Kind
+from tests.transport.colours import OWN_KINDS, Kind
 from tests.transport.proxy import Proxy
 from tests.transport.server import Exchange, Server, closed_port
 
@@ -145,6 +145,13 @@ class TestProxies:
             assert SECRET not in str(proxy.requests[0].headers)
             assert "proxy-authorization" not in server.requests[0].headers
 
+    def test_a_server_behind_a_tunnel_that_is_not_trusted(self, kind: Kind, authority: Authority) -> None:
+        with Server({"*": echo}, tls=authority.server(HOST)) as server, Proxy(server) as proxy:
+            with kind.client(proxy=proxy.url) as client, pytest.raises(ConnectionFailedError) as caught:
+                client.open(f"https://{HOST}/v1")
+            assert caught.value.code == "certificate"
+            assert server.requests == []
+
     def test_plain_http_is_passed_on(self, kind: Kind) -> None:
         with Server({"*": echo}) as server, Proxy(server) as proxy:
             with kind.client(proxy=proxy.url) as client:
@@ -218,12 +225,10 @@ class TestProxies:
             kind.client(proxy=address)
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if "Socket" in repr(kind) or "Asyncio" in repr(kind)], ids=repr
-)
+@pytest.mark.parametrize("kind", OWN_KINDS, ids=repr)
 @pytest.mark.parametrize("scheme", ["https", "socks5"])
 def test_proxies_that_a_transport_does_not_know(kind: Kind, scheme: str) -> None:
     with kind.client(proxy=f"{scheme}://127.0.0.1:9") as client:
         with pytest.raises(ConfigurationError, match=f"cannot speak to a proxy over {scheme}") as caught:
             client.open(f"https://{HOST}/")
-        assert "pyreqwest" in caught.value.hint
+        assert "HttpxTransport" in caught.value.hint

@@ -8,12 +8,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx2
+import msgspec
 import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError, RequestTimeoutError
-from dragoman.transport.bases import USER_AGENT
-from dragoman.transport.protocol import HttpRequest, PoolLimits, Timeouts
-from tests.transport.colours import QUICK, Client, Kind
+from dragoman.transport.httpx_adapter import HttpxTransport
+from dragoman.transport.protocol import USER_AGENT, HttpRequest, PoolLimits
+from tests.transport.colours import OWN_KINDS, QUICK, Client, Kind
 from tests.transport.server import Exchange, Server
 
 
@@ -56,9 +58,9 @@ class TestOneRequest:
     def test_whole_replies_are_the_same(self, client: Client) -> None:
         with Server({"*": echo}) as server:
             body = b"x" * 100_000
-            assert client.open(server.url, body=body, stream=False).read() == body
-            assert b"".join(client.open(server.url, body=body, stream=False).pieces()) == body
-            assert client.open(server.url, body=b"", stream=False).read() == b""
+            assert client.open(server.url, body=body).read() == body
+            assert b"".join(client.open(server.url, body=body).pieces()) == body
+            assert client.open(server.url, body=b"").read() == b""
 
     def test_the_caller_names_itself(self, client: Client) -> None:
         with Server({"*": echo}) as server:
@@ -186,7 +188,7 @@ class TestConnections:
         with Server({"*": echo}) as server:
             for number in range(20):
                 body = str(number).encode()
-                assert client.open(server.url, body=body, stream=number % 2 == 0).read() == body
+                assert client.open(server.url, body=body).read() == body
             assert len(server.requests) == 20
             assert server.connections == 1 or not client.reuses
 
@@ -283,6 +285,31 @@ class TestConnections:
             assert client.open(server.url, body=b"now").read() == b"now"
             two.close()
 
+    @pytest.mark.parametrize("own", OWN_KINDS, ids=repr)
+    def test_a_response_that_nobody_closed_does_not_keep_its_turn(self, own: Kind) -> None:
+        limits = PoolLimits(connections=1, wait=QUICK.read)
+        with Server({"/half": half, "*": echo}) as server, own.client(limits=limits) as client:
+            for _ in range(3):
+                client.open(f"{server.url}/half").piece()
+            assert client.open(server.url, body=b"now").read() == b"now"
+
+
+class TestClientsOfOthers:
+    """HttpxTransport on a client that somebody made."""
+
+    @pytest.mark.parametrize("make", [httpx2.Client, httpx2.AsyncClient])
+    def test_it_is_used_and_closed(self, make: type[httpx2.Client | httpx2.AsyncClient]) -> None:
+        theirs = make(headers={"x-theirs": "1"})
+        with Server({"*": echo}) as server, Client(HttpxTransport(theirs)) as client:
+            assert client.plain is (make is httpx2.Client)
+            assert client.open(server.url, body=b"hello").read() == b"hello"
+            assert server.requests[0].headers["x-theirs"] == "1"
+        assert theirs.is_closed
+
+    def test_it_has_its_own_proxies(self) -> None:
+        with httpx2.Client() as theirs, pytest.raises(ConfigurationError, match="its own proxies"):
+            HttpxTransport(theirs, proxy="http://127.0.0.1:9")
+
 
 class TestPressure:
     SIZE = 40 * 1024 * 1024
@@ -306,14 +333,14 @@ class TestPressure:
             assert len(first) + len(reply.read()) == self.SIZE
             assert sent == self.SIZE
 
-    def test_a_large_request_that_is_refused_early(self, noticing_kind: Kind) -> None:
+    def test_a_large_request_that_is_refused_early(self, kind: Kind) -> None:
         """The server does not read the body, answers and leaves; the answer is not lost."""
 
         async def refuse(exchange: Exchange) -> None:
             await exchange.reply(b"too large", 413, headers={"connection": "close"})
             exchange.hang_up()
 
-        with Server({"*": refuse}, reads_bodies=False) as server, noticing_kind.client() as client:
+        with Server({"*": refuse}, reads_bodies=False) as server, kind.client() as client:
             try:
                 with client.open(server.url, body=b"x" * 500_000) as reply:
                     assert (reply.status, reply.read()) == (413, b"too large")
@@ -336,10 +363,7 @@ class TestManyAtOnce:
 
     def test_streams_run_side_by_side(self, kind: Kind) -> None:
         with Server({"*": self.turn}) as server, kind.client() as client:
-            requests = [
-                HttpRequest(url=server.url, body=str(n).encode(), stream=True, timeout=QUICK)
-                for n in range(self.NUMBER)
-            ]
+            requests = [HttpRequest(url=server.url, body=str(n).encode(), timeout=QUICK) for n in range(self.NUMBER)]
             opener = threading.Thread(target=self._open_when_all_are_here, args=(server,))
             opener.start()
             got = self._plain(client, requests) if kind.plain else client.run(self._async(client, requests))
@@ -354,8 +378,7 @@ class TestManyAtOnce:
     @staticmethod
     def _plain(client: Client, requests: list[HttpRequest]) -> list[bytes]:
         def read(request: HttpRequest) -> bytes:
-            with client.transport.open(request) as response:
-                return b"".join(response)
+            return b"".join(client.open(**msgspec.structs.asdict(request)).pieces())
 
         with ThreadPoolExecutor(len(requests)) as pool:
             return list(pool.map(read, requests))
@@ -363,8 +386,10 @@ class TestManyAtOnce:
     @staticmethod
     async def _async(client: Client, requests: list[HttpRequest]) -> list[bytes]:
         async def read(request: HttpRequest) -> bytes:
-            async with await client.transport.open(request) as response:
-                return b"".join([piece async for piece in response])
+            response, pieces = await client.transport.open(request), b""
+            while piece := await response.next():
+                pieces += piece
+            return pieces
 
         return list(await asyncio.gather(*map(read, requests)))
 
@@ -381,9 +406,9 @@ class TestCancelling:
             reading = asyncio.Event()
 
             async def read() -> None:
-                async with await client.transport.open(HttpRequest(url=server.url, stream=True)) as response:
-                    async for _ in response:
-                        reading.set()
+                response = await client.transport.open(HttpRequest(url=server.url))
+                while await response.next():
+                    reading.set()
 
             task = asyncio.create_task(read())
             await reading.wait()
@@ -397,14 +422,12 @@ class TestCancelling:
 
     def test_before_the_head(self, async_kind: Kind) -> None:
         async def main(client: Client, server: Server) -> None:
-            read = QUICK.read if async_kind.cancels_open else 0.5
-            request = HttpRequest(url=server.url, timeout=Timeouts(read=read))
+            request = HttpRequest(url=server.url, timeout=QUICK)
             task = asyncio.create_task(client.transport.open(request))
             await asyncio.to_thread(server.wait_for_requests, 1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            # A transport that cannot cut such a request at once does so when its time is up.
             await asyncio.to_thread(server.wait_for_open, 0)
 
         with Server({"*": self.silent}) as server, async_kind.client() as client:

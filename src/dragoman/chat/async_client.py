@@ -15,7 +15,7 @@ from dragoman.loop.stream import AsyncRunStream
 from dragoman.providers.codec import Loss
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
-from dragoman.transport.protocol import AsyncTransport
+from dragoman.transport.protocol import Transport
 
 from .core import ChatCore
 from .holding import Hold
@@ -47,7 +47,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         tools: AnyTools = (),
         *,
         store: AsyncConversationStore | None = None,
-        transport: AsyncTransport | None = None,
+        transport: Transport | None = None,
         **options: Unpack[ChatOptions],
     ) -> None:
         if store is not None:
@@ -152,7 +152,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     # --- changing ---
 
     async def switch(
-        self, model: str | AsyncEngine, *, transport: AsyncTransport | None = None, **options: Unpack[EngineOptions]
+        self, model: str | AsyncEngine, *, transport: Transport | None = None, **options: Unpack[EngineOptions]
     ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
@@ -182,7 +182,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
 def _engine(
     model: str | AsyncEngine,
-    transport: AsyncTransport | None,
+    transport: Transport | None,
     options: Mapping[str, object],
     beside_engine: Iterable[str] = (),
 ) -> AsyncEngine:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from dragoman.conversation import Conversation, Event, Message, Usage
 from dragoman.engines.factory import EngineOptions
-from dragoman.engines.losses import lossy
+from dragoman.engines.reply import lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
 from dragoman.loop.calls import append_tool_results, refuse_unanswered_calls
 from dragoman.loop.io import LoopIO

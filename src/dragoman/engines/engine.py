@@ -1,28 +1,29 @@
 """Engines: one job, a model's reply to a conversation.
 
-Owns: Engine and AsyncEngine, the protocols that everything above speaks to; HttpEngine, which implements the first over
-a transport (its twin is in async_engine.py).
+Owns: Engine and AsyncEngine, the protocols that everything above speaks to; ToolFeatures, what an engine can do with
+tools; HttpEngine and AsyncHttpEngine, models behind HTTP.
 Must not know: loops, tools' code, stores. Tool calls in a reply are left as they are.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Protocol, Self
 
+from msgspec import Struct
+
+from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
+from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Loss
 from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
+from dragoman.providers.profile import Profile, ToolLimits
 from dragoman.transport.protocol import Transport
 
+from .call import AsyncReplyStream, ModelCall, ReplyStream
 from .connection import Connection
-from .features import ToolFeatures, features_of
-from .plain import ReplyStream, carry_out, drive
 from .reply import Reply
-
-__all__ = ["AsyncEngine", "AsyncStream", "Engine", "HttpEngine", "OverHttp", "Stream"]
 
 
 class Stream(Protocol):
@@ -148,11 +149,46 @@ class AsyncEngine(_Described, Protocol):
     async def __aexit__(self, *exc: object) -> None: ...
 
 
-class OverHttp:
-    """What the two engines have in common."""
+class ToolFeatures(Struct, frozen=True, kw_only=True):
+    """What a model can do with tools."""
 
-    def __init__(self, connection: Connection) -> None:
+    supports_tools: bool
+    supports_parallel_calls: bool
+    supports_tool_choice: bool
+    supports_strict: bool
+    supports_streaming: bool
+    supports_media_results: bool
+    supported_choices: frozenset[str]
+    limits: ToolLimits
+
+
+def features_of(profile: Profile) -> ToolFeatures:
+    """The summary of a profile."""
+    return ToolFeatures(
+        supports_tools=profile.tools,
+        supports_parallel_calls=profile.tools and profile.parallel_tool_calls,
+        supports_tool_choice=profile.tools and len(profile.tool_choices) > 1,
+        supports_strict=profile.strict_tools,
+        supports_streaming=True,
+        supports_media_results=bool(profile.tool_result_media),
+        supported_choices=profile.tool_choices if profile.tools else frozenset(),
+        limits=profile.tool_limits,
+    )
+
+
+class _OverHttp:
+    """What the engines of both colours have in common."""
+
+    def __init__(
+        self, connection: Connection, transport: Transport, sleep: Callable[[float], Awaitable[None]], *, blocking: bool
+    ) -> None:
+        if getattr(transport, "blocking", None) is (not blocking):
+            kind, fitting = ("plain", "SocketTransport") if blocking else ("async", "AsyncioTransport")
+            message = f"An engine for {kind} programs cannot use {type(transport).__name__}."
+            raise ConfigurationError(message, hint=f"Use {fitting}, or the engine of the other colour.")
         self.connection: Connection = connection
+        self._transport: Transport = transport
+        self._sleep: Callable[[float], Awaitable[None]] = sleep
 
     @property
     def name(self) -> str:
@@ -185,16 +221,24 @@ class OverHttp:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
+    def _call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> ModelCall:
+        return self.connection.call(
+            conversation, tools, options, stream=stream, transport=self._transport, sleep=self._sleep
+        )
 
-class HttpEngine(OverHttp):
+
+class HttpEngine(_OverHttp):
     """A model behind HTTP, for a plain program. Safe to share between threads."""
 
     def __init__(
         self, connection: Connection, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        super().__init__(connection)
-        self._transport: Transport = transport
-        self._sleep: Callable[[float], None] = sleep
+        async def blocking_sleep(seconds: float) -> None:
+            sleep(seconds)
+
+        super().__init__(connection, transport, blocking_sleep, blocking=True)
 
     def run_inference(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
@@ -206,23 +250,67 @@ class HttpEngine(OverHttp):
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> Reply:
         """The model's reply and the account of the call."""
-        call = self.connection.call(conversation, tools, options, stream=False)
-        carry_out(call, self._transport, self._sleep)
-        return call.reply
+        return step(self._call(conversation, tools, options, stream=False).reply())
 
     def stream(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> ReplyStream:
         """The model's reply as it arrives; use it in a `with` block."""
-        call = self.connection.call(conversation, tools, options, stream=True)
-        return ReplyStream(call, drive(call, self._transport, self._sleep))
+        return ReplyStream(self._call(conversation, tools, options, stream=True))
 
     def close(self) -> None:
         """Close the connections."""
-        self._transport.close()
+        step(self._transport.aclose())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+async def _sleep_on_loop(seconds: float) -> None:
+    import asyncio  # which plain programs do not load
+
+    await asyncio.sleep(seconds)
+
+
+class AsyncHttpEngine(_OverHttp):
+    """A model behind HTTP, for a program on an event loop. Safe to share between tasks."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        transport: Transport,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = _sleep_on_loop,
+    ) -> None:
+        super().__init__(connection, transport, sleep, blocking=False)
+
+    async def run_inference(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Conversation:
+        """The conversation with the model's reply at its end."""
+        return conversation.plus((await self.reply(conversation, tools=tools, options=options)).message)
+
+    async def reply(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> Reply:
+        """The model's reply and the account of the call."""
+        return await self._call(conversation, tools, options, stream=False).reply()
+
+    def stream(
+        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
+    ) -> AsyncReplyStream:
+        """The model's reply as it arrives; use it in an `async with` block."""
+        return AsyncReplyStream(self._call(conversation, tools, options, stream=True))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()

@@ -18,24 +18,13 @@ from dragoman.providers.catalogue import ALIASES, PROGRAMS, PROVIDERS, Provider,
 from dragoman.providers.model_name import divided, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.transport.base_url import validate_base_url
-from dragoman.transport.protocol import AsyncTransport, Timeouts, Transport
+from dragoman.transport.addresses import validate_base_url
+from dragoman.transport.protocol import Timeouts, Transport
 from dragoman.transport.retry import RetryPolicy
 
 from .connection import Connection
-from .engine import AsyncEngine, Engine, HttpEngine
-from .keys import key_of
-from .secret import Secret
-
-__all__ = [
-    "EngineOptions",
-    "ProviderFactory",
-    "async_engine",
-    "connection",
-    "engine",
-    "is_registered",
-    "register_provider",
-]
+from .engine import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
+from .keys import Secret, key_of
 
 ENTRY_POINTS = "dragoman.providers"
 """The group in which an installed package offers a ProviderFactory under its provider's name."""
@@ -118,16 +107,12 @@ def engine(model: str, *, transport: Transport | None = None, **options: Unpack[
     return HttpEngine(found, transport)
 
 
-def async_engine(
-    model: str, *, transport: AsyncTransport | None = None, **options: Unpack[EngineOptions]
-) -> AsyncEngine:
+def async_engine(model: str, *, transport: Transport | None = None, **options: Unpack[EngineOptions]) -> AsyncEngine:
     """`engine` for a program on an event loop."""
     factory, bare = _factory_of(model)
     if factory is not None:
         return factory.async_engine(bare, **options)
     found = connection(model, **options)
-    from .async_engine import AsyncHttpEngine
-
     if transport is None:
         from dragoman.transport.asyncio_transport import AsyncioTransport
 

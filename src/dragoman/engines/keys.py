@@ -1,7 +1,8 @@
 """Keys and the hosts that they belong to.
 
-Owns: which hosts a provider's key may go to, the check before a key is used, the key in the provider's usual variable,
-the error for a missing one, and taking keys out of texts and out of the environment of a child.
+Owns: Secret, a key that does not print itself; which hosts a provider's key may go to, the check before a key is used,
+the key in the provider's usual variable, the error for a missing one, and taking keys out of texts and out of the
+environment of a child.
 Must not know: configuration files and keychains. Whoever finds keys there (the chat room) hands them over bound to
 their hosts; here alone it is decided whether a key goes along.
 """
@@ -10,30 +11,67 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn, Self
 
 from dragoman.errors import ConfigurationError, MissingKeyError, ProviderError
 from dragoman.providers.catalogue import PROVIDERS, Provider
 from dragoman.transport.addresses import host_of, is_loopback, port_of
-from dragoman.transport.secret_headers import keys_in
-
-from .secret import Secret
-
-__all__ = [
-    "LOCAL_MODEL",
-    "environment_without_keys",
-    "given_key",
-    "hosts_of",
-    "key_of",
-    "may_go",
-    "missing_key",
-    "usual_key",
-    "without_keys",
-]
+from dragoman.transport.protocol import keys_in
 
 LOCAL_MODEL: Final = "Or use the local model, which needs no key: local:"
 
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Secret:
+    """A value that must not appear in logs, errors, tapes, snapshots or the environment of a child."""
+
+    __slots__ = ("_value", "hosts")
+
+    def __init__(self, value: str, *, hosts: Iterable[str] | None = None) -> None:
+        self._value: str = value
+        self.hosts: frozenset[str] | None = None if hosts is None else frozenset(hosts)
+        """The hosts that it may be sent to: `name` or `name:port`. None: wherever the one who gave it says."""
+
+    def reveal(self) -> str:
+        """The value itself."""
+        return self._value
+
+    def bound_to(self, hosts: Iterable[str] | None) -> Secret:
+        """The same value, for these hosts only."""
+        return Secret(self._value, hosts=hosts)
+
+    @property
+    def masked(self) -> str:
+        """Enough to tell two keys apart, and too little to be of use: `…` and the last four characters."""
+        return f"…{self._value[-4:]}" if len(self._value) >= 20 else "…"
+
+    def __repr__(self) -> str:
+        return "Secret('…')"
+
+    __str__ = __repr__
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        message = "a secret is not pickled; pass it on by other means"
+        raise TypeError(message)
+
+    def __getstate__(self) -> NoReturn:  # what serializers other than pickle ask for
+        return self.__reduce__()
 
 
 def hosts_of(provider: Provider) -> frozenset[str] | None:

@@ -15,8 +15,6 @@ from dragoman.conversation.values import memory_of
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import remembered
 
-__all__ = ["with_files_read"]
-
 _MAX_BYTES = 512 * 1024 * 1024
 
 _Known: TypeAlias = tuple[int, Conversation | None]

@@ -1,6 +1,7 @@
-"""What a model call gives back, beside the message.
+"""What a model call gives back.
 
-Owns: Reply, the account of one call: what was received, what had to be changed for it, and how many attempts it took.
+Owns: Reply, the account of one call: what was received, what had to be changed for it, and how many attempts it took;
+the error for a model that would not get all of a conversation.
 Must not know: how the call was made.
 """
 
@@ -12,13 +13,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.conversation import Message
+from dragoman.errors import LossyConversionError
 from dragoman.providers.codec import Adaptation, Loss
 from dragoman.transport.retry import AttemptRecord
 
 if TYPE_CHECKING:
     from dragoman.transport.rate_limits import RateLimits
-
-__all__ = ["Reply"]
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -43,3 +43,10 @@ class Reply(Struct, frozen=True, kw_only=True):
         from dragoman.transport.rate_limits import rate_limits_of  # most calls never need it
 
         return rate_limits_of(self.headers, self.received)
+
+
+def lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
+    """The error for a model that would not get everything, where the caller wants it to."""
+    more = f" (and {len(losses) - 1} more)" if losses[1:] else ""
+    message = f"{name} would not get all of the conversation: {losses[0]}{more}."
+    return LossyConversionError(message, losses=tuple(map(str, losses)))

@@ -20,8 +20,6 @@ from dragoman.providers.profile import Profile
 
 from .reply import Reply
 
-__all__ = ["AsyncScriptedEngine", "ScriptedCall", "ScriptedEngine", "ScriptedReply"]
-
 
 class ScriptedCall(Struct, frozen=True):
     """What the engine was asked, for assertions and for replies that depend on it."""

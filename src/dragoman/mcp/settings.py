@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
-from dragoman.transport.base_url import validate_base_url
+from dragoman.transport.addresses import validate_base_url
 
 __all__ = ["AnyServer", "ClientLimits", "HttpServer", "LocalServer", "ServerOptions", "StdioServer"]
 

@@ -22,10 +22,10 @@ from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
 from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
-from dragoman.transport.bases import USER_AGENT
 from dragoman.transport.decoding import Unpacker, unpacker
-from dragoman.transport.http1 import MalformedReplyError, ReplyReader, request_head
-from dragoman.transport.protocol import HttpRequest
+from dragoman.transport.errors import MalformedReplyError
+from dragoman.transport.http1 import ReplyReader, request_head
+from dragoman.transport.protocol import USER_AGENT, HttpRequest
 from dragoman.transport.routes import Routes
 
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of

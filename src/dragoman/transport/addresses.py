@@ -1,15 +1,23 @@
-"""The parts of an address that may be shown or decided on.
+"""Addresses: their parts that may be shown or decided on, and which ones a provider may have.
 
-Owns: taking the host name and the origin out of a URL; which hosts are this machine.
-Must not know: what a URL is used for.
+Owns: the host and the origin of a URL; which hosts are this machine; the rules for base URLs, checked in a fixed order;
+putting a path behind one.
+Must not know: any provider's address.
+
+No text here ever repeats the URL: people paste keys into the wrong field. Where readers of URLs disagree (backslashes,
+percent signs and foreign letters in a host), a base URL is refused, so that the host that was checked is the host that
+is asked.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-__all__ = ["host_of", "is_loopback", "origin_of", "port_of"]
+from dragoman.errors import ConfigurationError, InvalidBaseURLError
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 # A backslash ends the authority too: browsers and the HTTP libraries read it as a slash.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\\]*)").match
@@ -59,3 +67,111 @@ def is_loopback(host: str) -> bool:
         return ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+# --- base URLs -------------------------------------------------------------------------------------------------------
+
+MAX_BASE_URL_BYTES: Final = 2048
+
+Reason: TypeAlias = Literal[
+    "too_long", "control_character", "unparsable", "userinfo", "scheme", "no_host", "placeholder"
+]
+"""Why a base URL was refused, in one word; the rules are checked in this order."""
+
+_PLACEHOLDERS: Final = ("example.com", "example.net", "example.org", "localhost.localdomain")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
+_PRINTABLE: Final = re.compile(r"[!-~]*").fullmatch
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]*)(?::[0-9]*)?").fullmatch
+_PATH: Final = re.compile(r"[!-~]*").fullmatch
+_DOTS: Final = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE).search
+
+_TEXTS: Final[dict[Reason, tuple[str, str | None]]] = {
+    "too_long": (f"The base URL is longer than {MAX_BASE_URL_BYTES} bytes.", None),
+    "control_character": (
+        "The base URL contains a control character, such as a line break.",
+        "Copy it again; one that was read from a file needs .strip().",
+    ),
+    "unparsable": ("The base URL cannot be read as a URL.", None),
+    "userinfo": (
+        "The base URL contains a user name or password.",
+        "Take out the part before the @; keys are given separately.",
+    ),
+    "scheme": (
+        "The base URL must start with https://; http:// is only for this machine (localhost, 127.0.0.1, [::1]).",
+        "Write https:// before the host name; code that knows better may pass allow_insecure_base_url=True.",
+    ),
+    "no_host": ("The base URL has no host name.", None),
+    "placeholder": (
+        "The base URL is a placeholder from a documentation page.",
+        "Put the real host name of your provider in its place.",
+    ),
+}
+
+
+def _refused(reason: Reason) -> InvalidBaseURLError:
+    message, hint = _TEXTS[reason]
+    return InvalidBaseURLError(message, reason=reason, hint=hint)
+
+
+def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
+    """Raise InvalidBaseURLError unless the URL may be used as the address of a provider.
+
+    The empty text passes: it means the provider's own address. `allow_insecure` permits http to any host; it is for
+    code only and must not come from a configuration file.
+    """
+    if not url:
+        return
+    if len(url.encode("utf-8", "surrogatepass")) > MAX_BASE_URL_BYTES:
+        raise _refused("too_long")
+    # Before parsing: urlsplit drops tabs and line breaks without a word.
+    if _CONTROL(url):
+        raise _refused("control_character")
+    parts = _split(url)
+    if "@" in parts.netloc:
+        raise _refused("userinfo")
+    host = (parts.hostname or "").rstrip(".")
+    if not (parts.scheme == "https" or (parts.scheme == "http" and (allow_insecure or is_loopback(host)))):
+        raise _refused("scheme")
+    if not host:
+        raise _refused("no_host")
+    if any(host == name or host.endswith(f".{name}") for name in _PLACEHOLDERS):
+        raise _refused("placeholder")
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of the URL, where every reader of URLs finds the same ones."""
+    from urllib.parse import urlsplit  # only who has an address of their own needs it
+
+    try:
+        parts = urlsplit(url)
+        if parts.port != 0 and _PRINTABLE(url) and "\\" not in url and _is_host(parts):
+            return parts
+    except ValueError:
+        pass
+    # Outside the `except`: the text of the ValueError may repeat the URL, also as the context of our error.
+    raise _refused("unparsable")
+
+
+def _is_host(parts: SplitResult) -> bool:
+    """Whether the host, where there is one, can only be read in one way."""
+    host_and_port = parts.netloc.rpartition("@")[2]
+    if _HOST_AND_PORT(host_and_port) is None or ".." in host_and_port or host_and_port.startswith("."):
+        return False
+    if not host_and_port.startswith("["):
+        return True
+    from ipaddress import IPv6Address
+
+    return bool(IPv6Address(parts.hostname or ""))
+
+
+def join(base: str, path: str) -> str:
+    """The address of a path behind a base URL. A query of the base goes behind the query of the path."""
+    if not _PATH(path) or "#" in path or "\\" in path or _DOTS(path.partition("?")[0]):
+        message = "The path of a request has a character or a part that would change where it goes."
+        raise ConfigurationError(message, hint="Check the name of the model: it is part of the path.")
+    base, _, _ = base.partition("#")
+    base, _, base_query = base.partition("?")
+    path, _, query = path.partition("?")
+    whole = base.rstrip("/") + "/" + path.lstrip("/") if path else base.rstrip("/")
+    queries = "&".join(each for each in (query, base_query) if each)
+    return f"{whole}?{queries}" if queries else whole

@@ -1,7 +1,7 @@
-"""An async transport on the standard library's event loop.
+"""The transport for event loops, on asyncio.
 
-Owns: the pool, and a response that gives its connection back.
-Must not know: how a connection is made and read (`asyncio_connection`), and how HTTP is written down (`http1`).
+Owns: connections of an event loop: what it tells, waiting for it, and time limits.
+Must not know: HTTP (`http1`), and who uses a connection next (`pool`).
 
 A cancelled task cuts its connection at once, whether the reply had begun or not.
 """
@@ -9,259 +9,230 @@ A cancelled task cuts its connection at once, whether the reply had begun or not
 from __future__ import annotations
 
 import asyncio
-import os
+import math
+import ssl
+import threading
 import time
-from collections import deque
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from socket import socket
+from typing import Final, cast
 
-from dragoman.errors import DragomanError
+from .pool import Pool, PooledTransport
+from .socket_transport import watch
 
-from .asyncio_connection import Connection, dial
-from .bases import BaseAsyncResponse, BaseAsyncTransport, check_head
-from .decoding import Unpacker, unpacker
-from .http1 import MalformedReplyError, ReplyReader
-from .protocol import DEFAULT_LIMITS, MAX_BODY_BYTES, HttpRequest, PoolLimits
-from .routes import Route, Routes, failure
-from .troubles import trouble
-
-__all__ = ["AsyncioTransport"]
-
-_ERRORS: Final = (OSError, EOFError, ValueError, MalformedReplyError)
+_MANY: Final = 256 * 1024
+"""When so many bytes wait to be taken, the server has to wait."""
 
 
-class _Pool:
-    """The connections of a transport on one event loop."""
+class AsyncioWire(asyncio.Protocol):
+    """A connection on an event loop. What has come is kept as it is until somebody takes it."""
 
-    def __init__(self, limits: PoolLimits, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop: asyncio.AbstractEventLoop = loop
-        self._limits: PoolLimits = limits
-        self._busy: int = 0
-        """How many turns are taken, or promised to somebody who waits for one."""
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._idle: dict[Route, list[Connection]] = {}
-        self.closed: bool = False
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.idle_since: float = 0.0
+        self._loop: asyncio.AbstractEventLoop = loop
+        self._transport: asyncio.Transport | None = None
+        self._received: list[bytes] = []
+        self._size: int = 0
+        self._paused: bool = False
+        self._ended: bool = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._read: float | None = None
+        self._deadline: float = math.inf
+        self._until: float = math.inf
+        """When waiting ends without success, by the clock of the loop."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._disturbed: Callable[[], Sequence[object]] | None = None
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self._thread: int = threading.get_ident()
 
-    async def take(self, route: Route, request: HttpRequest) -> Connection | None:
-        """Wait for a turn; then an idle connection, or None where a new one must be made."""
-        if self._busy >= self._limits.connections:
-            await self._turn(request)
-        else:
-            self._busy += 1
-        return self._usable(route)
+    # --- what the event loop says ------------------------------------------------------------------------------------
 
-    async def _turn(self, request: HttpRequest) -> None:
-        """Wait until somebody hands their turn on."""
-        promised = self.loop.create_future()
-        self._waiting.append(promised)
-        try:
-            async with asyncio.timeout(_shorter(self._limits.wait, request.timeout.total)):
-                await promised
-        except BaseException as error:
-            if promised.done() and not promised.cancelled():
-                self._hand_on()  # it came in the same moment in which nobody wanted it any more
-            elif promised in self._waiting:
-                self._waiting.remove(promised)
-            if not isinstance(error, TimeoutError):
-                raise
-        else:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        sock = cast("socket | None", transport.get_extra_info("socket"))
+        self._disturbed = None if sock is None else watch(sock.fileno())
+
+    def data_received(self, data: bytes) -> None:
+        self._received.append(data)
+        self._size += len(data)
+        if self._size > _MANY and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._error = exc
+        self._ended = True
+        self._wake()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- what a pool asks --------------------------------------------------------------------------------------------
+
+    def limit(self, read: float | None, deadline: float | None) -> None:
+        self._read = read
+        self._deadline = math.inf if deadline is None else deadline - time.monotonic() + self._loop.time()
+
+    async def send(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    async def receive(self) -> bytes:
+        while not self._received:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return b""
+            await self._something()
+        received = self._received
+        data = received[0] if len(received) == 1 else b"".join(received)
+        received.clear()
+        self._size = 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def _something(self) -> asyncio.Future[None]:
+        """To be awaited: something happens, or TimeoutError."""
+        waiter = self._waiter = self._loop.create_future()
+        self._until = self._deadline
+        if self._read is not None:
+            self._until = min(self._until, self._loop.time() + self._read)
+        self._set_timer()
+        return waiter
+
+    def _set_timer(self) -> None:
+        """Have `_tick` called in time. A timer that rings too early is set again then, which is rarer than waiting."""
+        until, timer = self._until, self._timer
+        if until < math.inf and (timer is None or timer.when() > until):
+            if timer is not None:
+                timer.cancel()
+            self._timer = self._loop.call_at(until, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        waiter = self._waiter
+        if waiter is None or waiter.done():
             return
-        raise trouble("pool_timeout", request)
+        if self._until > self._loop.time():
+            self._set_timer()
+        else:
+            waiter.set_exception(TimeoutError())
 
-    def _hand_on(self) -> None:
-        """Somebody else's turn."""
-        while self._waiting:
-            promised = self._waiting.popleft()
-            if not promised.done():
-                promised.set_result(None)
-                return
-        self._busy -= 1
-
-    def _usable(self, route: Route) -> Connection | None:
-        connections = self._idle.get(route)
-        oldest = time.monotonic() - self._limits.idle_seconds
-        while connections:
-            connection = connections.pop()
-            if connection.usable and connection.idle_since >= oldest and connection.quiet:
-                return connection
-            connection.abort()
-        return None
-
-    def give_back(self, connection: Connection | None, *, reusable: bool) -> bool:
-        """End a turn. Returns whether the connection was kept; otherwise it is cut. `reusable`: `may_go_back`."""
-        self._hand_on()
-        if connection is None:
-            return False
-        connection.reader = None
-        connection.idle_since = time.monotonic()
-        connections = self._idle.setdefault(connection.route, [])
-        if reusable and connection.usable and not self.closed and len(connections) < self._limits.idle:
-            connections.append(connection)
-            return True
-        connection.abort()
-        return False
-
-    def close(self) -> list[Connection]:
-        """Cut what is idle. Returns it, to be waited for."""
-        self.closed = True
-        idle = [connection for connections in self._idle.values() for connection in connections]
-        self._idle.clear()
-        for connection in idle:
-            connection.abort()
-        return idle
-
-
-def _shorter(one: float | None, other: float | None) -> float | None:
-    return other if one is None else one if other is None else min(one, other)
-
-
-class _Response(BaseAsyncResponse):
-    def __init__(self, request: HttpRequest, pool: _Pool, connection: Connection, deadline: float | None) -> None:
-        self.request: HttpRequest = request
-        self._pool: _Pool = pool
-        self._connection: Connection = connection
-        self._reader: ReplyReader = ReplyReader(request.method)
-        self._unpacker: Unpacker | None = None
-        self._deadline: float | None = deadline
-        self._over: bool = False
-
-    async def begin(self, data: bytes) -> None:
-        """Send the request and wait for the head. Raises as connections do."""
-        connection, reader = self._connection, self._reader
-        connection.send(data, reader)
-        while not reader.head_complete:
-            await connection.something(self.request.timeout.read, self._deadline)
-        self.status: int = reader.status
-        self.headers: Mapping[str, str] = reader.headers
-        if reader.status >= 300:
-            check_head(self.request, reader.status, reader.headers)
-        if "content-encoding" in reader.headers:
-            self._unpacker = unpacker(reader.headers["content-encoding"])
+    async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
+        transport = self._transport
+        assert transport is not None
+        try:
+            async with asyncio.timeout_at(None if self._deadline == math.inf else self._deadline):
+                self._transport = await self._loop.start_tls(transport, self, tls, server_hostname=host)
+        except BaseException:
+            transport.abort()
+            self._gone.set_result(None)  # the loop does not say so of a connection on which TLS was not agreed on
+            raise
 
     @property
-    def unanswered(self) -> bool:
-        """Whether the server has not sent a single byte."""
-        return self._reader.untouched
+    def settled(self) -> bool:
+        transport = self._transport
+        return not self._received and transport is not None and not transport.get_write_buffer_size()
 
-    async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        connection = self._connection
-        if self._over or not self._reader.complete or self._unpacker is not None or connection.size > limit:
-            return await super().read(limit)
-        # All of it is here.
-        body = connection.taken()
-        await self.aclose()
-        return body
+    @property
+    def quiet(self) -> bool:
+        # The last one asks the system, since the loop may be busy elsewhere and not have told us yet.
+        return (
+            not self._ended
+            and self.settled
+            and self._transport is not None
+            and not self._transport.is_closing()
+            and self._disturbed is not None
+            and not self._disturbed()
+        )
 
-    async def __anext__(self) -> bytes:
-        while not self._over:
-            try:
-                piece = await self._connection.piece(self.request.timeout.read, self._deadline)
-                unpacking = self._unpacker
-                if not piece:
-                    if unpacking is not None:
-                        unpacking.finish()
-                    await self.aclose()
-                    break
-                if unpacking is not None:
-                    piece = unpacking.feed(piece)
-            except _ERRORS as error:
-                wrong = failure(error, self.request, connecting=False)
-            else:
-                if piece:
-                    return piece
-                continue
-            await self.aclose()
-            raise wrong
-        raise StopAsyncIteration
+    def close(self) -> None:
+        if self._transport is not None and not self._gone.done():
+            with suppress(RuntimeError):  # the loop it belonged to is closed
+                if self._thread == threading.get_ident():
+                    self._transport.abort()
+                else:  # somebody else has freed it
+                    self._loop.call_soon_threadsafe(self._transport.abort)
 
-    async def aclose(self) -> None:
-        if not self._over:
-            self._over = True
-            connection = self._connection
-            reusable = self._reader.may_go_back(unread=connection.size, unsent=connection.unsent)
-            if not self._pool.give_back(connection, reusable=reusable):
-                await connection.closed()
+    async def closed(self) -> None:
+        if self._transport is not None:
+            await asyncio.wait([self._gone])
 
 
-class AsyncioTransport(BaseAsyncTransport):
-    """The async transport on asyncio; the arguments are those of the other transports.
+class _LoopGate:
+    """A gate for a task."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._future: asyncio.Future[None] = loop.create_future()
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.wait([self._future], timeout=seconds)
+
+    def open(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+class AsyncioNetwork:
+    """Makes connections of an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: asyncio.AbstractEventLoop = loop
+
+    async def dial(self, address: tuple[str, int], deadline: float | None) -> AsyncioWire:
+        wire = AsyncioWire(self.loop)
+        left = None if deadline is None else deadline - time.monotonic()
+        async with asyncio.timeout(left):
+            await self.loop.create_connection(lambda: wire, *address)
+        return wire
+
+    def gate(self) -> _LoopGate:
+        return _LoopGate(self.loop)
+
+
+class AsyncioTransport(PooledTransport):
+    """The transport for event loops.
 
     HTTP/1.1; gzip and deflate, and br and zstd where a library for them is installed; proxies with an http:// address.
     Connections belong to an event loop: used on another one, the transport begins anew.
     """
 
-    def __init__(
-        self,
-        *,
-        limits: PoolLimits = DEFAULT_LIMITS,
-        proxy: str | None = None,
-        ca_file: str | os.PathLike[str] | None = None,
-        trust_env: bool = True,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
-        self._routes: Routes = Routes(proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ)
-        self._limits: PoolLimits = limits
-        self._pool: _Pool | None = None
+    blocking: bool | None = False
+
+    def _start(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loops_pool: Pool | None = None
         self._closed: bool = False
 
-    async def open(self, request: HttpRequest) -> _Response:
-        route, data = self._routes.find(request)
-        if self._closed:
-            raise trouble("client_closed", request)
+    def _pool(self) -> Pool:
         loop = asyncio.get_running_loop()
-        pool = self._pool
-        if pool is None or pool.loop is not loop:
+        pool = self._loops_pool
+        if pool is None or self._loop is not loop:
             if pool is not None:
                 pool.close()
-            pool = self._pool = _Pool(self._limits, loop)
-        total = request.timeout.total
-        deadline = None if total is None else loop.time() + total
-        connection = await pool.take(route, request)
-        if connection is None:
-            try:
-                connection = await self._connect(route, request, deadline)
-            except BaseException:
-                pool.give_back(None, reusable=False)
-                raise
-        response = _Response(request, pool, connection, deadline)
-        try:
-            await response.begin(data)
-        except _ERRORS as error:
-            if response.unanswered and isinstance(error, EOFError):
-                wrong = trouble("closed_early", request)
-            else:
-                wrong = failure(error, request, connecting=False)
-        except BaseException:  # a cancelled task too
-            await response.aclose()
-            raise
-        else:
-            return response
-        await response.aclose()
-        raise wrong
-
-    async def _connect(self, route: Route, request: HttpRequest, deadline: float | None) -> Connection:
-        loop = asyncio.get_running_loop()
-        limit = request.timeout.connect
-        until = None if limit is None else loop.time() + limit
-        connection = Connection(loop, route)
-        tls = self._routes.tls if route.encrypted else None  # first, since it may complain about a file
-        wrong: DragomanError
-        try:
-            async with asyncio.timeout_at(_shorter(until, deadline)):
-                await dial(connection, request, tls)
-        except _ERRORS as error:
-            wrong = failure(error, request, connecting=True, proxied=route.proxy is not None)
-        except BaseException:
-            connection.abort()
-            raise
-        else:
-            return connection
-        connection.abort()
-        await connection.closed()
-        raise wrong
+            pool = self._loops_pool = Pool(self._limits, AsyncioNetwork(loop))
+            pool.closed = self._closed
+            self._loop = loop
+        return pool
 
     async def aclose(self) -> None:
+        """Close all connections."""
         self._closed = True
-        if self._pool is not None and self._pool.loop is asyncio.get_running_loop():
-            for connection in self._pool.close():
-                await connection.closed()
+        pool = self._pool()
+        for wire in pool.close():
+            await wire.closed()

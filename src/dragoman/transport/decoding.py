@@ -13,8 +13,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Final, Protocol
 
-__all__ = ["Unpacker", "accepted_encodings", "unpacker"]
-
 
 class Unpacker(Protocol):
     """Unpacks one body."""

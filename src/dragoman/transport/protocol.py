@@ -1,45 +1,42 @@
-"""What a transport is: one request out, one reply back in pieces, in two colours.
+"""What a transport is: one request out, one reply back in pieces.
 
-Owns: the values HttpRequest, Timeouts and PoolLimits; the protocols Transport and Response with their async twins.
+Owns: the values HttpRequest, Timeouts and PoolLimits; the protocols Transport and Response; base classes for whoever
+writes another transport.
 Must not know: which HTTP library does the work, and what the bytes mean.
+
+There is one protocol for both colours. The methods of a transport for event loops await; those of a transport for plain
+programs are `async def` too, but block and return without suspending (see `dragoman._stepping`).
 
 The rules that every transport keeps:
 
 - `open` returns when the head of the reply is there. A redirect is an error: a key must not travel to another host.
-- A response is an iterator over its body: decoded bytes, never empty, each piece as soon as it arrives.
+- `next` gives decoded bytes, each piece as soon as it arrives; empty bytes mean the end.
 - A body that ends before it is complete raises. Silence is never success.
 - Whatever goes wrong is a ConnectionFailedError, RequestTimeoutError, ProtocolError or ConfigurationError. Its text
   names the host and nothing else of the address, and never a header: both may hold a key. Its `code` is one of
-  `troubles.Code`.
-- After the end, an error, or `close()`, the connection is free again or gone. Closing twice does no harm.
+  `errors.Code`.
+- After the end, an error, an interrupted read, or `aclose()`, the connection is free again or gone. Closing twice does
+  no harm.
 - A transport may be used by many threads (or tasks) at once; one response belongs to one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from types import TracebackType
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol, Self
 
 from msgspec import Struct
 
-from .addresses import host_of
+from dragoman._version import __version__
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "DEFAULT_TIMEOUTS",
-    "MAX_BODY_BYTES",
-    "AsyncResponse",
-    "AsyncTransport",
-    "HttpRequest",
-    "PoolLimits",
-    "Response",
-    "Timeouts",
-    "Transport",
-]
+from .addresses import host_of
+from .errors import error_for
+
+USER_AGENT: Final = f"dragoman/{__version__}"
 
 MAX_BODY_BYTES: Final = 256 * 1024 * 1024
-"""How much `read` takes in unless told otherwise: a reply that never ends must not fill the memory."""
+"""How much `read` takes in by default: a reply that never ends must not fill the memory."""
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -78,9 +75,6 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     timeout: Timeouts = DEFAULT_TIMEOUTS
-    stream: bool = False
-    """True: hand out pieces as they arrive. False: the reply is wanted whole, which some transports do at less cost;
-    `open` may then return only when all of it is there."""
 
     @property
     def host(self) -> str:
@@ -92,7 +86,7 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
 
 
 class Response(Protocol):
-    """A reply; an iterator over its body and a context manager."""
+    """A reply whose head has arrived."""
 
     @property
     def status(self) -> int:
@@ -104,83 +98,23 @@ class Response(Protocol):
         """The headers, names in lower case; several of one name are joined with a comma."""
         ...
 
-    def __iter__(self) -> Iterator[bytes]: ...
-
-    def __next__(self) -> bytes:
-        """The next piece of the body, as soon as it is there."""
-        ...
-
-    def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """The rest of the body. ProtocolError if it is longer than the limit."""
-        ...
-
-    def close(self) -> None:
-        """Give up the rest of the body and free the connection."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-class AsyncResponse(Protocol):
-    """A reply on an event loop; an async iterator over its body and an async context manager."""
-
-    @property
-    def status(self) -> int:
-        """The status code: never a redirect."""
-        ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers, names in lower case; several of one name are joined with a comma."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
-    async def __anext__(self) -> bytes:
-        """The next piece of the body, as soon as it is there."""
+    async def next(self) -> bytes:
+        """The next piece of the body, as soon as it is there; empty at the end."""
         ...
 
     async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """The rest of the body. ProtocolError if it is longer than the limit."""
+        """The rest of the body, after which the response is closed. ProtocolError if it is longer than the limit."""
         ...
 
     async def aclose(self) -> None:
         """Give up the rest of the body and free the connection."""
         ...
 
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
 
 class Transport(Protocol):
-    """Sends requests and keeps the connections; a context manager."""
+    """Sends requests and keeps the connections."""
 
-    def open(self, request: HttpRequest) -> Response:
-        """Send the request and wait for the head of the reply."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections. Requests after that raise ConfigurationError."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-class AsyncTransport(Protocol):
-    """Sends requests on an event loop and keeps the connections; an async context manager."""
-
-    async def open(self, request: HttpRequest) -> AsyncResponse:
+    async def open(self, request: HttpRequest) -> Response:
         """Send the request and wait for the head of the reply."""
         ...
 
@@ -188,8 +122,77 @@ class AsyncTransport(Protocol):
         """Close all connections. Requests after that raise ConfigurationError."""
         ...
 
-    async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+class BaseResponse(ABC):
+    """A response but for `next` and `aclose`."""
+
+    def __init__(self, request: HttpRequest, status: int, headers: Mapping[str, str]) -> None:
+        self.request: HttpRequest = request
+        self.status: int = status
+        self.headers: Mapping[str, str] = headers
+
+    @abstractmethod
+    async def next(self) -> bytes:
+        """The next piece of the body, as soon as it is there; empty at the end."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Give up the rest of the body and free the connection."""
+
+    async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
+        """The rest of the body, after which the response is closed. ProtocolError if it is longer than the limit."""
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while piece := await self.next():
+                size += len(piece)
+                if size > limit:
+                    raise error_for("too_large", self.request, detail=f"{limit} bytes")
+                pieces.append(piece)
+        finally:
+            await self.aclose()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class BaseTransport(ABC):
+    """A transport but for `open` and `aclose`."""
+
+    blocking: bool | None = None
+    """True: the methods block, for plain programs. False: they await, for event loops. None: they do neither."""
+
+    @abstractmethod
+    async def open(self, request: HttpRequest) -> Response:
+        """Send the request and wait for the head of the reply."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close all connections. Requests after that raise ConfigurationError."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+
+# --- headers ---------------------------------------------------------------------------------------------------------
+
+_KEY_HEADERS: Final = ("auth", "cookie", "key", "secret", "token")
+_SCHEMES: Final = ("basic", "bearer")
+
+
+def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers by their names in lower case; those of one name joined with a comma, as HTTP allows."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        key = name.lower()
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
+
+
+def keys_in(headers: Mapping[str, str]) -> Iterator[str]:
+    """The values of all headers that may carry a key, without the word before it (`Bearer`)."""
+    for name, value in headers.items():
+        if any(word in name.lower() for word in _KEY_HEADERS):
+            scheme, blank, rest = value.partition(" ")
+            yield rest if blank and scheme.lower() in _SCHEMES else value

@@ -25,8 +25,6 @@ import pytest
 if TYPE_CHECKING:
     from .tape import Mode, Tape
 
-__all__ = ["dragoman_tape", "pytest_addoption"]
-
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 from msgspec import Struct
-
-__all__ = ["RateLimit", "RateLimits", "rate_limits_of", "seconds_of"]
 
 
 class RateLimit(Struct, frozen=True, kw_only=True):
@@ -53,18 +52,6 @@ _EPOCH: Final = 1_000_000_000
 """A plain number above this is a moment (in seconds, or milliseconds if it is yet larger), below it a duration."""
 
 
-# The three forms of a date in HTTP: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT`, and
-# `Sun Nov  6 08:49:37 1994`. Not with strptime, which expects the words in the user's language.
-_CLOCK: Final = r"(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})"
-_FORMS: Final = (
-    rf"[A-Z][a-z]{{2}}, (?P<day>[0-9]{{1,2}}) (?P<month>[A-Z][a-z]{{2}}) (?P<year>[0-9]{{4}}) {_CLOCK} (?:GMT|UTC)",
-    rf"[A-Z][a-z]{{5,8}}, (?P<day>[0-9]{{2}})-(?P<month>[A-Z][a-z]{{2}})-(?P<year>[0-9]{{2}}) {_CLOCK} GMT",
-    rf"[A-Z][a-z]{{2}} (?P<month>[A-Z][a-z]{{2}}) [ ]?(?P<day>[0-9]{{1,2}}) {_CLOCK} (?P<year>[0-9]{{4}})",
-)
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def seconds_of(text: str, now: float) -> float | None:
     """Seconds from now, from any form that servers use; None for anything else.
 
@@ -83,17 +70,16 @@ def seconds_of(text: str, now: float) -> float | None:
 
 
 def _until(text: str, now: float) -> float | None:
-    date = next((found for form in _FORMS if (found := re.fullmatch(form, text))), None)
+    """Seconds until a moment of ISO 8601 or a date of HTTP."""
     try:
-        if date is not None:
-            year, month = int(date["year"]), _MONTHS.index(date["month"]) + 1
-            if year < 100:  # two digits: of the possible centuries, the one that is not far in the future
-                year += 2000 if year < 70 else 1900
-            text = f"{year:04}-{month:02}-{int(date['day']):02}T{date['clock']}+00:00"
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return None
-    return None if moment.tzinfo is None else max(0.0, (moment - _ZERO).total_seconds() - now)
+        try:
+            moment = parsedate_to_datetime(text)
+        except (ValueError, TypeError, IndexError, OverflowError):  # what a stranger wrote may be anything
+            return None
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)  # dates of HTTP are in GMT, also where they do not say so
+    return None if moment.tzinfo is None else max(0.0, moment.timestamp() - now)
 
 
 # --- names of the headers --------------------------------------------------------------------------------------------

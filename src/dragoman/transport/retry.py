@@ -23,18 +23,6 @@ from dragoman.errors import (
     RequestTimeoutError,
 )
 
-__all__ = [
-    "Attempt",
-    "AttemptRecord",
-    "Decision",
-    "GiveUp",
-    "Retry",
-    "RetryPolicy",
-    "decide",
-    "request_id_of",
-    "retry_after_of",
-]
-
 _STATUSES: Final = frozenset({408, 409, 429, *range(500, 600)})
 
 # Trouble that another attempt will not cure.

@@ -1,35 +1,189 @@
-"""Where a request goes and what is said on the way there, for the transports that speak HTTP themselves.
+"""Where a request goes: proxies, certificate authorities, and what is said on the way.
 
-Owns: routes (server, proxy, tunnel), the TLS context, heads of requests, what sockets and TLS say when they fail.
-Must not know: plain or async.
+Owns: which argument or environment variable means what; routes (server, proxy, tunnel); the TLS context; the checks
+before a request is sent and after a head has arrived.
+Must not know: plain or async. HTTP libraries are told the outcome and look at no variable themselves, so that all
+transports agree.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import select
-import socket
+import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from dragoman.errors import ConfigurationError, DragomanError
+from dragoman.errors import ConfigurationError
 
-from .addresses import host_of, origin_of, port_of
-from .bases import USER_AGENT, check_request
+from .addresses import host_of, is_loopback, origin_of, port_of
 from .decoding import accepted_encodings
-from .environment import Surroundings, authorities
-from .http1 import MalformedReplyError, end_of_head, start_of_head
-from .protocol import HttpRequest
-from .troubles import Code, trouble
+from .errors import error_for, redirect_error
+from .http1 import end_of_head, start_of_head
+from .protocol import USER_AGENT, HttpRequest
 
 _MAX_KNOWN: Final = 256
+_CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_CA_HINT: Final = f"Check the ca_file argument and the variables {', '.join(_CA_VARIABLES)}."
 
-__all__ = ["Route", "Routes", "failure", "watch"]
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """The proxies and authorities that a transport uses."""
+
+    proxies: Mapping[str, str] = {}
+    """The proxy for a scheme: {"http": …, "https": …}."""
+    direct: tuple[str, ...] = ()
+    """Hosts that are reached without a proxy, as NO_PROXY writes them."""
+    direct_loopback: bool = True
+    """Whether this machine is always reached without a proxy."""
+    ca_files: tuple[str, ...] = ()
+    """PEM files of authorities that are trusted besides those of the system."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        proxy: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        trust_env: bool = True,
+        environ: Mapping[str, str] | None = None,
+    ) -> Surroundings:
+        """What the arguments say, and where they say nothing, the environment.
+
+        A `proxy` is used for every host, the empty text means none at all, and None asks the environment. Authorities
+        of `ca_file` and of the environment are trusted besides those of the system.
+        """
+        env: Mapping[str, str] = (os.environ if environ is None else environ) if trust_env else {}
+        ca_files = [os.fspath(ca_file)] if ca_file is not None else []
+        ca_files += [env[name] for name in _CA_VARIABLES if env.get(name)]
+        if proxy is None:
+            proxies = _proxies(env)
+            direct = tuple(part.strip().lower() for part in _variable(env, "no_proxy").split(",") if part.strip())
+        else:
+            proxies = {"http": proxy, "https": proxy} if proxy else {}
+            direct = ()
+        for address in proxies.values():
+            _check_proxy(address)
+        return cls(
+            proxies=proxies,
+            direct=direct,
+            direct_loopback=proxy is None,
+            ca_files=tuple(dict.fromkeys(ca_files)),
+        )
+
+    def proxy_for(self, url: str) -> str | None:
+        """The address of the proxy for this URL, or None."""
+        proxy = self.proxies.get(url.partition(":")[0].lower())
+        if proxy is None:
+            return None
+        host = host_of(url)
+        if self.direct_loopback and is_loopback(host):
+            return None
+        return None if any(_matches(rule, host, port_of(url)) for rule in self.direct) else proxy
+
+
+def _variable(env: Mapping[str, str], name: str) -> str:
+    # The lower-case form first, as curl does. HTTP_PROXY in upper case is what a web server makes of a request's header
+    # "Proxy:" for the CGI programs it starts, so there it is not to be trusted.
+    upper = "" if name == "http_proxy" and "REQUEST_METHOD" in env else env.get(name.upper(), "")
+    return env.get(name, "") or upper
+
+
+def _proxies(env: Mapping[str, str]) -> dict[str, str]:
+    everything = _variable(env, "all_proxy")
+    found = {scheme: _variable(env, f"{scheme}_proxy") or everything for scheme in ("http", "https")}
+    # Variables often hold just "host:port".
+    return {scheme: value if "://" in value else f"http://{value}" for scheme, value in found.items() if value}
+
+
+def _check_proxy(address: str) -> None:
+    if address.partition("://")[0].lower() not in _PROXY_SCHEMES or not host_of(address) or address != address.strip():
+        message = "The address of the proxy cannot be used."
+        hint = "Write http://host:port (or https, socks5, socks5h) in HTTPS_PROXY or in the proxy argument."
+        raise ConfigurationError(message, hint=hint)
+
+
+def _matches(rule: str, host: str, port: int | None) -> bool:
+    """Whether a part of NO_PROXY is for this host.
+
+    It is `*`, a network, or a domain (with or without a dot before it) or an address, with an optional port.
+    """
+    if rule == "*":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        address = None
+    if address is not None and "/" in rule:
+        try:
+            return address in ip_network(rule, strict=False)
+        except ValueError:
+            return False
+    name, colon, number = rule.rpartition(":")
+    if colon and number.isdecimal() and (":" not in name or name.endswith("]")):
+        if int(number) != port:
+            return False
+        rule = name
+    rule = rule.strip("[]").removeprefix("*").removeprefix(".")
+    return bool(rule) and (host == rule or (address is None and host.endswith(f".{rule}")))
+
+
+def authorities(surroundings: Surroundings) -> list[bytes]:
+    """The content of each PEM file."""
+    found: list[bytes] = []
+    for name in surroundings.ca_files:
+        try:
+            content = Path(name).read_bytes()
+        except OSError as error:
+            message = f"The file of certificate authorities {name!r} cannot be read: {error.strerror}."
+            raise ConfigurationError(message, hint=_CA_HINT) from error
+        if _CERTIFICATE not in content:
+            message = f"The file of certificate authorities {name!r} holds no certificate in PEM form."
+            raise ConfigurationError(message, hint=_CA_HINT)
+        found.append(content)
+    return found
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+# The strictest reading of an address, so that all libraries find the same host in it. No user name, no backslash.
+_URL: Final = re.compile(
+    r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_][A-Za-z0-9._-]*)(?::[0-9]{1,5})?(?:[/?][!-\[\]-~]*)?"
+).fullmatch
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+# Visible characters of ASCII, with blanks and tabs between them but not around them.
+_VALUE: Final = re.compile(r"(?:[!-~](?:[ \t]*[!-~])*)?").fullmatch
+
+
+def check_request(request: HttpRequest) -> None:
+    """Refuse addresses and headers that cannot be sent. Neither is shown: they may hold a key."""
+    if _URL(request.url) is None:
+        raise error_for("bad_url", request)
+    for name, value in request.headers.items():
+        if _NAME(name) is None:
+            message = f"A header cannot have the name {name!r}."
+            raise ConfigurationError(message, hint="Use letters, digits and hyphens only.")
+        if _VALUE(value) is None:
+            message = f"The value of the header {name!r} has a line break, an outer blank or a character beyond ASCII."
+            hint = "If it holds an API key, copy the key again; one that was read from a file needs .strip()."
+            raise ConfigurationError(message, hint=hint)
+
+
+def check_head(request: HttpRequest, status: int, headers: Mapping[str, str]) -> None:
+    """Refuse a redirect, and a proxy that wants a password."""
+    if status == 407:
+        raise error_for("proxy_auth", request)
+    if 300 <= status < 400:
+        raise redirect_error(request.host, status, host_of(headers.get("location", "")))
+
+
+# --- routes ----------------------------------------------------------------------------------------------------------
 
 
 class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -64,14 +218,13 @@ class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class _Known(NamedTuple):
-    """What the last request to an address was found to need; the next one mostly has the same headers."""
+    """How the last request to an address began. Most have the same headers: a third of the work is then done."""
 
     route: Route
     method: str
     headers: Mapping[str, str]
     """A copy: what a caller does to its own mapping must not change what is compared."""
     head: bytes
-    """How the head begins."""
 
 
 class Routes:
@@ -89,7 +242,6 @@ class Routes:
             proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ
         )
         self._encodings: str = accepted_encodings()
-        self._origins: dict[str, tuple[Route, str, dict[str, str]]] = {}
         self._known: dict[str, _Known] = {}
         self._context: ssl.SSLContext | None = None
 
@@ -97,25 +249,20 @@ class Routes:
         """The route of the request, and the bytes to send along it. Raises if the request cannot be sent."""
         known = self._known.get(request.url)
         if known is None or known.method != request.method or known.headers != request.headers:
-            known = self._learn(request)
-        return known.route, b"".join((known.head, end_of_head(request), request.body))
+            check_request(request)
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            known = self._known[request.url] = self._write_head(request)
+        return known.route, known.head + end_of_head(request) + request.body
 
-    def _learn(self, request: HttpRequest) -> _Known:
-        check_request(request)
+    def _write_head(self, request: HttpRequest) -> _Known:
         origin = origin_of(request.url)
-        if origin not in self._origins:
-            if len(self._origins) >= _MAX_KNOWN:
-                self._origins.clear()
-            self._origins[origin] = self._route(origin)
-        route, prefix, further = self._origins[origin]
+        route, prefix, usual = self._route(origin)
         target = request.url[len(origin) :].partition("#")[0]
         if not target.startswith("/"):
             target = f"/{target}"
-        if len(self._known) >= _MAX_KNOWN:
-            self._known.clear()
-        head = start_of_head(request, target=prefix + target, usual=further)
-        known = self._known[request.url] = _Known(route, request.method, dict(request.headers), head)
-        return known
+        head = start_of_head(request, target=prefix + target, usual=usual)
+        return _Known(route, request.method, dict(request.headers), head)
 
     def _route(self, origin: str) -> tuple[Route, str, dict[str, str]]:
         """The route to an origin, what stands before the path in a request, and the headers that all requests have."""
@@ -145,9 +292,7 @@ class Routes:
         parts = urlsplit(address)
         if parts.scheme != "http":
             message = f"This transport cannot speak to a proxy over {parts.scheme}."
-            hint = (
-                "Use a proxy with an http:// address, or the pyreqwest transport, which knows https and socks5 proxies."
-            )
+            hint = "Use a proxy with an http:// address, or HttpxTransport (the extra httpx2), which knows the others."
             raise ConfigurationError(message, hint=hint)
         authorization = None
         if parts.username is not None:
@@ -169,62 +314,3 @@ class Routes:
                     raise ConfigurationError(message) from error
             self._context = context
         return self._context
-
-
-def watch(number: int) -> Callable[[], Sequence[object]]:
-    """A way to ask whether something has come for an open file: for an idle connection, that its end is near."""
-    if not hasattr(select, "poll"):  # on Windows; and only there does `select` take any number
-        return lambda: select.select([number], [], [], 0)[0]
-    poll = select.poll()
-    poll.register(number, select.POLLIN)
-    return partial(poll.poll, 0)
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
-
-_NUMBERS: Final[dict[int, Code]] = {
-    errno.ECONNREFUSED: "refused",
-    errno.ECONNRESET: "reset",
-    errno.ECONNABORTED: "reset",
-    errno.EPIPE: "reset",
-    errno.EHOSTUNREACH: "unreachable",
-    errno.ENETUNREACH: "unreachable",
-    errno.ETIMEDOUT: "connect_timeout",
-}
-
-_CERTIFICATE_WORDS: Final = (
-    ("expired", "it has expired, or the clock of this machine is wrong"),
-    ("not yet valid", "it is not valid yet, or the clock of this machine is wrong"),
-    ("mismatch", "it is made out for another host name"),
-    ("not valid for", "it is made out for another host name"),
-    ("issuer", "nobody that this machine trusts has signed it"),
-    ("self", "nobody that this machine trusts has signed it"),
-)
-
-
-def failure(error: Exception, request: HttpRequest, *, connecting: bool, proxied: bool = False) -> DragomanError:
-    """Our error for what a socket, TLS or the reader of replies raised."""
-    code, detail = _judged(error, connecting=connecting)
-    if proxied and connecting and code in ("refused", "unreachable", "unknown_host", "connect_timeout", "reset"):
-        code = "proxy"
-    return trouble(code, request, detail=detail)
-
-
-def _judged(error: Exception, *, connecting: bool) -> tuple[Code, str]:
-    if isinstance(error, MalformedReplyError):
-        return "malformed", str(error)
-    if isinstance(error, ssl.SSLCertVerificationError):
-        said = error.verify_message.lower()
-        return "certificate", next((words for sign, words in _CERTIFICATE_WORDS if sign in said), "")
-    if isinstance(error, ssl.SSLEOFError | EOFError):
-        return ("tls" if connecting and isinstance(error, ssl.SSLError) else "cut_off"), ""
-    if isinstance(error, ssl.SSLError):
-        return ("tls" if connecting else "reset"), ""
-    if isinstance(error, socket.gaierror | UnicodeError):
-        return "unknown_host", ""
-    if isinstance(error, TimeoutError):
-        return ("connect_timeout" if connecting else "read_timeout"), ""
-    if isinstance(error, ValueError):
-        return "bad_encoding", ""
-    number = error.errno if isinstance(error, OSError) else None
-    return _NUMBERS.get(number or 0, "connection" if connecting else "reset"), ""

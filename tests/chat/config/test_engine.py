@@ -12,8 +12,7 @@ import pytest
 from dragoman import Conversation, Message, async_engine, engine
 from dragoman.chat.config import Config, ConfigWarning, load_config
 from dragoman.chat.credentials import find_key
-from dragoman.engines.keys import may_go
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret, may_go
 from dragoman.providers.options import ModelOptions
 from dragoman.simulator import Simulator
 from dragoman.transport.protocol import Timeouts

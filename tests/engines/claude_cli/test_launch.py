@@ -11,7 +11,7 @@ from msgspec import Raw
 from dragoman.conversation import Conversation, Message, OneTool, ToolSpec
 from dragoman.engines.claude_cli.launch import Account, Launch, launch_for
 from dragoman.engines.claude_cli.settings import ClaudeSettings
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call
 from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat

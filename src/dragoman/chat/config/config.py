@@ -15,14 +15,14 @@ from msgspec import Struct
 from dragoman.chat.credentials.find import Found, find_key
 from dragoman.chat.credentials.reference import KeyReference
 from dragoman.engines.factory import EngineOptions, is_registered
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
 from dragoman.providers.model_name import provider_of, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.tools.config import ToolConfig
-from dragoman.transport.base_url import validate_base_url
-from dragoman.transport.protocol import AsyncTransport, Timeouts, Transport
+from dragoman.transport.addresses import validate_base_url
+from dragoman.transport.protocol import Timeouts, Transport
 from dragoman.transport.retry import RetryPolicy
 
 from .address import address_of
@@ -78,7 +78,7 @@ class Config(Struct, frozen=True, kw_only=True):
     model_profile: Profile | Mapping[str, object] = {}
     """What the model can do, or the fields in which it differs from what the catalogue says."""
     transport: Transport | None = None
-    async_transport: AsyncTransport | None = None
+    async_transport: Transport | None = None
     find_program: Callable[[str], str | None] | None = None
     """How a program such as `claude` is found, as shutil.which does."""
 
@@ -188,7 +188,7 @@ class ConfigArguments(TypedDict, total=False):
     headers: Mapping[str, str] | None
     model_profile: Profile | Mapping[str, object] | None
     transport: Transport | None
-    async_transport: AsyncTransport | None
+    async_transport: Transport | None
     find_program: Callable[[str], str | None] | None
 
 

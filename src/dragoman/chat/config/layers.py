@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.chat.credentials.reference import KeyReference
 from dragoman.chat.toml.file import TomlFile, warn_of
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
 
 from .fields import CODE_ONLY, FIELDS, TABLES, Path, checked, from_text, nearest, variable_of

@@ -13,11 +13,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from dragoman.chat.credentials.reference import KeyReference, reference_for
-from dragoman.engines.keys import given_key, hosts_of
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret, given_key, hosts_of
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
 from dragoman.providers.catalogue import PROVIDERS
-from dragoman.transport.base_url import validate_base_url
+from dragoman.transport.addresses import validate_base_url
 
 from .address import address_of, canonical, same_house
 from .config import Config

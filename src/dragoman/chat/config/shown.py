@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from dragoman.chat.credentials.reference import KeyReference
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 
 __all__ = ["shown_url", "shown_value"]
 

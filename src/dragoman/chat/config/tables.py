@@ -21,7 +21,7 @@ from msgspec import Struct
 from dragoman.chat.credentials.reference import KeyReference
 from dragoman.chat.toml.file import TomlFile
 from dragoman.engines.factory import is_registered
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.providers.catalogue import ALIASES, PROVIDERS
 
 from .address import canonical

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from dragoman.chat.toml.file import shown_path
-from dragoman.engines.keys import given_key, hosts_of, missing_key, usual_key
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret, given_key, hosts_of, missing_key, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import ALIASES, PROVIDERS, Provider
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.providers.catalogue import ALIASES, PROVIDERS
 
 __all__ = ["KeyReference", "names_of", "reference_for"]

@@ -21,7 +21,7 @@ from msgspec import Struct
 from dragoman.chat.toml.file import TomlFile, read_toml, shown_path, warn_of
 from dragoman.directories import config_directory
 from dragoman.engines.factory import is_registered
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
 from dragoman.providers.model_name import provider_of
 

@@ -83,7 +83,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from dragoman.chat.credentials import list_keys
     from dragoman.cli.tables import print_json, print_table
     from dragoman.cli.warning_lines import warnings_as_lines
-    from dragoman.engines.secret import Secret
+    from dragoman.engines.keys import Secret
     from dragoman.providers.catalogue import PROVIDERS
 
     with warnings_as_lines(terminal):

@@ -13,12 +13,10 @@ from typing import Any, Self, TypedDict, Unpack
 import msgspec
 
 from dragoman.conversation import Conversation, ToolSpec
-from dragoman.engines.features import ToolFeatures, features_of
-from dragoman.engines.keys import given_key
-from dragoman.engines.losses import lossy
+from dragoman.engines.engine import ToolFeatures, features_of
+from dragoman.engines.keys import Secret, given_key
 from dragoman.engines.media import with_files_read
-from dragoman.engines.reply import Reply
-from dragoman.engines.secret import Secret
+from dragoman.engines.reply import Reply, lossy
 from dragoman.errors import InvalidConversationError
 from dragoman.providers.codec import Adaptation, Call, Loss
 from dragoman.providers.names import ToolNames
@@ -26,7 +24,7 @@ from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.providers.programs import profile_with
 from dragoman.providers.structured import prepare
-from dragoman.transport.base_url import validate_base_url
+from dragoman.transport.addresses import validate_base_url
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import RetryPolicy
 

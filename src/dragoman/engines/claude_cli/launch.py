@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import ToolSpec
-from dragoman.engines.keys import environment_without_keys, may_go, usual_key
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret, environment_without_keys, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import PROVIDERS
 from dragoman.providers.codec import Adaptation, Call

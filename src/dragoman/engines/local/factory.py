@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from dragoman.engines.connection import Connection
-from dragoman.engines.engine import AsyncEngine, Engine, HttpEngine
+from dragoman.engines.engine import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
 from dragoman.engines.factory import EngineOptions, ProviderFactory
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import Provider
@@ -72,7 +72,6 @@ def async_local_engine(
     model: str = "", *, progress: OnProgress | None = None, **options: Unpack[EngineOptions]
 ) -> AsyncEngine:
     """`local_engine` for a program on an event loop."""
-    from dragoman.engines.async_engine import AsyncHttpEngine
     from dragoman.transport.asyncio_transport import AsyncioTransport
 
     from .async_transport import AsyncLocalTransport

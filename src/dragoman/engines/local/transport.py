@@ -7,18 +7,19 @@ Must not know: what is asked. Closing a reply early closes its connection, and t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
-from typing import Final, Self
+from collections.abc import Mapping
+from typing import ClassVar, Final, Self
 
 import msgspec
 
+from dragoman._stepping import step
 from dragoman.errors import ConnectionFailedError
 from dragoman.transport.protocol import MAX_BODY_BYTES, HttpRequest, Response, Transport
 
 from .shared import Lease, Server, SharedModel
 from .turns import Turn
 
-__all__ = ["PLACE", "LocalTransport", "addressed", "broken"]
+__all__ = ["PLACE", "LocalTransport", "Reply", "addressed", "broken"]
 
 PLACE: Final = "http://127.0.0.1:0/v1"
 """What stands in requests for the address: it is known only when the model runs."""
@@ -46,6 +47,8 @@ def broken(model: SharedModel, error: ConnectionFailedError) -> ConnectionFailed
 class LocalTransport:
     """Sends requests to the model, one at a time. Safe to share between threads."""
 
+    blocking: ClassVar[bool] = True
+
     def __init__(self, lease: Lease, inner: Transport) -> None:
         self._lease: Lease = lease
         self._inner: Transport = inner
@@ -54,12 +57,12 @@ class LocalTransport:
             self, _ended, lease, inner
         )
 
-    def open(self, request: HttpRequest) -> Response:
+    async def open(self, request: HttpRequest) -> Response:
         """Wait for a turn, run the model if it does not, and send the request."""
         model = self._lease.model
         turn = model.turns.waited(request.timeout.read)
         try:
-            return _Reply(self._inner.open(addressed(request, self._lease.server())), turn, model)
+            return Reply(await self._inner.open(addressed(request, self._lease.server())), turn, model)
         except ConnectionFailedError as error:
             turn.give_back()
             raise broken(model, error) from error
@@ -67,25 +70,25 @@ class LocalTransport:
             turn.give_back()
             raise
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections; the model ends if nobody else needs it."""
         self._forgotten()
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
 
 
 def _ended(lease: Lease, inner: Transport) -> None:
     try:
-        inner.close()
+        step(inner.aclose())
     finally:
         lease.release()
 
 
-class _Reply:
+class Reply:
     """A reply that ends a turn when it ends."""
 
     __slots__ = ("_model", "_response", "_turn")
@@ -103,35 +106,29 @@ class _Reply:
     def headers(self) -> Mapping[str, str]:
         return self._response.headers
 
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
+    async def next(self) -> bytes:
         try:
-            return next(self._response)
+            piece = await self._response.next()
         except ConnectionFailedError as error:
             self._turn.give_back()
             raise broken(self._model, error) from error
         except BaseException:
             self._turn.give_back()
             raise
+        if not piece:
+            self._turn.give_back()
+        return piece
 
-    def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
+    async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
         try:
-            return self._response.read(limit)
+            return await self._response.read(limit)
         except ConnectionFailedError as error:
             raise broken(self._model, error) from error
         finally:
             self._turn.give_back()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         try:
-            self._response.close()
+            await self._response.aclose()
         finally:
             self._turn.give_back()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()

@@ -23,7 +23,7 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.errors import McpConnectionError
 from dragoman.mcp.settings import ClientLimits, StdioServer
 

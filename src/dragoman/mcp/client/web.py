@@ -14,7 +14,7 @@ import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from dragoman.engines.secret import Secret
+from dragoman.engines.keys import Secret
 from dragoman.mcp.settings import HttpServer, ServerOptions
 
 __all__ = ["web"]

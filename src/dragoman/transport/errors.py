@@ -1,15 +1,16 @@
-"""What can go wrong between here and a server, in words for people.
+"""What can go wrong between here and a server, as typed errors.
 
-Owns: the table of troubles: for each the error's type, what happened and what to do next.
-Must not know: how an HTTP library reports them; each transport finds the code and asks here.
+Owns: the table of failures: for each the error's type, what happened and what to do next; what the exceptions of
+sockets, TLS, the parser and httpx2 mean.
 
-A text names the host and nothing else of the address. Details are words of our own or of the operating system, never
-a library's text, which may repeat the whole URL.
+A text names the host and nothing else of the address. Details are words of our own, never a library's text, which may
+repeat the whole URL.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, TypeAlias
+import errno
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from dragoman.errors import (
     ConfigurationError,
@@ -21,9 +22,9 @@ from dragoman.errors import (
 )
 
 from .addresses import is_loopback
-from .protocol import HttpRequest, Timeouts
 
-__all__ = ["Code", "redirected", "trouble"]
+if TYPE_CHECKING:
+    from .protocol import HttpRequest, Timeouts
 
 Code: TypeAlias = Literal[
     "bad_encoding",
@@ -34,7 +35,6 @@ Code: TypeAlias = Literal[
     "connect_timeout",
     "connection",
     "cut_off",
-    "forked",
     "malformed",
     "pool_timeout",
     "proxy",
@@ -51,113 +51,112 @@ Code: TypeAlias = Literal[
 """What went wrong, in one word; the `code` of the error."""
 
 
-class _Trouble(NamedTuple):
+class MalformedReplyError(Exception):
+    """Bytes that are not a reply. The text says what is wrong, and holds nothing of them."""
+
+
+class _Failure(NamedTuple):
     kind: type[DragomanError]
     happened: str
     next_step: str
 
 
-_TROUBLES: Final[dict[Code, _Trouble]] = {
-    "refused": _Trouble(
+_FAILURES: Final[dict[Code, _Failure]] = {
+    "refused": _Failure(
         ConnectionFailedError,
         "Nothing answers at {host}: the connection was refused.",
         "Check that the server is running, and the port in the base URL.",
     ),
-    "unknown_host": _Trouble(
+    "unknown_host": _Failure(
         ConnectionFailedError,
         "The host name {host} could not be found (DNS).",
         "Check its spelling in the base URL, and that this machine is online.",
     ),
-    "unreachable": _Trouble(
+    "unreachable": _Failure(
         ConnectionFailedError,
         "There is no route to {host}.",
         "Check that this machine is online; a VPN or firewall may be in the way.",
     ),
-    "proxy": _Trouble(
+    "proxy": _Failure(
         ConnectionFailedError,
         "The proxy on the way to {host} could not be used.",
         "Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or the proxy argument; NO_PROXY names hosts to reach directly.",
     ),
-    "proxy_auth": _Trouble(
+    "proxy_auth": _Failure(
         ConnectionFailedError,
         "The proxy on the way to {host} asks for a user name and password.",
         "Put them into the proxy's address: http://user:password@proxy:port.",
     ),
-    "certificate": _Trouble(
+    "certificate": _Failure(
         ConnectionFailedError,
         "The certificate of {host} is not trusted.",
         "If your network inspects TLS or the server has its own authority, name its PEM file in SSL_CERT_FILE or in "
         "the ca_file argument; otherwise check the date of this machine and the host name.",
     ),
-    "tls": _Trouble(
+    "tls": _Failure(
         ConnectionFailedError,
         "No encrypted connection to {host} could be agreed on (TLS).",
         "Check whether the server speaks https at all on this port; a local server is often http://.",
     ),
-    "reset": _Trouble(
+    "reset": _Failure(
         ConnectionFailedError,
         "The connection to {host} was reset.",
         "Try again; if it persists, a proxy or firewall may be cutting long requests.",
     ),
-    "closed_early": _Trouble(
+    "closed_early": _Failure(
         ConnectionFailedError,
         "{host} closed the connection without an answer.",
         "Try again; if it persists, check that the base URL and port belong to an HTTP server.",
     ),
-    "cut_off": _Trouble(
+    "cut_off": _Failure(
         ConnectionFailedError,
         "The answer of {host} was cut off before its end.",
         "Try again; if it persists, a proxy may be cutting long answers.",
     ),
-    "connection": _Trouble(
+    "connection": _Failure(
         ConnectionFailedError,
         "The connection to {host} failed.",
         "Check the network, the base URL and the proxy settings.",
     ),
-    "connect_timeout": _Trouble(
+    "connect_timeout": _Failure(
         RequestTimeoutError,
         "No connection to {host} in time ({limits}).",
         "Check that the host is reachable from here; a firewall that drops packets looks like this.",
     ),
-    "read_timeout": _Trouble(
+    "read_timeout": _Failure(
         RequestTimeoutError,
         "{host} did not send anything, or did not finish, in time ({limits}).",
         "Raise the timeout, or ask for a shorter answer.",
     ),
-    "pool_timeout": _Trouble(
+    "pool_timeout": _Failure(
         RequestTimeoutError,
         "All connections of this transport stayed busy.",
         "Close responses that are no longer read, or raise PoolLimits.connections.",
     ),
-    "malformed": _Trouble(
+    "malformed": _Failure(
         ProtocolError,
         "What {host} sent is not an HTTP reply.",
         "Check that the base URL and port belong to the API, and whether it wants https.",
     ),
-    "bad_encoding": _Trouble(
+    "bad_encoding": _Failure(
         ProtocolError,
         "The compressed answer of {host} could not be unpacked.",
         "Try again; if it persists, a proxy may be damaging compressed answers.",
     ),
-    "too_large": _Trouble(
+    "too_large": _Failure(
         ProtocolError,
         "The answer of {host} is larger than the limit.",
         "Check that the base URL belongs to the API, or raise the limit.",
     ),
-    "bad_url": _Trouble(
+    "bad_url": _Failure(
         ConfigurationError,
         "The address of the request cannot be used.",
         "Check the base URL: scheme, host name and port.",
     ),
-    "client_closed": _Trouble(
+    "client_closed": _Failure(
         ConfigurationError,
         "The transport was closed while, or before, the request ran.",
         "Keep the transport or client open until its last response has been read.",
-    ),
-    "forked": _Trouble(
-        ConfigurationError,
-        "The HTTP client was used before this process was forked, and does not work in the child.",
-        "Make the client after the fork, use the 'spawn' start method of multiprocessing, or use the httpx2 transport.",
     ),
 }
 
@@ -166,9 +165,9 @@ _MAYBE_PLAIN: Final[frozenset[Code]] = frozenset({"closed_early", "connect_timeo
 """What comes of speaking TLS to a server that does not."""
 
 
-def trouble(code: Code, request: HttpRequest, *, detail: str = "") -> DragomanError:
+def error_for(code: Code, request: HttpRequest, *, detail: str = "") -> DragomanError:
     """The error for what went wrong with this request, ready to raise."""
-    kind, happened, next_step = _TROUBLES[code]
+    kind, happened, next_step = _FAILURES[code]
     host = request.host or "the server"
     message = happened.format(host=host, limits=_limits(request.timeout))
     if detail:
@@ -184,7 +183,7 @@ def trouble(code: Code, request: HttpRequest, *, detail: str = "") -> DragomanEr
     return kind(message, hint=next_step)
 
 
-def redirected(host: str, status: int, target: str) -> ProtocolError:
+def redirect_error(host: str, status: int, target: str) -> ProtocolError:
     """The error for a redirect."""
     where = f"the host {target}" if target and target != host else "another address on the same host"
     return ProtocolError(
@@ -198,3 +197,102 @@ def redirected(host: str, status: int, target: str) -> ProtocolError:
 def _limits(timeout: Timeouts) -> str:
     named = (("connect", timeout.connect), ("read", timeout.read), ("total", timeout.total))
     return ", ".join(f"{name} {seconds:g} s" for name, seconds in named if seconds is not None) or "no limit was set"
+
+
+# --- what exceptions mean --------------------------------------------------------------------------------------------
+
+_NUMBERS: Final[dict[int, Code]] = {
+    errno.ECONNREFUSED: "refused",
+    errno.ECONNRESET: "reset",
+    errno.ECONNABORTED: "reset",
+    errno.EPIPE: "reset",
+    errno.EHOSTUNREACH: "unreachable",
+    errno.ENETUNREACH: "unreachable",
+    errno.ETIMEDOUT: "connect_timeout",
+}
+
+# By the name of a class or of one of its bases, from the most particular to the least, since httpx2 is not always here.
+# The first code is for a connection that is being made, the second for one that was made.
+_KINDS: Final[dict[str, tuple[Code, Code]]] = {
+    "MalformedReplyError": ("malformed", "malformed"),
+    "SSLCertVerificationError": ("certificate", "certificate"),
+    "SSLEOFError": ("tls", "cut_off"),
+    "SSLError": ("tls", "reset"),
+    "EOFError": ("cut_off", "cut_off"),
+    "gaierror": ("unknown_host", "unknown_host"),
+    "UnicodeError": ("unknown_host", "bad_encoding"),
+    "TimeoutError": ("connect_timeout", "read_timeout"),
+    "ValueError": ("bad_encoding", "bad_encoding"),
+    # httpx2
+    "ProxyError": ("proxy", "proxy"),
+    "PoolTimeout": ("pool_timeout", "pool_timeout"),
+    "ConnectTimeout": ("connect_timeout", "connect_timeout"),
+    "TimeoutException": ("read_timeout", "read_timeout"),
+    "InvalidURL": ("bad_url", "bad_url"),
+    "UnsupportedProtocol": ("bad_url", "bad_url"),
+    "LocalProtocolError": ("bad_url", "bad_url"),
+    "RemoteProtocolError": ("malformed", "malformed"),
+    "StreamError": ("client_closed", "client_closed"),
+    "DecodingError": ("bad_encoding", "bad_encoding"),
+}
+
+# Where httpx2 has one class for several failures, its text tells them apart.
+_WORDS: Final[dict[str, tuple[tuple[str, Code], ...]]] = {
+    "ProxyError": (("407", "proxy_auth"),),
+    "RemoteProtocolError": (
+        ("without sending a response", "closed_early"),
+        ("incomplete", "cut_off"),
+        ("closed connection", "cut_off"),
+    ),
+    "ConnectError": (("refused", "refused"),),
+}
+
+_CERTIFICATE_WORDS: Final = (
+    ("expired", "it has expired, or the clock of this machine is wrong"),
+    ("not yet valid", "it is not valid yet, or the clock of this machine is wrong"),
+    ("mismatch", "it is made out for another host name"),
+    ("not valid for", "it is made out for another host name"),
+    ("issuer", "nobody that this machine trusts has signed it"),
+    ("self", "nobody that this machine trusts has signed it"),
+)
+
+_AT_THE_PROXY: Final[frozenset[Code]] = frozenset(
+    {"connect_timeout", "connection", "refused", "reset", "unknown_host", "unreachable"}
+)
+"""What is the proxy's failure if it happens on the way to one."""
+
+
+def translate(error: Exception, request: HttpRequest, *, connecting: bool, proxied: bool = False) -> DragomanError:
+    """Our error for what a socket, TLS, the parser or httpx2 raised, ready to raise."""
+    cause: BaseException | None = error
+    code: Code | None = None
+    detail = ""
+    while cause is not None and code is None:  # httpx2 keeps what the system said as the cause of its own errors
+        code, detail = _classify(cause, connecting=connecting), _detail(cause)
+        cause = cause.__cause__ or cause.__context__
+    if code is None:
+        code = "connection" if connecting else "reset"
+    if proxied and connecting and code in _AT_THE_PROXY:
+        code = "proxy"
+    return error_for(code, request, detail=detail)
+
+
+def _classify(error: BaseException, *, connecting: bool) -> Code | None:
+    names = [kind.__name__ for kind in type(error).__mro__]
+    text = str(error).lower()
+    for name in names:
+        for words, code in _WORDS.get(name, ()):
+            if words in text:
+                return code
+        if name in _KINDS:
+            return _KINDS[name][0 if connecting else 1]
+    if isinstance(error, OSError) and error.errno is not None:
+        return _NUMBERS.get(error.errno)
+    return None
+
+
+def _detail(error: BaseException) -> str:
+    if isinstance(error, MalformedReplyError):
+        return str(error)
+    said = str(getattr(error, "verify_message", "")).lower()
+    return next((words for sign, words in _CERTIFICATE_WORDS if sign in said), "")

@@ -5,38 +5,31 @@ from __future__ import annotations
 import random
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyreqwest.http import Url
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.transport.addresses import host_of, is_loopback, origin_of, port_of
-from dragoman.transport.base_url import _TEXTS, MAX_BASE_URL_BYTES, join, validate_base_url
+from dragoman.transport.addresses import (
+    _TEXTS,
+    MAX_BASE_URL_BYTES,
+    host_of,
+    is_loopback,
+    join,
+    origin_of,
+    port_of,
+    validate_base_url,
+)
 
 GOOD = [
     "",
-    "https://api.openai.com",
-    "https://api.openai.com/",
-    "https://api.openai.com/v1",
-    "https://API.OpenAI.com:8443/v1?api-version=2024-10-21",
-    "https://api.openai.com.",
-    "https://fooexample.com",
-    "https://example.com.evil.test",
-    "https://example.company",
-    "https://example.co",
-    "https://localhost.localdomain.test",
-    "https://my_service/v1",
-    "https://10.0.0.1:8080",
-    "https://[2001:db8::1]:8443/v1",
-    "http://localhost",
-    "http://localhost:11434/v1",
-    "http://LOCALHOST:1",
-    "http://127.0.0.1:8000",
-    "http://127.255.255.254",
-    "http://[::1]:8080/v1",
-    "https://localhost",
-    "https://xn--bcher-kva.test",
+    *("https://api.openai.com", "https://api.openai.com/", "https://api.openai.com/v1", "https://api.openai.com."),
+    *("https://API.OpenAI.com:8443/v1?api-version=2024-10-21", "https://my_service/v1", "https://10.0.0.1:8080"),
+    *("https://fooexample.com", "https://example.com.evil.test", "https://example.company", "https://example.co"),
+    *("https://localhost.localdomain.test", "https://[2001:db8::1]:8443/v1", "https://xn--bcher-kva.test"),
+    *("http://localhost", "http://localhost:11434/v1", "http://LOCALHOST:1", "https://localhost"),
+    *("http://127.0.0.1:8000", "http://127.255.255.254", "http://[::1]:8080/v1"),
     "https://host/" + "a" * (MAX_BASE_URL_BYTES - len("https://host/")),
 ]
 
@@ -47,33 +40,20 @@ BAD = {
         "\n" * (MAX_BASE_URL_BYTES + 1),
     ],
     "control_character": [
-        "https://host\n",
-        "https://host\r\n/v1",
-        "https://ho\tst",
-        "\x00https://host",
-        "https://host/\x7f",
-        "https://host/\x85",
+        *("https://host\n", "https://host\r\n/v1", "https://ho\tst", "\x00https://host", "https://host/\x7f"),
+        *("https://host/\x85", "javascript:\x01"),
         "https://user:pass@host\n",  # before everything but the length
-        "javascript:\x01",
     ],
     "unparsable": [
         "https://[::1",
         "https://[not-an-address]",
         "https://[::1%25eth0]",
-        "https://host:99999",
-        "https://host:port",
-        "https://host:0",
-        "https://ho st",
-        "https://host\\@localhost",
-        "http://localhost\\.evil.test",
-        "https://höst.test",
-        "https://h%6fst",
         "https://a..b",
         "https://.host",
-        "https://host\u2028",
-        "https://\ud800",
-        "http://\uff4cocalhost",
-        "http://localhost。evil.test",
+        "https://h%6fst",
+        *("https://host:99999", "https://host:port", "https://host:0", "https://höst.test", "http://\uff4cocalhost"),
+        *("https://ho st", "https://host\\@localhost", "http://localhost\\.evil.test", "http://localhost。evil.test"),
+        *("https://host\u2028", "https://\ud800"),
     ],
     "userinfo": [
         "https://user:pass@host",
@@ -81,44 +61,32 @@ BAD = {
         "https://@host",
         "https://:@host",
         "http://localhost@evil.test",
-        "http://user:pass@evil.test",
-        "ftp://user:pass@host",
+        *("http://user:pass@evil.test", "ftp://user:pass@host"),
     ],
     "scheme": [
         "http://api.openai.com",
         "http://10.0.0.1",
         "http://0.0.0.0",
         "http://localhost.evil.test",
+        "http://example.com",
         "http://127.0.0.1.evil.test",
         "http://evil.test/localhost",
         "http://evil.test#localhost",
-        "http://evil.test?localhost",
-        "http://x.localhost",
-        "http://127.1",
-        "http://2130706433",
-        "http://0x7f.0.0.1",
-        "http://[::ffff:127.0.0.1]",
-        "http://example.com",
         "http://:8080",
         "http://",
+        *("http://evil.test?localhost", "http://x.localhost", "http://127.1", "http://2130706433", "http://0x7f.0.0.1"),
+        "http://[::ffff:127.0.0.1]",
         "ftp://host",
         "file:///etc/passwd",
         "javascript:alert(1)",
         "//host/path",
-        "host",
-        "host:8080",
-        "localhost:11434",
         "wss://host",
+        *("host", "host:8080", "localhost:11434"),
     ],
     "no_host": ["https://", "https:///path", "https://:8080", "https://:8080/v1", "https:", "https:host", "https://?x"],
     "placeholder": [
-        "https://example.com",
-        "https://EXAMPLE.com/v1",
-        "https://example.com.",
-        "https://api.example.com",
-        "https://a.b.example.net:8443",
-        "https://example.org",
-        "https://localhost.localdomain",
+        *("https://example.com", "https://EXAMPLE.com/v1", "https://example.com.", "https://api.example.com"),
+        *("https://a.b.example.net:8443", "https://example.org", "https://localhost.localdomain"),
         "https://x.localhost.localdomain./v1",
     ],
 }
@@ -162,23 +130,8 @@ PARTS = [
     *("http://", "https://", "HTTP://", "hTTps://", "http:/", "https:", "//", "ftp://", "http:///", "http:\\\\", ""),
     *("localhost", "127.0.0.1", "[::1]", "evil.test", "example.com", "user:key@", "@", ":", "0x7f.1", "①", "ⓛocalhost"),
     *(".", "..", "/", "\\", "?", "#", "%2e", "%00", "%0a", " ", "\t", "\n", "\r", "\x00", "\u200b", "\u3002", "\ufeff"),
-    *(
-        ":80",
-        ":0",
-        ":99999",
-        ":-1",
-        ":\uff18\uff10",
-        "[",
-        "]",
-        "[::",
-        "::1]",
-        "%25",
-        "é",
-        "ß",
-        "\u202e",
-        "\ud800",
-        "key=sk-123",
-    ),
+    *(":80", ":0", ":99999", ":-1", ":\uff18\uff10", "[", "]", "[::", "::1]", "%25", "é", "ß", "\u202e", "\ud800"),
+    "key=sk-123",
 ]
 
 
@@ -210,17 +163,11 @@ def refusal(url: str) -> InvalidBaseURLError | None:
 def check_readings(url: str) -> None:
     host = host_of(url)
     assert host
-    # The reader of the HTTP library, which follows another standard than Python's.
-    theirs = Url(url)
-    assert theirs.host_str is not None
-    readings = {host, (urlsplit(url).hostname or "").lower(), theirs.host_str.strip("[]")}
+    theirs = httpx2.URL(url)  # another reader than Python's
+    assert {host, (urlsplit(url).hostname or "").lower(), theirs.host} == {host}
     if theirs.scheme == "http":
         assert is_loopback(host)
-        assert is_loopback(theirs.host_str)
-    # Only numbers are written differently: 0x7f.1 is an address to one and a name to the other, which https permits.
-    assert len(readings) == 1 or theirs.domain is None, readings
-    assert theirs.username == ""
-    assert theirs.password is None
+    assert not theirs.userinfo
 
 
 def test_two_thousand_hostile_addresses() -> None:
@@ -273,7 +220,7 @@ def test_joining_never_changes_the_host(base: str, path: str) -> None:
         joined = join(base, path)
     except ConfigurationError:
         return
-    assert Url(joined).host_str == "h"
+    assert httpx2.URL(joined).host == "h"
 
 
 # --- parts of addresses ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Each way in which a library reports trouble leads to the right text; for what cannot be made to happen here."""
+"""Each way in which a library reports a failure leads to the right text; for what cannot be made to happen here."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import get_args
 
 import httpx2
 import pytest
-from pyreqwest import exceptions
 
 from dragoman.errors import ConfigurationError, DragomanError, ProviderError
-from dragoman.transport import httpx2_transport, pyreqwest_transport, pyreqwest_troubles
+from dragoman.transport.errors import Code, error_for, redirect_error, translate
 from dragoman.transport.protocol import HttpRequest, Timeouts
-from dragoman.transport.routes import failure
-from dragoman.transport.troubles import Code, redirected, trouble
 
 URL = "https://api.test/v1/secret?key=sesame"
 REQUEST = HttpRequest(url=URL, headers={"x-api-key": "sesame"})
@@ -26,8 +23,8 @@ def code_of(error: DragomanError) -> str | None:
 
 
 @pytest.mark.parametrize("code", [code for code in get_args(Code) if code != "redirect"])
-def test_every_trouble_says_what_happened_and_what_to_do(code: Code) -> None:
-    error = trouble(code, REQUEST)
+def test_every_failure_says_what_happened_and_what_to_do(code: Code) -> None:
+    error = error_for(code, REQUEST)
     assert error.message.endswith(".")
     assert error.hint.endswith((".", "port."))
     assert "sesame" not in str(error)
@@ -37,20 +34,20 @@ def test_every_trouble_says_what_happened_and_what_to_do(code: Code) -> None:
         assert "api.test" in error.message or code == "pool_timeout"
     else:
         assert isinstance(error, ConfigurationError)
-    assert str(trouble(code, REQUEST, detail="so it was")).count("so it was") == 1
+    assert str(error_for(code, REQUEST, detail="so it was")).count("so it was") == 1
 
 
 def test_redirects() -> None:
-    error = redirected("api.test", 301, "other.test")
+    error = redirect_error("api.test", 301, "other.test")
     assert (error.code, error.status) == ("redirect", 301)
     assert "api.test redirects to the host other.test (301)" in str(error)
 
 
 def test_time_limits_are_named() -> None:
     request = HttpRequest(url=URL, timeout=Timeouts(connect=1.5, read=None, total=60))
-    assert "(connect 1.5 s, total 60 s)" in str(trouble("read_timeout", request))
+    assert "(connect 1.5 s, total 60 s)" in str(error_for("read_timeout", request))
     assert "(no limit was set)" in str(
-        trouble("read_timeout", HttpRequest(url=URL, timeout=Timeouts(connect=None, read=None)))
+        error_for("read_timeout", HttpRequest(url=URL, timeout=Timeouts(connect=None, read=None)))
     )
 
 
@@ -87,7 +84,7 @@ def certificate_error(words: str) -> ssl.SSLCertVerificationError:
     ],
 )
 def test_sockets(error: Exception, connecting: bool, code: str) -> None:
-    ours = failure(error, REQUEST, connecting=connecting)
+    ours = translate(error, REQUEST, connecting=connecting)
     assert code_of(ours) == code
     assert "sesame" not in str(ours)
 
@@ -103,79 +100,13 @@ def test_sockets(error: Exception, connecting: bool, code: str) -> None:
     ],
 )
 def test_certificates(words: str, shown: str) -> None:
-    assert shown in str(failure(certificate_error(words), REQUEST, connecting=True))
+    assert shown in str(translate(certificate_error(words), REQUEST, connecting=True))
 
 
 def test_what_goes_wrong_at_the_proxy_is_said_of_the_proxy() -> None:
     for error in (ConnectionRefusedError(errno.ECONNREFUSED, ""), socket.gaierror(), TimeoutError()):
-        assert code_of(failure(error, REQUEST, connecting=True, proxied=True)) == "proxy"
-    assert code_of(failure(ssl.SSLError(), REQUEST, connecting=True, proxied=True)) == "tls"
-
-
-# --- pyreqwest -------------------------------------------------------------------------------------------------------
-
-
-CONNECT = "client error (Connect)"
-
-
-def caused(kind: type[exceptions.DetailedPyreqwestError], *causes: str) -> exceptions.DetailedPyreqwestError:
-    first = {"message": f"error sending request for url ({URL})"}
-    return kind("?", {"causes": [first, *({"message": cause} for cause in causes)]})  # type: ignore[typeddict-item]
-
-
-@pytest.mark.parametrize(
-    ("error", "proxied", "code"),
-    [
-        (
-            caused(exceptions.ConnectError, CONNECT, "dns error", "failed to lookup"),
-            False,
-            "unknown_host",
-        ),
-        (
-            caused(exceptions.ConnectError, CONNECT, "Network is unreachable"),
-            False,
-            "unreachable",
-        ),
-        (
-            caused(exceptions.ConnectError, CONNECT, "Network is unreachable"),
-            True,
-            "proxy",
-        ),
-        (
-            caused(exceptions.ConnectError, CONNECT, "received fatal alert: HandshakeFailure"),
-            False,
-            "tls",
-        ),
-        (caused(exceptions.ConnectError, CONNECT, "something new"), False, "connection"),
-        (caused(exceptions.ConnectError, CONNECT, "error resolving for socks proxy"), True, "proxy"),
-        (caused(exceptions.WriteError, "broken pipe"), False, "reset"),
-        (caused(exceptions.ClientClosedError), False, None),
-        (caused(exceptions.PoolTimeoutError), False, "pool_timeout"),
-        (
-            caused(exceptions.ConnectTimeoutError, CONNECT, "deadline has elapsed"),
-            False,
-            "connect_timeout",
-        ),
-        (caused(exceptions.ConnectTimeoutError, "operation timed out"), False, "read_timeout"),
-        (caused(exceptions.RequestPanicError), False, "connection"),
-        (exceptions.RequestError("?", {"causes": None}), False, "connection"),
-    ],
-)
-def test_pyreqwest(error: Exception, proxied: bool, code: str | None) -> None:
-    ours = pyreqwest_troubles.failure(error, REQUEST, proxied=proxied)
-    assert code_of(ours) == code
-    assert "sesame" not in str(ours)
-
-
-def test_a_machine_without_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
-    monkeypatch.setenv("SSL_CERT_DIR", "/nonexistent")
-    transport = pyreqwest_transport.PyreqwestTransport(trust_env=False, proxy="http://127.0.0.1:9")
-    with transport, pytest.raises(DragomanError) as caught:
-        transport.open(REQUEST)
-    if isinstance(caught.value, ConfigurationError):  # elsewhere than on Linux these variables are not looked at
-        assert "no certificate authorities were found on this machine" in str(caught.value)
-        assert "ca-certificates" in caught.value.hint
+        assert code_of(translate(error, REQUEST, connecting=True, proxied=True)) == "proxy"
+    assert code_of(translate(ssl.SSLError(), REQUEST, connecting=True, proxied=True)) == "tls"
 
 
 # --- httpx2 ----------------------------------------------------------------------------------------------------------
@@ -205,4 +136,4 @@ def chained(error: Exception, cause: Exception) -> Exception:
     ],
 )
 def test_httpx2(error: Exception, reading: bool, code: str | None) -> None:
-    assert code_of(httpx2_transport._failure(error, REQUEST, proxied=False, reading=reading)) == code
+    assert code_of(translate(error, REQUEST, connecting=not reading)) == code
