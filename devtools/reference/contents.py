@@ -156,9 +156,7 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.engines.factory",
                     "dragoman.engines.engine",
-                    "dragoman.engines.engine",
                     "dragoman.engines.reply",
-                    "dragoman.engines.engine",
                     "dragoman.engines.keys",
                     "dragoman.providers.options",
                     "dragoman.providers.profile",
@@ -274,9 +272,12 @@ PAGES: Final[tuple[Page, ...]] = (
             ),
             Section(
                 namespace="dragoman.transport.protocol",
-                only=("Transport", "AsyncTransport", "HttpRequest", "Response", "AsyncResponse"),
+                only=("Transport", "HttpRequest", "Response", "BaseTransport", "BaseResponse"),
             ),
             Section(namespace="dragoman.transport.rate_limits", only=("RateLimit",)),
+            Section(namespace="dragoman.transport.socket_transport", only=("SocketTransport",)),
+            Section(namespace="dragoman.transport.asyncio_transport", only=("AsyncioTransport",)),
+            Section(namespace="dragoman.transport.httpx_adapter", only=("HttpxTransport",)),
         ),
     ),
     Page(
@@ -351,7 +352,7 @@ INSIDE: Final[Mapping[str, frozenset[str]]] = {
     "dragoman.AsyncOrchestrator": frozenset({"drive", "settings", "start"}),
     "dragoman.LoopRun": frozenset({"effects", "has_done_something", "hooks", "settle", "was_cut_short"}),
     "dragoman.Orchestrator": frozenset({"drive", "settings", "start"}),
-    "dragoman.Tape": frozenset({"find", "further_headers", "note", "replacements", "write"}),
+    "dragoman.Tape": frozenset({"find", "note", "write", "write_reply"}),
     "dragoman.mcp.McpServer": frozenset({"answer", "call", "catalogue", "listed", "notices", "shelves"}),
     "dragoman.simulator.Simulator": frozenset({"answer", "lost", "opened"}),
 }
