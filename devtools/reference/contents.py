@@ -350,9 +350,10 @@ FROM_THE_LIBRARY: Final = frozenset(
 
 INSIDE: Final[Mapping[str, frozenset[str]]] = {
     "dragoman.AsyncOrchestrator": frozenset({"drive", "settings", "start"}),
-    "dragoman.LoopRun": frozenset({"effects", "has_done_something", "hooks", "settle", "was_cut_short"}),
+    "dragoman.LoopRun": frozenset({"complete", "events", "has_done_something", "hooks", "settle", "was_cut_short"}),
     "dragoman.Orchestrator": frozenset({"drive", "settings", "start"}),
     "dragoman.Tape": frozenset({"find", "note", "write", "write_reply"}),
+    "dragoman.ToolExecutor": frozenset({"stepped_events"}),
     "dragoman.mcp.McpServer": frozenset({"answer", "call", "catalogue", "listed", "notices", "shelves"}),
     "dragoman.simulator.Simulator": frozenset({"answer", "lost", "opened"}),
 }
