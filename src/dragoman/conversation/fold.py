@@ -1,7 +1,6 @@
 """From events to a message: how a message is built from a reply.
 
-Owns: the reducer. Whole and streamed replies become the same events and pass through here, so they cannot differ; a
-codec that makes the message of a plain whole reply by itself is tested to make the same (Codec.plain_message).
+Owns: the reducer. Whole and streamed replies become the same events and pass through here, so they cannot differ.
 Must not know: bytes, providers, clocks.
 
 A reply without `Completed` is marked interrupted, never taken for a finished one. Events that contradict each other

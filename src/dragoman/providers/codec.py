@@ -10,7 +10,7 @@ pieces; whole replies and streams give the same events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Final, Protocol, TypeVar
 
@@ -25,7 +25,6 @@ from .options import ModelOptions
 from .profile import Profile
 
 __all__ = [
-    "GAP",
     "Adaptation",
     "Call",
     "Codec",
@@ -34,7 +33,6 @@ __all__ = [
     "Loss",
     "WireRequest",
     "Written",
-    "around_gaps",
     "per_terms",
     "remembered",
     "written_up_to",
@@ -126,13 +124,6 @@ class Codec(Protocol):
         """A decoder for the reply to this request."""
         ...
 
-    def plain_message(self, body: bytes, call: Call, encoded: Encoded, /) -> Message | None:
-        """The message of a whole reply that is plain, as most are: the one that `fold` makes of a decoder's events.
-
-        None for every other reply, be it an odd one or none at all: that is for a decoder.
-        """
-        ...
-
     def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
         """The typed error of a reply whose status is not 2xx. Header names are lower case."""
         ...
@@ -213,23 +204,3 @@ def per_terms(make: Callable[[Call], _T]) -> Callable[[Call], _T]:
         return result
 
     return once
-
-
-GAP: Final = b""
-"""In place of a member's value: it differs from call to call."""
-
-
-def around_gaps(members: Mapping[str, bytes], gaps: Sequence[str]) -> tuple[bytes, ...]:
-    """The JSON object of these members in pieces, one more than gaps, between which the values of those are put.
-
-    The gaps are named in the order of their members. One that is not there, or has a value, gets an empty piece.
-    """
-    pieces: list[list[bytes]] = [[]]
-    for name, value in members.items():
-        pieces[-1] += (b"," if len(pieces) > 1 or pieces[0] else b"{", msgspec.json.encode(name), b":", value)
-        if not value:
-            pieces.append([])
-    pieces[-1].append(b"}" if members else b"{}")
-    cut = iter(pieces)
-    first = next(cut)
-    return (b"".join(first), *[b"".join(next(cut)) if members.get(gap) == GAP else b"" for gap in gaps])

@@ -75,10 +75,6 @@ class LocalCodec:
         readers = (calls,) if self._thinks == "never" else (ThoughtReader(inside=self._thinks == "always"), calls)
         return ReadingDecoder(CHAT.decoder(call, encoded), readers)
 
-    def plain_message(self, _body: bytes, _call: Call, _encoded: Encoded) -> None:
-        """None: calls and thoughts stand in the text of a reply."""
-        return
-
     def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
         """The typed error of a reply that says that something is wrong."""
         return CHAT.error(status, headers, body, call)

@@ -28,8 +28,5 @@ class AnthropicCodec:
         """A decoder for the reply to this request."""
         return ReplyDecoder(call, encoded.tool_names)
 
-    def plain_message(self, _body: bytes, _call: Call, _encoded: Encoded) -> None:
-        """All replies are read by the decoder."""
-
 
 CODEC = AnthropicCodec()

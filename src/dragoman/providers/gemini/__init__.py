@@ -28,8 +28,5 @@ class Gemini:
         """A decoder for the reply to this request."""
         return GeminiDecoder(call, encoded.tool_names)
 
-    def plain_message(self, _body: bytes, _call: Call, _encoded: Encoded) -> None:
-        """All replies are read by the decoder."""
-
 
 CODEC = Gemini()

@@ -28,9 +28,5 @@ class OpenAIChatCodec:
         """A decoder for the reply to this request."""
         return ChatDecoder.of(call, encoded)
 
-    def plain_message(self, _body: bytes, _call: Call, _encoded: Encoded) -> None:
-        """None: every reply is read by a decoder."""
-        return
-
 
 CODEC: Codec = OpenAIChatCodec()

@@ -29,9 +29,5 @@ class OpenAIResponses:
         """A decoder for the reply to this request."""
         return ReplyDecoder.of(call, encoded)
 
-    def plain_message(self, _body: bytes, _call: Call, _encoded: Encoded) -> None:
-        """None: every reply is read by a decoder."""
-        return
-
 
 CODEC: Codec = OpenAIResponses()
