@@ -5,7 +5,7 @@
     permission.py   may it run? Decisions, and a person's answers
     config.py       caps, time limits, retries and budgets
     context.py      what a tool is told of the run it is called in
-    execution/      the executor: how one call is carried out, or many
+    executor.py     carries calls out; call.py is one call, batch.py many, runner.py and async_runner.py where they run
 
 Nothing is imported here: a program that only defines tools does not load what runs them.
 """
