@@ -236,8 +236,12 @@ class _Saying:
             raise _failed(error) from error
         return self._reply
 
+    def close(self) -> None:
+        """A run that was cancelled in between awaits nothing any more."""
+        close_unstarted(self._said)
+
     def __del__(self) -> None:
-        close_unstarted(self._said)  # a run that was cancelled in between awaits nothing any more
+        self.close()
 
 
 def _failed(error: Exception) -> ToolExecutionError:

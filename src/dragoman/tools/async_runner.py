@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from .run import ToolRun
-from .runner import Job, TimedOutError, await_tool
+from .runner import Job, TimedOutError, await_tool, discard
 from .threads import WorkerThreads
 
 T = TypeVar("T")
@@ -50,9 +51,11 @@ class AsyncRunner:
         future = asyncio.wrap_future(thread, loop=self._loop)
         try:
             value, finished = await (future if seconds is None else self._in_time(future, seconds))
-        finally:
+        except BaseException:
             if not thread.done():
                 self._workers.abandon(thread)
+            thread.add_done_callback(_discard_result)
+            raise
         if seconds is not None and finished - began >= seconds:  # it noticed itself that its time was over
             raise TimedOutError
         return value
@@ -103,6 +106,12 @@ class AsyncRunner:
         self._forget()
         if self._cancelled:
             await asyncio.wait(self._cancelled, timeout=_GRACE_SECONDS)
+
+
+def _discard_result(thread: Future[Any]) -> None:
+    """Nobody takes the result any more; if it is something to be awaited, nobody will."""
+    if not thread.cancelled() and thread.exception() is None:
+        discard(thread.result()[0])
 
 
 def _stamp(function: Callable[[], T], clock: Callable[[], float]) -> tuple[T, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
@@ -32,7 +31,7 @@ from .permission import Allow, Ask, Decision, Deny, PendingApproval, PermissionC
 from .registry import ToolSet, not_found
 from .results import execution_error, failure, success
 from .run import ToolRun
-from .runner import Runner, StoppedError, TimedOutError
+from .runner import Runner, StoppedError, TimedOutError, discard
 
 if TYPE_CHECKING:
     import logging
@@ -388,9 +387,3 @@ def _timed_out(call: ToolCall, timeout: float) -> ToolTimeoutError:
 def cancelled(call: ToolCall, why: str = "the run was cancelled") -> ToolCancelledError:
     """The error of a call that was not finished."""
     return ToolCancelledError(f"tool {call.name!r} was not finished: {why}.", tool_name=call.name, call_id=call.id)
-
-
-def discard(awaitable: object) -> None:
-    """Close a coroutine that was never begun, so that Python does not complain that nobody awaited it."""
-    if iscoroutine(awaitable) and getcoroutinestate(awaitable) == CORO_CREATED:
-        awaitable.close()

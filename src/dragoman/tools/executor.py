@@ -38,6 +38,8 @@ ToolInput: TypeAlias = str | bytes | Mapping[str, object]
 """A call's arguments: JSON text, or a mapping."""
 
 _SHOWN_CHARACTERS: Final = 2_000
+# Made once, here: Ctrl-C while `getLogger` is at work would leave the lock of the whole logging module held.
+_LOGGER: Final = logging.getLogger("dragoman.tools")
 
 
 class Executed(Struct, frozen=True):
@@ -71,7 +73,7 @@ class ToolExecutor:
     ) -> None:
         self.tools: ToolSet = as_tool_set(tools)
         self.config: ToolConfig = config or ToolConfig()
-        self._logger: logging.Logger = logger or logging.getLogger("dragoman.tools")
+        self._logger: logging.Logger = logger or _LOGGER
         self._settings: Settings = Settings(
             config=self.config,
             permission=permission,

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from dragoman._stepping import step
 
@@ -87,6 +88,15 @@ async def await_tool(function: Callable[[], Any], foreign: tuple[type[BaseExcept
     except foreign as error:
         message = f"the tool tried to end the program ({type(error).__name__}: {error})"
         raise RuntimeError(message) from error
+
+
+def discard(awaitable: object) -> None:
+    """Close something to be awaited that was never begun, so that Python does not complain that nobody awaited it."""
+    if iscoroutine(awaitable):
+        if getcoroutinestate(awaitable) == CORO_CREATED:
+            awaitable.close()
+    elif hasattr(type(awaitable), "__await__") and hasattr(type(awaitable), "close"):
+        cast("Any", awaitable).close()
 
 
 class PlainRunner:
