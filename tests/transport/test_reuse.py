@@ -39,8 +39,13 @@ class Line:
         end = time.monotonic() + WAIT
         with suppress(OSError):  # the client may have gone
             self.sock.sendall(data)
-            while array("i", fcntl.ioctl(self.sock, termios.TIOCOUTQ, b"\0" * 4))[0] and time.monotonic() < end:
+            while self._is_under_way() and time.monotonic() < end:
                 time.sleep(0.0001)
+
+    def _is_under_way(self) -> bool:
+        """Whether something was sent to a client that still listens, and has not reached its system."""
+        established = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
+        return established and array("i", fcntl.ioctl(self.sock, termios.TIOCOUTQ, b"\0" * 4))[0] > 0
 
 
 class Exchange:
