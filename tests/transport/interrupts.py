@@ -114,7 +114,8 @@ def _one_interrupt(engines: Mapping[tuple[str, bool], Any], turns: list[Turn]) -
             if swallowed.interrupt:  # in a finaliser, where Python drops every exception
                 break
         else:
-            time.sleep(LIMIT / 10)  # rarely one is swallowed where Python drops exceptions; the next round goes on
+            time.sleep(LIMIT)
+            _say("an interrupt got lost")
     except KeyboardInterrupt:
         turn, got = now
         got.history = clients[-1].history if clients else ()
