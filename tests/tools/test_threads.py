@@ -13,8 +13,11 @@ from contextlib import suppress
 
 import pytest
 
+from dragoman import ToolCall, tool
 from dragoman.tools import threads
+from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.threads import LoopThread, WorkerThreads
+from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 
 
 def workers_alive() -> list[threading.Thread]:
@@ -246,3 +249,36 @@ print([result.error_type for result in executed.results])
 def test_a_hanging_tool_does_not_keep_the_program_from_ending() -> None:
     done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, timeout=30, check=True)
     assert (done.stdout, done.stderr) == ("['timeout', 'timeout']\n", "")
+
+
+def _interrupt_an_async_tool(at: int) -> str:
+    """Run an async tool with Ctrl-C at this moment. Returns where it came, or nothing if the tool ended before."""
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    interrupting = Interrupting(at, ("tools", threading.__file__))
+    executor = ToolExecutor([look])
+    try:
+        with interrupting.at_work():
+            executor.execute(ToolCall("c1", "look", "{}"))
+    except KeyboardInterrupt:
+        return interrupting.where
+    finally:
+        executor.close()
+    assert not interrupting.where, f"Ctrl-C was lost at {interrupting.where}"
+    return ""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_while_a_thread_starts_is_a_keyboard_interrupt() -> None:
+    places: list[str] = []
+
+    def every_moment() -> None:
+        while where := _interrupt_an_async_tool(len(places)):
+            places.append(where)
+
+    in_a_thread_of_its_own(every_moment)
+    assert any("Condition.wait" in place for place in places)

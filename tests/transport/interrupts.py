@@ -19,9 +19,11 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dragoman import ChatClient
@@ -65,7 +67,7 @@ def calm_script(seed: int) -> list[list[Turn]]:
 
 def work(url: str, seed: int, count: int) -> None:
     """Be interrupted so many times. Every line says what was wrong; `go` asks for an interrupt, `done` is the last."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in a program in the background
+    signal.signal(signal.SIGINT, _press)
     faulthandler.register(signal.SIGUSR1)
     sys.setswitchinterval(1e-6)  # threads meet more often
     before = _owned()
@@ -101,11 +103,22 @@ def _look_for_losses(before: tuple[int, int], allowed: int) -> None:
         time.sleep(0.01)
 
 
+_pressed: list[str] = []
+"""Where the last interrupt came."""
+
+
+def _press(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does, and note where."""
+    _pressed[:] = traceback.format_stack(frame)[-8:]
+    signal.default_int_handler(number, frame)
+
+
 def _one_interrupt(engines: Mapping[tuple[str, bool], Any], turns: list[Turn]) -> None:
     user = User(engines, turns)
     clients: list[ChatClient] = []
     now = (turns[0], Received())
     swallowed = _Swallowed()
+    _pressed.clear()
     try:
         _say("go")
         for turn in turns:
@@ -114,8 +127,8 @@ def _one_interrupt(engines: Mapping[tuple[str, bool], Any], turns: list[Turn]) -
             if swallowed.interrupt:  # in a finaliser, where Python drops every exception
                 break
         else:
-            time.sleep(LIMIT)
-            _say("an interrupt got lost")
+            time.sleep(LIMIT / 3)
+            _say(f"an interrupt got lost: {_pressed}")
     except KeyboardInterrupt:
         turn, got = now
         got.history = clients[-1].history if clients else ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -25,6 +24,7 @@ from dragoman.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
+from dragoman.tools.threads import start_thread
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -203,8 +203,7 @@ def look_up(resolve: Resolve, host: str, port: int, *, deadline: float, check: C
         except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
             wrong.append(error)
 
-    thread = threading.Thread(target=resolve_in_thread, name="dragoman-lookup", daemon=True)
-    thread.start()
+    thread = start_thread(resolve_in_thread, "dragoman-lookup")
     while thread.is_alive():
         check()
         left = deadline - time.monotonic()

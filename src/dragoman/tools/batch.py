@@ -119,10 +119,10 @@ class Batch:
         """Take in what is done by now."""
         for index, (execution, job) in list(self._active.items()):
             if job is not None and job.done():
-                try:
-                    outcome: Outcome = job.result()
-                except BaseException as error:  # noqa: BLE001 - whatever a tool raises in its thread belongs to its call
-                    outcome = execution.fail(execution_error(self.calls[index], error))
+                error = _error_of(job)
+                # Whatever a tool raises in its thread belongs to its call.
+                failed = None if error is None else execution.fail(execution_error(self.calls[index], error))
+                outcome: Outcome = failed or job.result()
                 yield from self._finish(index, execution, outcome)
 
     def _finish(
@@ -172,3 +172,13 @@ class Batch:
         return (
             "the run was cancelled" if failed is None else f"tool {failed.tool_name!r} failed and the run was aborted"
         )
+
+
+def _error_of(job: Job) -> BaseException | None:
+    """What a job ended with. A KeyboardInterrupt that is raised here is the user's Ctrl-C and not the job's."""
+    try:
+        return job.exception()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cancelled_error:  # noqa: BLE001 - how futures say that they were cancelled
+        return cancelled_error

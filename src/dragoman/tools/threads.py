@@ -23,12 +23,28 @@ if TYPE_CHECKING:
     import queue
     from concurrent.futures import Future
 
-__all__ = ["LoopThread", "WorkerThreads"]
+__all__ = ["LoopThread", "WorkerThreads", "start_thread"]
 
 _IDLE_SECONDS = 10.0
 _JOIN_SECONDS = 5.0
 
 _Job: TypeAlias = "tuple[Future[Any], Callable[[], Any]]"
+
+
+def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
+    """Start a daemon thread. Ctrl-C meanwhile is a KeyboardInterrupt, like anywhere else.
+
+    Python waits for the beginning of a thread with a Condition, which lets go of its lock twice when it is interrupted
+    in the wrong moment: a RuntimeError then takes the place of the KeyboardInterrupt.
+    """
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:  # also where the system has no more threads
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
+    return thread
 
 
 class WorkerThreads:
@@ -63,7 +79,7 @@ class WorkerThreads:
         if inbox is None:
             inbox = queue.SimpleQueue["_Job | None"]()
             inbox.put(job)  # before the start, which Ctrl-C may interrupt: no thread waits for a job that never comes
-            threading.Thread(target=self._work, args=(inbox,), name="dragoman-tool", daemon=True).start()
+            start_thread(partial(self._work, inbox), "dragoman-tool")
         return future
 
     def abandon(self, future: Future[Any]) -> None:
@@ -173,8 +189,7 @@ class LoopThread:
 
         ready, unfinished = queue.SimpleQueue["asyncio.AbstractEventLoop | Exception"](), set["Future[Any]"]()
         known: list[asyncio.AbstractEventLoop] = []
-        thread = threading.Thread(target=self._run, args=(ready, known, unfinished), name="dragoman-loop", daemon=True)
-        thread.start()
+        thread = start_thread(partial(self._run, ready, known, unfinished), "dragoman-loop")
         loop = ready.get()
         if isinstance(loop, Exception):
             raise loop

@@ -12,10 +12,11 @@ import os
 import select
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Final, Self
 from weakref import WeakSet
 
@@ -107,16 +108,17 @@ def time_left(deadline: float) -> float:
 
 
 class _ThreadGate:
-    """A gate for a thread."""
+    """A gate for a thread. Not an Event, whose lock may complain instead of a Ctrl-C."""
 
     def __init__(self) -> None:
-        self._event: threading.Event = threading.Event()
+        self._opened: SimpleQueue[None] = SimpleQueue()
 
     async def wait(self, seconds: float) -> None:
-        self._event.wait(seconds)
+        with suppress(Empty):
+            self._opened.get(timeout=seconds)
 
     def open(self) -> None:
-        self._event.set()
+        self._opened.put(None)
 
 
 class SocketNetwork:

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest, close_unstarted
+from dragoman.tools.threads import start_thread
 
 from .rules import Rule
 
@@ -125,7 +126,7 @@ async def in_thread(function: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 -- it belongs to whoever awaits it
             future.set_exception(error)
 
-    threading.Thread(target=call, name="dragoman-question", daemon=True).start()
+    start_thread(call, "dragoman-question")
     await _wait_for(future)
     return future.result()
 
