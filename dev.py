@@ -35,7 +35,7 @@ examples:
   python3 dev.py fix                         what ruff can correct and format by itself
   python3 dev.py run --version               the program, from this checkout
   python3 dev.py lock                        after a change of dependencies
-  python3 dev.py reference                   after a change of a docstring or a public name
+  python3 dev.py docs                        the documentation, to be read in a browser
 
 Environments are made below .dev/ on first use and kept until a lock or the Python changes.
 Delete .dev/ at any time to start afresh. docs/CONTRIBUTING.md tells more.
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     lock.add_argument("--upgrade", action="store_true", help="take the newest releases instead of keeping the pins")
 
     names.add_parser("fix", help="let ruff correct and format what it can", allow_abbrev=False)
-    names.add_parser("reference", help="write docs/reference/ anew from the docstrings", allow_abbrev=False)
+    names.add_parser("docs", help="build the documentation as a site in .dev/site", allow_abbrev=False)
     return top
 
 
@@ -106,8 +106,8 @@ def main(argv: Sequence[str]) -> int:
             return commands.lock(upgrade=options.upgrade)
         if options.command == "fix":
             return commands.fix()
-        if options.command == "reference":
-            return commands.write_reference()
+        if options.command == "docs":
+            return commands.build_docs()
         return commands.test(checks.selected(options.only, options.expression, options.pytest_arguments))
     except DevelopmentError as error:
         print(f"dev.py: {error}", file=sys.stderr)

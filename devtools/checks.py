@@ -102,6 +102,12 @@ def _room_is_covered(work: Work, room: str, floor: float) -> bool:
     return covered >= floor
 
 
+def build_docs(environment: Environment) -> bool:
+    """Build the documentation; False if a link leads nowhere or a name of the reference is not there."""
+    arguments = ("build", "--strict", "--clean")
+    return call([environment.program("zensical"), *arguments], env=environment.variables) == 0
+
+
 CHECKS = (
     Check(name="locks", what="each lock answers its requirements", passes=_locks),
     Check(name="ruff", what="lint", passes=lambda work: work.call("ruff", "check")),
@@ -114,6 +120,9 @@ CHECKS = (
     ),
     Check(name="pytest", what="the tests, the code blocks of the documentation among them", passes=_pytest),
     Check(name="coverage", what=f"branch coverage of {' and '.join(ROOM_FLOORS)} by their own tests", passes=_coverage),
+    Check(
+        name="docs", what="the documentation, without a broken link", passes=lambda work: build_docs(work.environment)
+    ),
     Check(
         name="wheel",
         what="the built wheel in an environment with the core dependencies only",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from devtools import checks, environments, locks, reference
+from devtools import checks, environments, locks
+from devtools.places import SITE
 from devtools.processes import call, variables
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def fix() -> int:
     return corrected or formatted
 
 
-def write_reference() -> int:
-    """Write the pages of docs/reference/ anew."""
-    print("\n".join(reference.write()) or "every page is up to date")
-    return 0
+def build_docs() -> int:
+    """Build the documentation."""
+    environment = environments.development()
+    built = checks.build_docs(environment)
+    if built:
+        print(f"Open {SITE / 'index.html'} in a browser.")
+    return 0 if built else 1

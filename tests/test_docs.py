@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"python", "sh", "console", "json", "toml", "text"}
-PARSED_ONLY = ("test", "lock", "fix", "reference")
+PARSED_ONLY = ("test", "lock", "fix", "docs")
 """Commands of dev.py that are not run from here."""
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<language>[^`]*)$")
