@@ -1,6 +1,6 @@
-"""docs/performance.md and its plots, from the figures of a run.
+"""bench/results.md and its plots, from the figures of a run.
 
-Owns: which tables and plots the page has. The words are in bench/performance.template.md; `{{…}}` in it stands for what
+Owns: which tables and plots the page has. The words are in bench/results.template.md; `{{…}}` in it stands for what
 is made here.
 """
 
@@ -18,9 +18,9 @@ from devtools.places import ROOT
 
 __all__ = ["write"]
 
-TEMPLATE = ROOT / "bench" / "performance.template.md"
-PAGE = ROOT / "docs" / "performance.md"
-IMAGES = ROOT / "docs" / "images"
+TEMPLATE = ROOT / "bench" / "results.template.md"
+PAGE = ROOT / "bench" / "results.md"
+IMAGES = ROOT / "bench" / "images"
 COLOURS = {"plain": "plain", "on_loop": "async"}
 MARK = re.compile(r"\{\{([a-z_ 0-9.,-]+)\}\}")
 KINDS = {FLOOR: "floor", OURS: "ours"}

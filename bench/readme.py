@@ -1,6 +1,6 @@
-"""The comparison in the README, from the figures of a run.
+"""The comparison in the README and in docs/performance.md, from the figures of a run.
 
-Owns: which figures stand there. Only those of docs/performance.md do, each under the same name.
+Owns: which figures stand there. Only those of bench/results.md do, each under the same name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from devtools.places import ROOT
 
 __all__ = ["comparison", "write"]
 
-README = ROOT / "README.md"
+PLACES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 BEGIN, END = "<!-- figures of bench/run.py -->\n", "<!-- end of figures -->"
 ABSENT = "–"
 
@@ -60,11 +60,11 @@ def _shown(results: dict[str, Any], column: _Column, name: str) -> str:
 
 
 def write(results: dict[str, Any]) -> None:
-    """Put the comparison where the README has room for it."""
-    text = README.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        message = f"{README.name} has lost the marks between which the comparison stands"
-        raise ValueError(message)
-    README.write_text(f"{before}{begin}{comparison(results)}\n{end}{after}", encoding="utf-8")
+    """Put the comparison where it has its place."""
+    for place in PLACES:
+        before, begin, rest = place.read_text(encoding="utf-8").partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not begin or not end:
+            message = f"{place.name} has lost the marks between which the comparison stands"
+            raise ValueError(message)
+        place.write_text(f"{before}{begin}{comparison(results)}\n{end}{after}", encoding="utf-8")

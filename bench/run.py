@@ -1,6 +1,6 @@
 """The benchmark: dragoman beside its peers and a hand-written floor.
 
-    python bench/run.py                            everything; then docs/performance.md and its plots are written anew
+    python bench/run.py                            everything; then bench/results.md and its plots are written anew
     python bench/run.py --quick                    a first look, in a few minutes
     python bench/run.py --only turn --only stream  some parts
     python bench/run.py --peers openai,litellm     some peers

@@ -220,17 +220,17 @@ def test_targets_are_judged() -> None:
 
 def test_the_page_and_its_plots_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "ROOT", tmp_path)
-    monkeypatch.setattr(page, "PAGE", tmp_path / "performance.md")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "results.md")
     monkeypatch.setattr(page, "IMAGES", tmp_path / "images")
     readme_file = tmp_path / "README.md"
     readme_file.write_text(f"before\n{readme.BEGIN}old\n{readme.END}\nafter\n", encoding="utf-8")
-    monkeypatch.setattr(readme, "README", readme_file)
+    monkeypatch.setattr(readme, "PLACES", (readme_file,))
     page.write(_results())
     compared = readme_file.read_text(encoding="utf-8")
     assert compared.startswith(f"before\n{readme.BEGIN}|")
     assert compared.endswith(f"|\n{readme.END}\nafter\n")
     assert "**dragoman**" in compared
-    text = (tmp_path / "performance.md").read_text(encoding="utf-8")
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert "{{" not in text
     assert "| **dragoman** | **30 µs** |" in text
     assert "*not measured*" in text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "seeds.md"
+PAGE = Path(__file__).parent / "names.md"
 NAMES = sorted(set(re.findall(r"`(dragoman(?:\.\w+)+)`", PAGE.read_text(encoding="utf-8"))))
 LOGGERS = {"dragoman.tools"}
 
