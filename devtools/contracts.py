@@ -1,35 +1,38 @@
-"""A contract type for import-linter. The one file here that imports more than the standard library: import-linter
-itself loads it, from the environment that import-linter lives in."""
+"""A contract type for import-linter. With griffe_doors.py the one file here that imports more than the standard library:
+import-linter itself loads it, from the environment that import-linter lives in."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from importlinter.contracts.forbidden import ForbiddenContract
+from importlinter import Contract, ContractCheck, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grimp import ImportGraph
-    from importlinter import ContractCheck
-    from importlinter.domain.imports import ModuleExpression
 
 
-class ForbiddenWherePresent(ForbiddenContract):
-    """Like `forbidden`, but it may name modules of the package that are not written yet.
+class Doors(Contract):
+    """Rooms, the packages right below the root, import from each other's doors: `dragoman.stores`, nothing inside it."""
 
-    A rule can so be written down before the room it is about. An absent module counts as an empty one: it imports
-    nothing and nothing imports it. From the day it exists it is checked like any other.
-    """
-
-    type_name = "forbidden_where_present"
+    type_name = "doors"
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         roots = tuple(f"{root}." for root in cast("Iterable[str]", self.session_options["root_packages"]))
-        # A field of a contract holds its parsed value here; only its class attribute is the field itself.
-        sources = cast("set[ModuleExpression]", self.source_modules)
-        forbidden = cast("set[ModuleExpression]", self.forbidden_modules)
-        for name in {module.expression for module in sources | forbidden if not module.has_wildcard_expression()}:
-            if name.startswith(roots) and name not in graph.modules:
-                graph.add_module(name)
-        return super().check(graph, verbose)
+        wrong = [
+            f"{importer} -> {imported}"
+            for imported in sorted(graph.modules)
+            if imported.startswith(roots) and imported.count(".") > 1
+            for importer in sorted(graph.find_modules_that_directly_import(imported))
+            if _room(importer) != _room(imported)
+        ]
+        return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for line in cast("list[str]", check.metadata["wrong"]):
+            output.print_error(f"- {line}: import it from the room, and add it to its __init__.pyi", bold=False)
+
+
+def _room(module: str) -> str:
+    return ".".join(module.split(".")[:2])
