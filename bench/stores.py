@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.conversation import Conversation, Message
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot

@@ -212,7 +212,7 @@ PAGES: Final[tuple[Page, ...]] = (
                     "dragoman.stores.json_form",
                     "dragoman.stores.summary",
                     "dragoman.stores.journal",
-                    "dragoman.stores.entries",
+                    "dragoman.stores.journal",
                     "dragoman.stores.ids",
                     "dragoman.stores.sealing",
                 )

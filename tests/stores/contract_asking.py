@@ -13,7 +13,7 @@ from dragoman.errors import (
     SnapshotNotFoundError,
     StoreError,
 )
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.ids import new_id
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.summary import Page, summary_of

@@ -9,7 +9,7 @@ from dragoman.errors import (
     ConversationError,
     StoreConflictError,
 )
-from dragoman.stores.entries import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone
+from dragoman.stores.journal import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.stores.journal import resume
 from dragoman.stores.protocol import ConversationStore
 from tests.stores.cases import CALL, NOON, RESULT, Opener, Suite, after, chain, first

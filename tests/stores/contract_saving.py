@@ -12,7 +12,7 @@ from dragoman.errors import (
     SnapshotNotFoundError,
     StoreConflictError,
 )
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.ids import new_id
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
-from dragoman.stores.entries import MessageAdded, ToolCallBegun, ToolCallDone
+from dragoman.stores.journal import MessageAdded, ToolCallBegun, ToolCallDone
 from dragoman.stores.journal import resume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot

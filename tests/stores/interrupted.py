@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dragoman import ChatClient, Message, ScriptedEngine, ToolCall, tool
 from dragoman.engines.scripted import ScriptedCall
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
 from tests.stores.backends import backend_of

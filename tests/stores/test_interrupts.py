@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.conversation import Message
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.sqlite import SqliteStore

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.snapshot import Snapshot
 from tests.processes import started
 from tests.stores.backends import BACKENDS, backend_of
@@ -27,7 +27,7 @@ import sys
 from pathlib import Path
 from dragoman.conversation import Message
 from dragoman.errors import StoreConflictError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from tests.stores.backends import backend_of
 from tests.stores.contract import after, first
 

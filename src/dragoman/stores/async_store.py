@@ -17,15 +17,10 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from dragoman.errors import StoreError
-
-from .entries import JournalEntry
-from .journal import Journal
-from .protocol import ConversationStore, Resealed
+from .journal import Journal, JournalEntry
+from .protocol import ConversationStore, Resealed, closed_store
 from .snapshot import Snapshot
 from .summary import Page
-
-__all__ = ["AsyncStore"]
 
 _THREADS: Final = 4
 """Few: writers wait for each other anyway."""
@@ -104,8 +99,7 @@ class AsyncStore:
         try:
             begun = self._threads.submit(work)
         except RuntimeError:  # it takes no more work
-            message = "The store is closed."
-            raise StoreError(message, hint="Open it again to use it.") from None
+            raise closed_store() from None
         return await _to_the_end(asyncio.wrap_future(begun), begun.cancel)
 
 

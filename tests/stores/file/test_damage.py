@@ -24,7 +24,7 @@ from dragoman.errors import (
     SnapshotVersionError,
     StoreError,
 )
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore
 from dragoman.stores.file.frames import (
     head_from_bytes,

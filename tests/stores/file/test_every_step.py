@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import pytest
 
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreUnavailableError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore
 from dragoman.stores.sealing import AesGcmSealing
 from dragoman.stores.snapshot import Snapshot

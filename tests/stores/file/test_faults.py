@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreError, StoreUnavailableError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore
 from dragoman.stores.file import store as store_module
 from dragoman.stores.file.shelf import Shelf, opened
@@ -102,7 +102,7 @@ FULL_DISK = """
 import os, sys
 from pathlib import Path
 from dragoman.errors import StoreUnavailableError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore
 from dragoman.stores.file import store as store_module
 from dragoman.stores.file.shelf import Shelf, opened

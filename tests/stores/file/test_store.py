@@ -23,7 +23,7 @@ from dragoman.errors import (
     SnapshotNotFoundError,
     StoreError,
 )
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore, catalogue
 from dragoman.stores.file.frames import (
     BATCH_BYTES,

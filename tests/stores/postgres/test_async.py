@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreError, StoreUnavailableError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.journal import aresume
 from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
 from dragoman.stores.postgres.opening import Attempt

@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import SnapshotNotFoundError, StoreUnavailableError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.protocol import ConversationStore
 from tests.stores.contract import after, chain, first
 from tests.stores.postgres.cutting import Proxy, proxy_to

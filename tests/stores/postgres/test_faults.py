@@ -15,7 +15,7 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import ConfigurationError, DragomanError, StoreConflictError, StoreError, StoreUnavailableError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore, driver
 from dragoman.stores.postgres.opening import Attempt
 from dragoman.stores.protocol import ConversationStore

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import DragomanError, InvalidSnapshotIDError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.postgres import PostgresStore
 from dragoman.stores.sealing import AesGcmSealing, Sealing
 from dragoman.stores.snapshot import Snapshot

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import ConversationError, InvalidCursorError, StoreConflictError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.postgres import PostgresStore
 from dragoman.stores.postgres.opening import Attempt
 from dragoman.stores.postgres.reading import Filters

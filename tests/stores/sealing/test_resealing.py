@@ -21,7 +21,7 @@ from dragoman.errors import (
     StoreError,
 )
 from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.file import FileStore
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.sealing import (

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import StoreError, StoreUnavailableError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.snapshot import Snapshot
 from dragoman.stores.sqlite import SqliteStore
 from tests.stores.contract import after, chain, first

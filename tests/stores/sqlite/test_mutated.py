@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import DragomanError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.sealing import AesGcmSealing, Sealing
 from dragoman.stores.snapshot import Snapshot
 from dragoman.stores.sqlite import SqliteStore, database

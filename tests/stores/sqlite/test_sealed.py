@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import ConfigurationError, SnapshotCorruptError, SnapshotError, SnapshotSealError, StoreError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.sealing import AesGcmSealing
 from dragoman.stores.snapshot import Snapshot
 from dragoman.stores.sqlite import SqliteStore

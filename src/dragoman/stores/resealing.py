@@ -15,9 +15,7 @@ from typing import Final, TextIO, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.stores.protocol import AsyncConversationStore, ConversationStore, Resealed
-
-__all__ = ["Progress", "ResealProgress", "areseal", "progress_bar", "reseal"]
+from .protocol import AsyncConversationStore, ConversationStore, Resealed
 
 _STEP: Final = 20
 """Conversations between two looks at the progress."""
