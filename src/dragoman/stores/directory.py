@@ -135,11 +135,12 @@ def work_under_lock(path: Path, timeout: float, work: Callable[[], _T]) -> _T:
     file = owned(os.open, path, os.O_RDWR | os.O_CREAT | _FILE, 0o600)
     try:
         _take(file.number, timeout)
-        return work()
+        result = work()
     finally:
         # By name, not just by closing: the traceback of an interrupt, or a fork, may keep the descriptor.
         fcntl.flock(file.number, fcntl.LOCK_UN)
         file.close()
+    return result  # not inside of the `try`: between a `return` there and the `finally` nothing would let go
 
 
 def _take(fd: int, timeout: float) -> None:

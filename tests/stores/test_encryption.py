@@ -18,8 +18,8 @@ from dragoman.errors import (
     SnapshotSealError,
     SnapshotVersionError,
 )
-from dragoman.stores.sealing import PLAIN, AesGcmSealing, EncryptionKey, Sealing, is_sealed, sealed_with
-from dragoman.stores.sealing.aes_gcm import _Box
+from dragoman.stores.encryption import AesGcmSealing, EncryptionKey, _Box
+from dragoman.stores.sealing import PLAIN, Sealing, is_sealed, sealed_with
 from dragoman.stores.sealing.protocol import MAGIC
 
 OLD, NEW, OTHER = b"o" * 32, b"n" * 32, b"x" * 32

@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotCorruptError
+from dragoman.stores.listing import check_limit, make_cursor, microseconds, read_cursor
 from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.summary import (
-    checked_limit,
-    cursor_parts,
-    cursor_text,
-    microseconds,
-    summary_from_json,
-    summary_of,
-    summary_to_json,
-)
+from dragoman.stores.summary import summary_from_json, summary_of, summary_to_json
 from tests.strategies import times
 
 
@@ -38,27 +31,27 @@ def test_a_damaged_summary_is_a_typed_error(data: bytes) -> None:
 
 
 def test_cursors_come_back() -> None:
-    assert cursor_parts("list", cursor_text("list", (7, "x")), tuple[int, str]) == (7, "x")
+    assert read_cursor("list", make_cursor("list", (7, "x")), tuple[int, str]) == (7, "x")
 
 
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda data: base64.urlsafe_b64encode(data).decode()))
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(InvalidCursorError):
-        cursor_parts("list", text, tuple[int, str])
+        read_cursor("list", text, tuple[int, str])
 
 
 def test_cursors_of_other_lists_are_refused() -> None:
-    made = cursor_text("list", (7, "x"))
+    made = make_cursor("list", (7, "x"))
     for kind, type in (("history", tuple[int, str]), ("list", tuple[int]), ("list", tuple[str, str])):
         with pytest.raises(InvalidCursorError):
-            cursor_parts(kind, made, type)
+            read_cursor(kind, made, type)
 
 
 def test_limits() -> None:
-    assert [checked_limit(limit) for limit in (1, 50, 1000)] == [1, 50, 1000]
+    assert [check_limit(limit) for limit in (1, 50, 1000)] == [1, 50, 1000]
     for limit in (0, -1, 1001, True):
         with pytest.raises(InvalidCursorError):
-            checked_limit(limit)
+            check_limit(limit)
 
 
 @given(times)

@@ -13,15 +13,26 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import dragoman.stores
+from dragoman._stepping import step
 from dragoman.conversation import Message
-from dragoman.errors import ConfigurationError, DragomanError, StoreConflictError, StoreError, StoreUnavailableError
+from dragoman.errors import (
+    ConfigurationError,
+    DragomanError,
+    SnapshotCorruptError,
+    SnapshotNotFoundError,
+    StoreConflictError,
+    StoreError,
+    StoreUnavailableError,
+)
+from dragoman.stores import postgres_driver
 from dragoman.stores.journal import MessageAdded
-from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore, driver
-from dragoman.stores.postgres.opening import Attempt
+from dragoman.stores.postgres import AsyncPostgresStore, Failure, PostgresStore, Retries
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
+from tests.stores.cases import after, chain, first
 from tests.stores.colours import blocking
-from tests.stores.contract import after, chain, first
+from tests.stores.cutting import Proxy, proxy_to
 from tests.stores.postgres_server import Server, fresh_server
 
 
@@ -188,7 +199,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes(own: Server, schem
 
 
 @COLOURS
-@pytest.mark.skipif(not driver._CAN_STOP_WAITING, reason="psycopg before 3.3.6 waits as long as it takes")
+@pytest.mark.skipif(not postgres_driver._CAN_STOP_WAITING, reason="psycopg before 3.3.6 waits as long as it takes")
 def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: str, opened: Opened) -> None:
     with opened(own.conninfo, schema=schema, timeout=0.2) as store:
         points = chain(store, 2)
@@ -223,11 +234,11 @@ def test_all_connections_in_use(server: Server, schema: str) -> None:
         points = chain(store, 2)
         inside, release = threading.Event(), threading.Event()
 
-        def hold(_connection: object) -> None:
+        async def hold(_session: object) -> None:
             inside.set()
             release.wait(30)
 
-        thread = threading.Thread(target=lambda: store._runner._with_connection(Attempt(), hold))
+        thread = threading.Thread(target=lambda: step(store._store._database.read(hold)))
         thread.start()
         try:
             assert inside.wait(30)
@@ -396,7 +407,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(
         def interrupted(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("dragoman.stores.postgres.saving._word_rows", interrupted)
+        monkeypatch.setattr("dragoman.stores.postgres._grams_of_text", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.save(after(points[-1], "x"))
         monkeypatch.undo()
@@ -404,8 +415,9 @@ def test_an_interrupt_in_the_middle_leaves_nothing(
 
 
 def test_without_psycopg_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg" or "stores.postgres." in name]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg" or "stores.postgres_driver" in name]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(dragoman.stores, "postgres_driver", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for kind in (PostgresStore, AsyncPostgresStore):
         with pytest.raises(ConfigurationError, match=r"pip install 'dragoman\[postgres\]'"):
@@ -431,3 +443,155 @@ def test_a_full_disk(server: Server, schema: str, tmp_path: Path) -> None:
                 store.save(after(points[0], "x"))
             connection.execute(f"DROP TRIGGER no_room ON {schema}.message".encode())
         goes_on(store, points)
+
+
+# --- connections that break while a transaction is being committed ---------------------------------------------------
+
+STEPS = [MessageAdded(Message.user("a step"))]
+BOTH = pytest.mark.parametrize("arrives", [True, False])
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with proxy_to(server) as proxy:
+        yield proxy
+
+
+def eventually(look: Callable[[], bool]) -> bool:
+    """The server may take a moment to read what had arrived."""
+    for _ in range(200):
+        if look():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@COLOURS
+@BOTH
+def test_a_save_is_done_all_the_same(server: Server, proxy: Proxy, schema: str, opened: Opened, arrives: bool) -> None:
+    with opened(proxy.conninfo, schema=schema) as store:
+        points = chain(store, 2)
+        for begin in (lambda: after(points[-1], "x"), lambda: first("another")):
+            snapshot = begin()
+            proxy.cut_next_commit(arrives=arrives)
+            store.save(snapshot)
+            assert store.load(snapshot.id) == snapshot
+        assert proxy.cuts == 2
+        assert len(store.history(points[0].id).items) == 3
+
+
+@COLOURS
+@BOTH
+def test_a_record_says_that_nobody_knows(
+    server: Server, proxy: Proxy, schema: str, opened: Opened, arrives: bool
+) -> None:
+    with opened(proxy.conninfo, schema=schema) as store:
+        [one] = chain(store, 1)
+        proxy.cut_next_commit(arrives=arrives)
+        with pytest.raises(StoreUnavailableError, match=r"nobody knows.*Look before you try again: journal"):
+            store.record(one.id, STEPS, after=0)
+        assert proxy.cuts == 1
+        assert eventually(lambda: store.journal(one.id).position == (1 if arrives else 0))
+        at = store.journal(one.id).position
+        assert store.record(one.id, STEPS, after=at) == at + 1
+
+
+@COLOURS
+@BOTH
+def test_a_delete_says_that_nobody_knows(
+    server: Server, proxy: Proxy, schema: str, opened: Opened, arrives: bool
+) -> None:
+    def is_gone(store: ConversationStore, id: str) -> bool:
+        try:
+            store.load(id)
+        except SnapshotNotFoundError:
+            return True
+        return False
+
+    with opened(proxy.conninfo, schema=schema) as store:
+        points = chain(store, 2)
+        proxy.cut_next_commit(arrives=arrives)
+        with pytest.raises(StoreUnavailableError, match="nobody knows"):
+            store.delete(points[0].id)
+        if arrives:
+            assert eventually(lambda: is_gone(store, points[0].id))
+        else:
+            goes_on(store, points)
+
+
+# --- errors of the server --------------------------------------------------------------------------------------------
+
+
+class ServerError(Exception):
+    def __init__(self, sqlstate: str | None, text: str = "the server's words") -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
+
+
+def retries(*, repeatable: bool = True, hide: str = "") -> Retries:
+    return Retries(repeatable=repeatable, hide=hide, random=lambda: 1.0)
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01"])
+def test_who_got_in_anothers_way_tries_again_at_growing_intervals(code: str) -> None:
+    tries = retries(repeatable=False)
+    pauses = [tries.pause(Failure(ServerError(code), "committing", lost=False)) for _ in range(10)]
+    assert pauses == sorted(pauses)
+    assert 0 < sum(pauses) < 60
+    with pytest.raises(StoreUnavailableError, match="busy"):
+        tries.pause(Failure(ServerError(code), "committing", lost=False))
+
+
+@pytest.mark.parametrize("stage", ["working", "committing"])
+def test_a_lost_connection_is_replaced_a_few_times(stage: str) -> None:
+    tries = retries()
+    for _ in range(3):
+        assert tries.pause(Failure(ServerError(None), stage, lost=True)) == 0
+    with pytest.raises(StoreUnavailableError, match="broke"):
+        tries.pause(Failure(ServerError(None), stage, lost=True))
+
+
+def test_what_may_have_been_done_is_not_done_again() -> None:
+    tries = retries(repeatable=False)
+    assert tries.pause(Failure(ServerError("57P01"), "working", lost=True)) == 0
+    with pytest.raises(StoreUnavailableError, match=r"nobody knows.*Look before you try again"):
+        tries.pause(Failure(ServerError("57P01"), "committing", lost=True))
+
+
+def test_a_silent_server_is_not_waited_for_again() -> None:
+    with pytest.raises(StoreUnavailableError):
+        retries().pause(Failure(ServerError(None), "working", lost=True, silent=True))
+    with pytest.raises(StoreUnavailableError, match="nobody knows"):
+        retries(repeatable=False).pause(Failure(ServerError(None), "committing", lost=True, silent=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        ("53100", StoreUnavailableError, "disk of the database is full"),
+        ("53300", StoreUnavailableError, "resources"),
+        ("25006", StoreUnavailableError, "read-only"),
+        ("55P03", StoreUnavailableError, "busy"),
+        ("57014", StoreUnavailableError, "busy"),
+        ("58030", StoreUnavailableError, "trouble with its disk"),
+        ("42501", StoreError, "does not allow"),
+        ("42P01", StoreError, "gone"),
+        ("3D000", StoreError, "no such database"),
+        ("54000", StoreError, "more than the database can hold"),
+        ("XX001", SnapshotCorruptError, "damaged"),
+        ("99999", StoreError, "refused"),
+        (None, StoreError, "refused"),
+    ],
+)
+def test_the_rest_are_typed(code: str | None, kind: type[DragomanError], text: str) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        retries().pause(Failure(ServerError(code), "working", lost=False))
+    assert type(caught.value) is kind
+    assert "the server's words" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_password_is_not_repeated() -> None:
+    failure = Failure(ServerError(None, "no host 'pa55word@db'"), "connecting", lost=True)
+    with pytest.raises(StoreUnavailableError, match="no host '…@db'"):
+        retries(hide="pa55word").pause(failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,37 +21,26 @@ from dragoman.errors import (
     StoreError,
 )
 from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.journal import MessageAdded
+from dragoman.stores.encryption import AesGcmSealing, generate_encryption_key
 from dragoman.stores.file import FileStore
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.sealing import (
-    AesGcmSealing,
-    ResealProgress,
-    Sealing,
-    areseal,
-    generate_encryption_key,
-    progress_bar,
-    reseal,
-)
+from dragoman.stores.resealing import ResealProgress, areseal, progress_bar, reseal
 from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.sqlite import SqliteStore
-from tests.stores.contract import after, chain, first, pages
+from tests.stores.backends import SHARED
+from tests.stores.cases import after, chain, first, pages
 
 OLD, NEW = generate_encryption_key(), generate_encryption_key()
 
 Opened: TypeAlias = Callable[..., ConversationStore]
 
 
-@pytest.fixture(params=["file", "sqlite"])
-def at(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
+@pytest.fixture(params=["file", "sqlite", "postgres"])
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     """Opens the same store with another sealing."""
-
-    def opened(sealing: Sealing | None, listing: str = "sealed") -> ConversationStore:
-        if request.param == "file":
-            return FileStore(tmp_path / "store", sealing=sealing, listing=listing)  # type: ignore[arg-type]
-        return SqliteStore(tmp_path / "store.db", sealing=sealing, listing=listing)  # type: ignore[arg-type]
-
-    return opened
+    backend = SHARED[request.param]
+    with backend.around(tmp_path):
+        yield lambda sealing, listing="sealed": backend.open(tmp_path, sealing=sealing, listing=listing)
 
 
 def filled(store: ConversationStore, conversations: int = 5) -> list[list[Snapshot]]:
@@ -105,18 +94,6 @@ def test_a_store_can_be_sealed_for_the_first_time(at: Opened, tmp_path: Path) ->
             assert b"a step" not in path.read_bytes(), path
     with at(None) as store, pytest.raises(SnapshotSealError):
         store.save(first("in the open"))
-
-
-@pytest.mark.parametrize("end", ["00", "40", "80", "c0", "3f"])
-def test_no_conversation_has_the_lock_of_the_store(tmp_path: Path, end: str) -> None:
-    point = first("hello")
-    id = point.id[:-2] + end
-    point = structs.replace(point, id=id, root=id)
-    with FileStore(tmp_path / "store") as store:
-        store.save(point)
-    with FileStore(tmp_path / "store", sealing=AesGcmSealing(NEW, accept_plain=True)) as store:
-        reseal(store)
-        assert store.load(point.id) == point
 
 
 def test_summaries_can_be_laid_open_and_closed_again(at: Opened, tmp_path: Path) -> None:
@@ -278,8 +255,8 @@ def test_an_async_store_is_walked_the_same_way(at: Opened) -> None:
 def test_a_swapped_record_is_not_sealed_again(tmp_path: Path) -> None:
     with FileStore(tmp_path, sealing=AesGcmSealing(OLD)) as store:
         [one], [two] = chain(store, 1), chain(store, 1)
-    for folder, end in (("heads", ".head"), ("logs", ".1.log")):
-        (tmp_path / folder / (one.id + end)).write_bytes((tmp_path / folder / (two.id + end)).read_bytes())
+    [theirs] = (tmp_path / two.id).iterdir()
+    next((tmp_path / one.id).iterdir()).write_bytes(theirs.read_bytes())
     with FileStore(tmp_path, sealing=AesGcmSealing(NEW, older=[OLD])) as store:
         assert reseal(store).unreadable == (one.id,)
         with pytest.raises(SnapshotCorruptError):

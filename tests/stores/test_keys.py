@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.stores.sealing import EncryptionKey, generate_encryption_key
+from dragoman.stores.encryption import EncryptionKey, generate_encryption_key
 
 SECRET = bytes(range(1, 33))
 SHOWN = (SECRET.hex(), base64.b64encode(SECRET).decode(), repr(SECRET), repr(SECRET)[2:-1])
