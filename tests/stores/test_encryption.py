@@ -19,8 +19,7 @@ from dragoman.errors import (
     SnapshotVersionError,
 )
 from dragoman.stores.encryption import AesGcmSealing, EncryptionKey, _Box
-from dragoman.stores.sealing import PLAIN, Sealing, is_sealed, sealed_with
-from dragoman.stores.sealing.protocol import MAGIC
+from dragoman.stores.sealing import MAGIC, PLAIN, Sealing, is_sealed, sealed_with
 
 OLD, NEW, OTHER = b"o" * 32, b"n" * 32, b"x" * 32
 SEALING = AesGcmSealing(NEW)

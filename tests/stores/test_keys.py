@@ -167,6 +167,6 @@ def test_equal_keys_are_one_in_a_set() -> None:
 
 
 def test_the_extras_are_not_imported_before_they_are_needed() -> None:
-    code = "import dragoman.stores.sealing, sys; print([n for n in ('cryptography', 'keyring') if n in sys.modules])"
+    code = "import dragoman.stores.encryption, sys; print([n for n in ('cryptography', 'keyring') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
