@@ -203,6 +203,7 @@ PAGES: Final[tuple[Page, ...]] = (
         sections=(
             Section(
                 modules=(
+                    "dragoman.stores.memory",
                     "dragoman.stores.file",
                     "dragoman.stores.sqlite",
                     "dragoman.stores.postgres",
@@ -212,12 +213,13 @@ PAGES: Final[tuple[Page, ...]] = (
                     "dragoman.stores.json_form",
                     "dragoman.stores.summary",
                     "dragoman.stores.journal",
-                    "dragoman.stores.journal",
                     "dragoman.stores.ids",
                     "dragoman.stores.sealing",
+                    "dragoman.stores.encryption",
+                    "dragoman.stores.resealing",
                 )
             ),
-            Section(namespace="dragoman.stores.sealing", only=("ResealProgress", "progress_bar")),
+            Section(namespace="dragoman.stores.resealing", only=("ResealProgress", "progress_bar")),
             Section(namespace="dragoman.stores.protocol", only=("Resealed",)),
         ),
     ),

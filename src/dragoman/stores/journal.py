@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult, message_from_json, message_to_json
 from dragoman.errors import MalformedDataError, SnapshotCorruptError, SnapshotVersionError, StoreConflictError
 
@@ -197,16 +198,6 @@ _TRIES: Final = 20
 """Snapshot and journal are read one after the other; somebody may save in between, but not for ever."""
 
 
-def resume(store: ConversationStore, id: str) -> Recovered:
-    """The conversation that contains this snapshot, as far as it came."""
-    for _ in range(_TRIES):
-        snapshot = store.latest(id)
-        journal = store.journal(id)
-        if journal.snapshot == snapshot.id:
-            return recovered(snapshot, journal.entries)
-    raise _too_busy(id)
-
-
 class _Readable(Protocol):
     async def latest(self, id: str) -> Snapshot: ...
     async def journal(self, id: str) -> Journal: ...
@@ -219,9 +210,23 @@ async def aresume(store: _Readable, id: str) -> Recovered:
         journal = await store.journal(id)
         if journal.snapshot == snapshot.id:
             return recovered(snapshot, journal.entries)
-    raise _too_busy(id)
-
-
-def _too_busy(id: str) -> StoreConflictError:
     message = f"The conversation of {id} is being saved faster than it can be read."
-    return StoreConflictError(message, hint="Try again when the other program pauses.")
+    raise StoreConflictError(message, hint="Try again when the other program pauses.")
+
+
+class _Blocking:
+    """What `aresume` reads of a plain store, without ever suspending."""
+
+    def __init__(self, store: ConversationStore) -> None:
+        self._store: ConversationStore = store
+
+    async def latest(self, id: str) -> Snapshot:
+        return self._store.latest(id)
+
+    async def journal(self, id: str) -> Journal:
+        return self._store.journal(id)
+
+
+def resume(store: ConversationStore, id: str) -> Recovered:
+    """The conversation that contains this snapshot, as far as it came."""
+    return step(aresume(_Blocking(store), id))

@@ -253,7 +253,7 @@ class _Database:
         self._address: Final = driver.parse_address(conninfo, options.timeout, prepared=options.prepared_statements)
         self.shown: Final = self._address.shown
         self._options: Final = options
-        self._link: Final = driver.AsyncLink if on_loop else driver.PlainLink
+        self._on_loop: Final = on_loop
         self._sleep: Final[Callable[[float], Awaitable[None]]] = asyncio.sleep if on_loop else _block
         self._has_tables: bool = False
         self._closed: bool = False
@@ -340,7 +340,8 @@ class _Database:
             if link.is_usable and time.monotonic() - since < _MAX_IDLE:
                 return link
             link.finish()
-        return await self._link.connect(self._address, self._options.schema, self._options.timeout)
+        options = self._options
+        return await self._driver.Link.connect(self._address, options.schema, options.timeout, on_loop=self._on_loop)
 
     def _give_back(self, link: Link) -> None:
         if self._closed or not link.is_usable:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from inspect import signature
-from typing import Any, Final, NamedTuple, Protocol, cast
+from inspect import isawaitable, signature
+from typing import Any, Final, NamedTuple, cast
 
 import psycopg
 from psycopg import errors
@@ -113,44 +113,20 @@ def _silent(connection: _Connection | _AsyncConnection) -> errors.ConnectionTime
     return errors.ConnectionTimeout(f"the server has not answered for {connection.patience} seconds")
 
 
-# --- links: the same methods in both colours -------------------------------------------------------------------------
+# --- links: the same in both colours ---------------------------------------------------------------------------------
 
 
-class Link(Protocol):
-    """A connection to the server, as a Session and with transactions."""
-
-    async def fetch(self, sql: str, *values: object) -> Rows: ...
-    async def execute(self, sql: str, *values: object) -> int: ...
-    async def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None: ...
-    async def begin(self) -> None:
-        """Begin a writing transaction."""
-        ...
-
-    async def commit(self) -> None:
-        """End the transaction; an error unless the server says that it is committed."""
-        ...
-
-    async def rollback(self) -> None: ...
-    def finish(self) -> None:
-        """Close the connection at once."""
-        ...
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the connection is of no use any more."""
-        ...
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether the next one may have this connection."""
-        ...
+async def _result(made: Any) -> Any:
+    """What psycopg gives: at once in a plain program, to be awaited on an event loop."""
+    return await made if isawaitable(made) else made
 
 
-class _Link:
-    """What does not depend on the colour."""
+class Link:
+    """A connection to the server, as a Session and with transactions; in a plain program nothing in it suspends."""
 
-    def __init__(self, pgconn: PGconn, schema: str, timeout: float) -> None:
-        self._pgconn: Final = pgconn
+    def __init__(self, connection: Any, schema: str, timeout: float) -> None:
+        self._connection: Final = connection
+        self._pgconn: Final[PGconn] = connection.pgconn
         self._schema: Final = f'"{schema}".'
         # The time limits are set here and not for the session, which a pooler in between may give to somebody else.
         # A server that confirms commits before they are on the disk is asked not to, this once.
@@ -159,18 +135,48 @@ class _Link:
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
             f"SET LOCAL statement_timeout = {milliseconds}; SET LOCAL lock_timeout = {milliseconds}; "
             "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-        ).encode()
+        )
 
-    def _rendered(self, sql: str) -> bytes:
-        for mark, text in (("{s}", self._schema), ("{lock}", " FOR UPDATE OF c"), ("{blob}", "bytea"), ("?", "%s")):
-            sql = sql.replace(mark, text)
-        return sql.encode()
+    @classmethod
+    async def connect(cls, address: Address, schema: str, patience: float, *, on_loop: bool) -> Link:
+        kind = _AsyncConnection if on_loop else _Connection
+        connection = await _result(kind.connect(**address.parameters))
+        connection.patience = patience
+        return cls(connection, schema, patience)
+
+    async def fetch(self, sql: str, *values: object) -> Rows:
+        """The rows that a question finds."""
+        return await _result((await self._run(sql, values)).fetchall())
+
+    async def execute(self, sql: str, *values: object) -> int:
+        """Change something; how many rows were changed."""
+        return (await self._run(sql, values)).rowcount
+
+    async def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Run the statement with each of these rows of values."""
+        await _result(self._connection.cursor(binary=True).executemany(self._rendered(sql), rows))
+
+    async def begin(self) -> None:
+        """Begin a writing transaction."""
+        await self._run(self._begin, ())
+
+    async def commit(self) -> None:
+        """End the transaction; an error unless the server says that it is committed."""
+        cursor = await self._run("COMMIT", ())
+        if cursor.statusmessage != "COMMIT":
+            message = f"the server answered {cursor.statusmessage} to COMMIT"
+            raise errors.TransactionRollback(message)
+
+    async def rollback(self) -> None:
+        await _result(self._connection.rollback())
 
     def finish(self) -> None:
+        """Close the connection at once."""
         self._pgconn.finish()
 
     @property
     def is_lost(self) -> bool:
+        """Whether the connection is of no use any more."""
         return self._pgconn.status == ConnStatus.BAD or self._pgconn.transaction_status in {
             TransactionStatus.ACTIVE,
             TransactionStatus.UNKNOWN,
@@ -178,93 +184,18 @@ class _Link:
 
     @property
     def is_usable(self) -> bool:
+        """Whether the next one may have this connection."""
         return self._pgconn.status == ConnStatus.OK and self._pgconn.transaction_status == TransactionStatus.IDLE
 
+    async def _run(self, sql: str, values: Sequence[object]) -> Any:
+        cursor = self._connection.cursor(binary=bool(values))
+        await _result(cursor.execute(self._rendered(sql), values or None, prepare=None if values else False))
+        return cursor
 
-def _check_committed(status: str | None) -> None:
-    if status != "COMMIT":
-        message = f"the server answered {status} to COMMIT"
-        raise errors.TransactionRollback(message)
-
-
-class PlainLink(_Link):
-    """For plain programs: its methods block and never suspend."""
-
-    def __init__(self, connection: _Connection, schema: str, timeout: float) -> None:
-        super().__init__(connection.pgconn, schema, timeout)
-        self._connection: Final = connection
-
-    @classmethod
-    async def connect(cls, address: Address, schema: str, patience: float) -> PlainLink:
-        connection = _Connection.connect(**address.parameters)
-        connection.patience = patience
-        return cls(connection, schema, patience)
-
-    async def fetch(self, sql: str, *values: object) -> Rows:
-        with self._connection.cursor(binary=bool(values)) as cursor:
-            cursor.execute(self._rendered(sql), values or None, prepare=None if values else False)
-            return cursor.fetchall()
-
-    async def execute(self, sql: str, *values: object) -> int:
-        with self._connection.cursor(binary=bool(values)) as cursor:
-            cursor.execute(self._rendered(sql), values or None, prepare=None if values else False)
-            return cursor.rowcount
-
-    async def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        with self._connection.cursor(binary=True) as cursor:
-            cursor.executemany(self._rendered(sql), rows)
-
-    async def begin(self) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute(self._begin, prepare=False)
-
-    async def commit(self) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute("COMMIT", prepare=False)
-            _check_committed(cursor.statusmessage)
-
-    async def rollback(self) -> None:
-        self._connection.rollback()
-
-
-class AsyncLink(_Link):
-    """For asyncio."""
-
-    def __init__(self, connection: _AsyncConnection, schema: str, timeout: float) -> None:
-        super().__init__(connection.pgconn, schema, timeout)
-        self._connection: Final = connection
-
-    @classmethod
-    async def connect(cls, address: Address, schema: str, patience: float) -> AsyncLink:
-        connection = await _AsyncConnection.connect(**address.parameters)
-        connection.patience = patience
-        return cls(connection, schema, patience)
-
-    async def fetch(self, sql: str, *values: object) -> Rows:
-        async with self._connection.cursor(binary=bool(values)) as cursor:
-            await cursor.execute(self._rendered(sql), values or None, prepare=None if values else False)
-            return await cursor.fetchall()
-
-    async def execute(self, sql: str, *values: object) -> int:
-        async with self._connection.cursor(binary=bool(values)) as cursor:
-            await cursor.execute(self._rendered(sql), values or None, prepare=None if values else False)
-            return cursor.rowcount
-
-    async def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        async with self._connection.cursor(binary=True) as cursor:
-            await cursor.executemany(self._rendered(sql), rows)
-
-    async def begin(self) -> None:
-        async with self._connection.cursor() as cursor:
-            await cursor.execute(self._begin, prepare=False)
-
-    async def commit(self) -> None:
-        async with self._connection.cursor() as cursor:
-            await cursor.execute("COMMIT", prepare=False)
-            _check_committed(cursor.statusmessage)
-
-    async def rollback(self) -> None:
-        await self._connection.rollback()
+    def _rendered(self, sql: str) -> bytes:
+        for mark, text in (("{s}", self._schema), ("{lock}", " FOR UPDATE OF c"), ("{blob}", "bytea"), ("?", "%s")):
+            sql = sql.replace(mark, text)
+        return sql.encode()
 
 
 def is_silent(error: Exception) -> bool:

@@ -178,14 +178,18 @@ _LOCK_CHAIN_OF: Final = (
     "SELECT c.root, c.newest FROM {s}snapshot s JOIN {s}chain c ON c.root = s.root WHERE s.id = ?{lock}"
 )
 _STATE: Final = (
-    f"SELECT {_MODE}, (SELECT body FROM {{s}}snapshot WHERE id = ?), (SELECT root FROM {{s}}snapshot WHERE id = ?), "
-    f"{_POSITION}, (SELECT coalesce(max(line), 0) FROM {{s}}message WHERE root = ?)"
+    (
+        "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?), (SELECT root FROM {s}snapshot WHERE id = ?), "
+        "POSITION, (SELECT coalesce(max(line), 0) FROM {s}message WHERE root = ?)"
+    )
+    .replace("MODE", _MODE)
+    .replace("POSITION", _POSITION)
 )
 _PARENT: Final = (
     "SELECT p.body, p.line, p.length, (SELECT coalesce(max(m.position) + 1, 0) FROM {s}message m "
     "WHERE m.root = p.root AND m.line = p.line) FROM {s}snapshot p WHERE p.id = ?"
 )
-_BODY: Final = f"SELECT {_MODE}, (SELECT body FROM {{s}}snapshot WHERE id = ?)"
+_BODY: Final = "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?)".replace("MODE", _MODE)
 _LINE: Final = "SELECT position, body FROM {s}message WHERE root = ? AND line = ? AND position < ? ORDER BY position"
 _ADD_SNAPSHOT: Final = (
     "INSERT INTO {s}snapshot (id, root, place, line, length, summary, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -215,14 +219,14 @@ _JOURNAL: Final = (
     "LEFT JOIN {s}journal j ON j.root = c.root WHERE s.id = ? ORDER BY j.position"
 )
 _LIST: Final = (
-    f"SELECT c.rank, c.root, c.newest, s.summary, {_MODE} "
+    "SELECT c.rank, c.root, c.newest, s.summary, MODE "
     "FROM {s}chain c LEFT JOIN {s}snapshot s ON s.id = c.newest WHERE TESTS "
     "ORDER BY c.rank DESC, c.root DESC LIMIT ?"
-)
+).replace("MODE", _MODE)
 _HISTORY: Final = (
-    f"SELECT n.root, n.place, n.id, n.summary, {_MODE} FROM {{s}}snapshot o JOIN {{s}}snapshot n ON n.root = o.root "
+    "SELECT n.root, n.place, n.id, n.summary, MODE FROM {s}snapshot o JOIN {s}snapshot n ON n.root = o.root "
     "WHERE o.id = ? AND n.place < ? ORDER BY n.place DESC LIMIT ?"
-)
+).replace("MODE", _MODE)
 
 _Rank = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Id = Annotated[str, Meta(pattern=r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
