@@ -216,10 +216,8 @@ PAGES: Final[tuple[Page, ...]] = (
                     "dragoman.stores.ids",
                     "dragoman.stores.sealing",
                     "dragoman.stores.encryption",
-                    "dragoman.stores.resealing",
                 )
             ),
-            Section(namespace="dragoman.stores.resealing", only=("ResealProgress", "progress_bar")),
             Section(namespace="dragoman.stores.protocol", only=("Resealed",)),
         ),
     ),

@@ -120,8 +120,7 @@ if TYPE_CHECKING:
     from dragoman.stores.memory import MemoryStore
     from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
     from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
-    from dragoman.stores.resealing import areseal, reseal
-    from dragoman.stores.sealing import Sealing
+    from dragoman.stores.sealing import Sealing, areseal, reseal
     from dragoman.stores.snapshot import Snapshot
     from dragoman.stores.sqlite import SqliteStore
     from dragoman.stores.summary import Page, SnapshotSummary, Unreadable
@@ -516,7 +515,7 @@ _HOMES = {
     "answer_type": "dragoman.chat.schema",
     "append_tool_results": "dragoman.loop.calls",
     "approve": "dragoman.tools.permission",
-    "areseal": "dragoman.stores.resealing",
+    "areseal": "dragoman.stores.sealing",
     "aresume": "dragoman.stores.journal",
     "arun_tool_calling_loop": "dragoman.loop.helpers",
     "async_engine": "dragoman.engines.factory",
@@ -545,7 +544,7 @@ _HOMES = {
     "next_step": "dragoman.loop.step",
     "recovered": "dragoman.stores.journal",
     "register_provider": "dragoman.engines.factory",
-    "reseal": "dragoman.stores.resealing",
+    "reseal": "dragoman.stores.sealing",
     "resume": "dragoman.stores.journal",
     "run_tool_calling_loop": "dragoman.loop.helpers",
     "snapshot_from_json": "dragoman.stores.json_form",

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.stores.encryption import EncryptionKey, generate_encryption_key
+from dragoman.stores.encryption import EncryptionKey
 
 SECRET = bytes(range(1, 33))
 SHOWN = (SECRET.hex(), base64.b64encode(SECRET).decode(), repr(SECRET), repr(SECRET)[2:-1])
@@ -32,12 +32,6 @@ class Drawer:
         if isinstance(self.entries, Exception):
             raise self.entries
         return self.entries.get((service_name, username))
-
-
-def test_a_new_key_has_32_bytes_and_is_another_each_time() -> None:
-    keys = {generate_encryption_key() for _ in range(100)}
-    assert len(keys) == 100
-    assert {len(key) for key in keys} == {32}
 
 
 @given(usable)
@@ -88,23 +82,11 @@ def test_a_text_is_a_key_of_32_bytes_or_a_typed_error_that_does_not_repeat_it(te
     assert len(text.strip()) < 8 or text.strip() not in problem
 
 
-def test_a_base64_text_whose_last_character_carries_too_much_is_the_same_key_or_refused() -> None:
-    text = base64.b64encode(b"\xff" * 32).decode()
-    assert EncryptionKey.from_text(text).reveal() == b"\xff" * 32
-    with pytest.raises(ConfigurationError, match="all zeros"):
-        EncryptionKey.from_text("A" * 43)
-
-
 def test_a_missing_or_empty_variable_is_named() -> None:
     with pytest.raises(ConfigurationError, match="no environment variable 'STORE_KEY'"):
         EncryptionKey.from_environment("STORE_KEY", environ={})
     with pytest.raises(ConfigurationError, match="'STORE_KEY' holds an empty"):
         EncryptionKey.from_environment("STORE_KEY", environ={"STORE_KEY": "  "})
-
-
-def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORE_KEY", SECRET.hex())
-    assert EncryptionKey.from_environment("STORE_KEY").reveal() == SECRET
 
 
 def test_a_keychain_without_the_entry_or_in_trouble_is_a_typed_error() -> None:
@@ -135,12 +117,6 @@ def test_the_keychain_of_the_system_is_asked_through_keyring(monkeypatch: pytest
         keyring.set_keyring(before)
 
 
-def test_without_keyring_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(ConfigurationError, match=r"dragoman\[keyring\]"):
-        EncryptionKey.from_keychain("app", "me")
-
-
 def test_a_key_does_not_show_itself() -> None:
     key = EncryptionKey(SECRET)
     texts = [repr(key), str(key), f"{key}", f"{key!r:>80}", repr([key]), repr({"key": key})]
@@ -159,11 +135,6 @@ def test_a_key_is_not_pickled_nor_copied_by_pickling() -> None:
     for carry in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="not pickled"):
             carry(EncryptionKey(SECRET))
-
-
-def test_equal_keys_are_one_in_a_set() -> None:
-    assert len({EncryptionKey(SECRET), EncryptionKey(bytearray(SECRET)), EncryptionKey(b"k" * 32)}) == 2  # type: ignore[arg-type]
-    assert EncryptionKey(SECRET) != SECRET
 
 
 def test_the_extras_are_not_imported_before_they_are_needed() -> None:

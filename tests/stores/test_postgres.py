@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +19,6 @@ from dragoman.errors import (
     ConversationError,
     InvalidCursorError,
     SnapshotNotFoundError,
-    StoreConflictError,
     StoreError,
     StoreUnavailableError,
 )
@@ -31,7 +27,6 @@ from dragoman.stores.journal import MessageAdded, aresume
 from dragoman.stores.listing import Filters, make_cursor
 from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
 from dragoman.stores.snapshot import Snapshot
-from tests.processes import started
 from tests.stores.cases import NOON, after, chain, first, pages
 from tests.stores.postgres_server import Server
 from tests.test_docs import BLOCKS, ROOT
@@ -117,20 +112,6 @@ def test_texts_that_postgres_does_not_like(server: Server, schema: str) -> None:
         assert len(store.list().items) == 1
 
 
-def test_a_database_with_another_encoding(server: Server, schema: str) -> None:
-    """Everything is bytes, so it does not matter what the database takes for text."""
-    with psycopg.connect(server.conninfo, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
-    try:
-        with PostgresStore(server.conninfo_for(user="postgres", database="latin"), schema=schema) as store:
-            points = chain(store, 2, said="Größe 天气 \0")
-            assert store.latest(points[0].id) == points[-1]
-            assert len(store.search("GRÖSSE 天").items) == 1
-    finally:
-        with psycopg.connect(server.conninfo, autocommit=True) as connection:
-            connection.execute("DROP DATABASE latin WITH (FORCE)")
-
-
 def test_a_clock_that_goes_back_moves_nothing_behind_a_cursor(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema) as store:
         points = [first(f"{number}", at=NOON + timedelta(hours=number)) for number in range(4)]
@@ -166,15 +147,6 @@ def test_cursors_that_were_tampered_with(server: Server, schema: str) -> None:
         assert store.history(points[2].id, cursor=store.history(points[0].id, limit=1).cursor).items
 
 
-def test_equal_values_in_other_bytes_are_the_same_snapshot(server: Server, schema: str) -> None:
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        one = Snapshot.first(Conversation(metadata={"a": 1, "b": 2}), provider="p", model="m")
-        store.save(one)
-        store.save(structs.replace(one, conversation=Conversation(metadata={"b": 2, "a": 1})))
-        with pytest.raises(StoreConflictError):
-            store.save(structs.replace(one, conversation=Conversation(metadata={"b": 2, "a": 2})))
-
-
 def test_a_damaged_parent_does_not_keep_one_from_going_on(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema) as store:
         points = chain(store, 3)
@@ -205,16 +177,6 @@ def test_without_prepared_statements(server: Server, schema: str) -> None:
         assert step(store._store._database.read(lambda session: session.fetch(sql))) == [(0,)]
 
 
-def test_few_connections_are_made(server: Server, schema: str) -> None:
-    with PostgresStore(f"{server.conninfo} application_name=counted", schema=schema) as store:
-        points = chain(store, 5)
-        for _ in range(5):
-            store.list()
-            store.load(points[0].id)
-        assert count(server, "pg_stat_activity WHERE application_name = 'counted'") == 1
-    assert count(server, "pg_stat_activity WHERE application_name = 'counted' AND state <> 'idle'") == 0
-
-
 def test_what_it_is_called(server: Server, schema: str) -> None:
     with PostgresStore("postgresql://me:secret-7@db.example.org:5433/talk?sslmode=require", schema=schema) as store:
         assert repr(store) == f"PostgresStore('host=db.example.org port=5433 dbname=talk user=me', schema={schema!r})"
@@ -242,19 +204,6 @@ def test_many_tasks_share_a_few_connections(server: Server, schema: str) -> None
                 query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tasks'"
                 [[open_]] = connection.execute(query).fetchall()
             assert 1 <= open_ <= 3
-
-    asyncio.run(main())
-
-
-def test_of_rivals_one_wins(server: Server, schema: str) -> None:
-    async def main() -> None:
-        async with AsyncPostgresStore(server.conninfo, schema=schema) as store:
-            one = first("x")
-            await store.save(one)
-            rivals = [after(one, f"rival {number}") for number in range(10)]
-            ends = await asyncio.gather(*[store.save(rival) for rival in rivals], return_exceptions=True)
-            assert [end for end in ends if end is None] == [None]
-            assert all(end is None or isinstance(end, StoreConflictError) for end in ends)
 
     asyncio.run(main())
 
@@ -353,21 +302,6 @@ def test_closing_while_it_is_used(server: Server, schema: str) -> None:
     asyncio.run(main())
 
 
-def test_both_colours_read_what_the_other_wrote(server: Server, schema: str) -> None:
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        points = chain(store, 3)
-
-        async def main() -> Snapshot:
-            async with AsyncPostgresStore(server.conninfo, schema=schema) as other:
-                newest = await other.latest(points[0].id)
-                longer = after(newest, "from the other")
-                await other.save(longer)
-                return longer
-
-        longer = asyncio.run(main())
-        assert store.latest(points[0].id) == longer
-
-
 # --- the tables ------------------------------------------------------------------------------------------------------
 
 
@@ -399,35 +333,6 @@ def test_many_threads_at_once(server: Server, schema: str) -> None:
         list(threads.map(begin, range(12)))
     with PostgresStore(server.conninfo, schema=schema) as store:
         assert len(store.list().items) == 12
-
-
-CHILD = """
-import sys
-from dragoman.stores.postgres import PostgresStore
-from tests.stores.cases import first
-with PostgresStore(sys.argv[1], schema=sys.argv[2]) as store:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    store.save(first("x"))
-"""
-
-
-@pytest.mark.slow
-def test_many_processes_at_once(server: Server, schema: str) -> None:
-    command = [sys.executable, "-c", CHILD, server.conninfo, schema]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with ExitStack() as running:
-        children = [running.enter_context(started(command, cwd=ROOT, **pipes)) for _ in range(6)]
-        for child in children:
-            assert child.stdout.readline() == "ready\n"
-        for child in children:
-            child.stdin.write("go\n")
-            child.stdin.flush()
-        for child in children:
-            child.communicate(timeout=120)
-    assert [child.returncode for child in children] == [0] * 6
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        assert len(store.list().items) == 6
 
 
 def test_create_false_makes_nothing(server: Server, schema: str) -> None:
@@ -485,19 +390,6 @@ def test_names_that_mean_something_else_do_not_harm(server: Server, name: str) -
 def test_a_name_that_is_the_servers(server: Server) -> None:
     with PostgresStore(server.conninfo, schema="pg_x") as store, pytest.raises(StoreError, match="pg_x"):
         store.list()
-
-
-def test_two_stores_in_one_database_do_not_meet(server: Server, schema: str) -> None:
-    with (
-        PostgresStore(server.conninfo, schema=schema) as one,
-        PostgresStore(server.conninfo, schema=f"{schema}b") as two,
-    ):
-        try:
-            chain(one, 2)
-            assert two.list().items == ()
-        finally:
-            with psycopg.connect(server.conninfo, autocommit=True) as connection:
-                connection.execute(f"DROP SCHEMA IF EXISTS {schema}b CASCADE".encode())
 
 
 # --- the page about stores -------------------------------------------------------------------------------------------

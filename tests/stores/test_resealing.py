@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from msgspec import structs
 
 from dragoman.conversation import Message
 from dragoman.errors import (
@@ -24,8 +22,8 @@ from dragoman.stores.async_store import AsyncStore
 from dragoman.stores.encryption import AesGcmSealing, generate_encryption_key
 from dragoman.stores.file import FileStore
 from dragoman.stores.journal import MessageAdded
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.resealing import ResealProgress, areseal, progress_bar, reseal
+from dragoman.stores.protocol import ConversationStore, Resealed
+from dragoman.stores.sealing import areseal, reseal
 from dragoman.stores.snapshot import Snapshot
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, chain, first, pages
@@ -66,7 +64,7 @@ def test_after_resealing_the_old_key_is_no_longer_needed(at: Opened) -> None:
     with at(AesGcmSealing(NEW, older=[OLD])) as store:
         check(store, chains)  # both keys are read, before
         report = reseal(store)
-        assert report == ResealProgress(done=5, total=5)
+        assert report == Resealed(done=5, total=5)
         check(store, chains)
     with at(AesGcmSealing(NEW)) as store:
         check(store, chains)
@@ -114,16 +112,12 @@ def test_summaries_can_be_laid_open_and_closed_again(at: Opened, tmp_path: Path)
         store.list()
 
 
-class Interrupted(Exception):
-    pass
-
-
 def test_it_can_be_broken_off_anywhere_and_continued(at: Opened) -> None:
     with at(AesGcmSealing(OLD)) as store:
         chains = filled(store, 45)
-    seen: list[ResealProgress] = []
+    seen: list[Resealed] = []
 
-    def stop(progress: ResealProgress) -> None:
+    def stop(progress: Resealed) -> None:
         seen.append(progress)
         raise KeyboardInterrupt
 
@@ -228,9 +222,9 @@ def test_without_a_key_a_sealed_store_is_not_touched(at: Opened) -> None:
 
 def test_an_empty_store_and_one_that_is_not_sealed(at: Opened) -> None:
     with at(None) as store:
-        assert reseal(store) == ResealProgress()
+        assert reseal(store) == Resealed()
         chains = filled(store, 2)
-        assert reseal(store) == ResealProgress(done=2, total=2)
+        assert reseal(store) == Resealed(done=2, total=2)
         check(store, chains)
         with pytest.raises(InvalidCursorError):
             reseal(store, cursor="nonsense")
@@ -241,13 +235,13 @@ def test_an_empty_store_and_one_that_is_not_sealed(at: Opened) -> None:
 def test_an_async_store_is_walked_the_same_way(at: Opened) -> None:
     with at(AesGcmSealing(OLD)) as store:
         chains = filled(store)
-    seen: list[ResealProgress] = []
+    seen: list[Resealed] = []
 
-    async def work() -> ResealProgress:
+    async def work() -> Resealed:
         async with AsyncStore(at(AesGcmSealing(NEW, older=[OLD]))) as store:
             return await areseal(store, progress=seen.append)
 
-    assert asyncio.run(work()) == seen[-1] == ResealProgress(done=5, total=5)
+    assert asyncio.run(work()) == seen[-1] == Resealed(done=5, total=5)
     with at(AesGcmSealing(NEW)) as store:
         check(store, chains)
 
@@ -264,34 +258,3 @@ def test_a_swapped_record_is_not_sealed_again(tmp_path: Path) -> None:
 
 
 # --- the bar ---------------------------------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-STEPS = (
-    ResealProgress(done=20, total=40, cursor="x"),
-    ResealProgress(done=40, total=40, unreadable=("a", "b")),
-)
-
-
-def test_a_terminal_gets_a_bar_that_grows_in_place() -> None:
-    screen = Terminal()
-    draw = progress_bar(screen)
-    for step in STEPS:
-        draw(step)
-    half, whole = "#" * 15 + "." * 15, "#" * 30
-    assert screen.getvalue() == (
-        f"\r[{half}] 20 of 40 conversations sealed\r[{whole}] 40 of 40 conversations sealed, 2 unreadable\n"
-    )
-
-
-def test_anything_else_gets_one_line() -> None:
-    text = io.StringIO()
-    draw = progress_bar(text)
-    for step in STEPS:
-        draw(step)
-    draw(structs.replace(STEPS[1], done=0, total=0, unreadable=()))
-    assert text.getvalue() == ("40 of 40 conversations sealed, 2 unreadable\n0 of 0 conversations sealed\n")

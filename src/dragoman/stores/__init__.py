@@ -4,10 +4,10 @@
     journal.py       what happened since the newest snapshot, and how to go on from there
     protocol.py      what a store is, in two colours, and the rules that every store keeps
     summary.py       what a list shows; listing.py: filters, cursors, pages and words, the same for every store
-    sealing.py       which records of a store are sealed; encryption.py: keys and AES-GCM; resealing.py: another key
+    sealing.py       which records of a store are sealed, and how it gets another key; encryption.py: keys, AES-GCM
     memory.py        MemoryStore
     file.py          FileStore; directory.py: its files and its lock
-    sql.py           the store of both databases; rows.py: how a snapshot is divided into rows
+    sql.py           the store of both databases; sql_schema.py: its tables and statements; rows.py: a snapshot as rows
     sqlite.py        SqliteStore; postgres.py: PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
     async_store.py   AsyncStore: any plain store for asyncio, in worker threads
 

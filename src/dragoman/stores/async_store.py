@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from .journal import Journal, JournalEntry
-from .protocol import ConversationStore, Resealed, closed_store
+from .protocol import AsyncConversationStore, ConversationStore, Resealed, closed_store
 from .snapshot import Snapshot
 from .summary import Page
 
@@ -28,7 +27,7 @@ _THREADS: Final = 4
 _T = TypeVar("_T")
 
 
-class AsyncStore:
+class AsyncStore(AsyncConversationStore):
     """A plain store as an AsyncConversationStore. Closing it closes the store."""
 
     def __init__(self, store: ConversationStore) -> None:
@@ -86,14 +85,6 @@ class AsyncStore:
     def _close(self) -> None:
         self._threads.shutdown(wait=True)
         self.store.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         try:

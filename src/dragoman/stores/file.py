@@ -17,12 +17,12 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -35,7 +35,16 @@ from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry
 from .json_form import snapshot_from_json, snapshot_to_json
 from .listing import Filters, check_limit, has_words, history_page, list_page, make_cursor, read_cursor, search_words
-from .protocol import Resealed, check_newest, check_parent, check_position, closed_store, id_taken, not_found
+from .protocol import (
+    ConversationStore,
+    Resealed,
+    check_newest,
+    check_parent,
+    check_position,
+    closed_store,
+    id_taken,
+    not_found,
+)
 from .sealing import Listing, Records, Sealing
 from .snapshot import Snapshot
 from .summary import Page, SnapshotSummary, Unreadable
@@ -94,7 +103,7 @@ class _Chain(NamedTuple):
         return self.ids[self.place]
 
 
-class FileStore:
+class FileStore(ConversationStore):
     """Conversations in a directory, for one machine: many threads and programs may use it at once.
 
     The directory is made when first needed, for the owner's eyes only. `timeout` is how long to wait, in seconds, for
@@ -122,7 +131,6 @@ class FileStore:
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
         written = snapshot_to_json(snapshot)  # refused before anything is touched
 
         def work() -> None:
@@ -167,15 +175,12 @@ class FileStore:
         directory.sync_directory(path.parent)
 
     def load(self, id: str) -> Snapshot:
-        """Exactly this snapshot."""
         return self._read("load the snapshot", id, lambda chain: self._load(chain, id))
 
     def latest(self, id: str) -> Snapshot:
-        """The newest snapshot of the conversation."""
         return self._read("load the snapshot", id, lambda chain: self._load(chain, chain.newest))
 
     def delete(self, id: str) -> None:
-        """Remove the whole conversation: all of its snapshots and its journal."""
         self._read("delete the conversation", id, lambda _chain: None)
 
         def work() -> None:
@@ -198,7 +203,6 @@ class FileStore:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """The newest snapshot of each conversation, newest first. What cannot be read is named on the first page."""
         return self._list(Filters.of(provider, text, since, until), limit, cursor)
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
@@ -228,7 +232,6 @@ class FileStore:
         return any(has_words(self._load(chain, id).messages, words) for id in reversed(chain.ids.values()))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """The snapshots of one conversation, newest first."""
 
         def work(chain: _Chain) -> Page:
             self._records.ensure_readable_lists(self._mode())
@@ -240,7 +243,6 @@ class FileStore:
     # --- the journal -------------------------------------------------------------------------------------------------
 
     def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
-        """Append to the journal of the conversation whose newest snapshot this is; the new number of entries."""
         new = tuple(entries)
         self._read("record the steps", id, lambda _chain: None)
 
@@ -261,7 +263,6 @@ class FileStore:
         return _line_to_json(position, last, data)
 
     def journal(self, id: str) -> Journal:
-        """The journal of the conversation."""
 
         def work(chain: _Chain) -> Journal:
             for _ in range(_TRIES):
@@ -292,7 +293,6 @@ class FileStore:
     # --- sealing again -----------------------------------------------------------------------------------------------
 
     def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed:
-        """Seal a part of the store again with the key that is written now; the function `reseal` does it all."""
         self._check_open()
         check_limit(limit)
         [last] = ("",) if cursor is None else read_cursor("reseal", cursor, tuple[str])
@@ -350,14 +350,6 @@ class FileStore:
     def close(self) -> None:
         """Nothing is kept open between calls; afterwards the store refuses to be used."""
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"FileStore({str(self.path)!r})"
@@ -518,22 +510,15 @@ def _unwrap(raw: Raw) -> bytes:
         raise SnapshotCorruptError(message) from None
 
 
-class _naming:  # noqa: N801 - used like a function
+@contextmanager
+def _naming(path: Path) -> Generator[None]:
     """Makes errors about a snapshot or an entry name the file that it came from."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: Path) -> None:
-        self._path: Path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, SnapshotError) and str(self._path) not in error.message:
-            raise type(error)(f"{self._path}: {error.message}", hint=error.hint) from error
+    try:
+        yield
+    except SnapshotError as error:
+        if str(path) in error.message:
+            raise
+        raise type(error)(f"{path}: {error.message}", hint=error.hint) from error
 
 
 # --- lines of a journal ----------------------------------------------------------------------------------------------

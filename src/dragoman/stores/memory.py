@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from datetime import datetime
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct, structs
 
@@ -14,7 +13,16 @@ from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry, entry_to_json
 from .json_form import snapshot_to_json
 from .listing import Filters, check_limit, has_words, history_page, list_page, search_words
-from .protocol import Resealed, check_newest, check_parent, check_position, closed_store, id_taken, not_found
+from .protocol import (
+    ConversationStore,
+    Resealed,
+    check_newest,
+    check_parent,
+    check_position,
+    closed_store,
+    id_taken,
+    not_found,
+)
 from .snapshot import Snapshot
 from .summary import Page, summary_of
 
@@ -30,7 +38,7 @@ class _Chain(Struct, frozen=True):
         return self.points[-1]
 
 
-class MemoryStore:
+class MemoryStore(ConversationStore):
     """Conversations in the memory of this process; they end with it, or when the store is closed.
 
     It keeps the same rules as the other stores, and refuses what they could not write down. Many threads may use it;
@@ -46,7 +54,6 @@ class MemoryStore:
         self._closed: bool = False
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
         snapshot_to_json(snapshot)  # raises for what no store could keep
         with self._lock:
             there = self._find(snapshot.id)
@@ -67,11 +74,9 @@ class MemoryStore:
             self._chains[snapshot.root] = chain
 
     def load(self, id: str) -> Snapshot:
-        """Exactly this snapshot."""
         return next(point for point in self._chain(id).points if point.id == id)
 
     def latest(self, id: str) -> Snapshot:
-        """The newest snapshot of the conversation."""
         return self._chain(id).newest
 
     def list(
@@ -84,11 +89,9 @@ class MemoryStore:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """The newest snapshot of each conversation, newest first."""
         return self._list(Filters.of(provider, text, since, until), limit, cursor)
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """The snapshots of one conversation, newest first."""
         points = self._chain(id).points
         places = range(len(points))
         return history_page(points[0].root, places, lambda place: summary_of(points[place]), limit, cursor)
@@ -107,7 +110,6 @@ class MemoryStore:
         return list_page([summary_of(chain.newest) for chain in chains], filters, limit, cursor)
 
     def delete(self, id: str) -> None:
-        """Remove the whole conversation: all of its snapshots and its journal."""
         with self._lock:
             chain = self._chain(id)
             del self._chains[chain.newest.root]
@@ -115,7 +117,6 @@ class MemoryStore:
                 self._roots.pop(point.id, None)
 
     def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
-        """Append to the journal of the conversation whose newest snapshot this is; the new number of entries."""
         new = tuple(entries)
         for entry in new:
             entry_to_json(entry)
@@ -127,7 +128,6 @@ class MemoryStore:
             return after + len(new)
 
     def journal(self, id: str) -> Journal:
-        """The journal of the conversation."""
         chain = self._chain(id)
         return Journal(snapshot=chain.newest.id, entries=chain.entries)
 
@@ -143,14 +143,6 @@ class MemoryStore:
         self._closed = True
         self._chains = {}
         self._roots = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._chains)} conversations)"

@@ -31,7 +31,8 @@ from dragoman.errors import ConfigurationError, DragomanError, SnapshotCorruptEr
 
 from .protocol import closed_store
 from .sealing import Listing, Mode, Records, Sealing
-from .sql import TABLES, PlainSqlStore, Session, SqlStore
+from .sql import PlainSqlStore, SqlStore
+from .sql_schema import TABLES, Session
 
 if TYPE_CHECKING:
     from .postgres_driver import Link
@@ -134,7 +135,6 @@ _WORDS: Final = (
 class _Dialect:
     """Texts are kept as bytes: PostgreSQL's own text cannot hold a NUL, and its idea of case depends on the locale."""
 
-    name: str = "postgres"
     contains: str = "position(? IN {column}) > 0"
     lock_chains: str | None = "LOCK TABLE {s}chain IN EXCLUSIVE MODE"
 
@@ -231,14 +231,6 @@ async def _block(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251 - of plain programs
 
 
-class _Attempt:
-    """How far one try has come."""
-
-    def __init__(self) -> None:
-        self.stage: Literal["connecting", "working", "committing"] = "connecting"
-        self.lost: bool = True
-
-
 class _Database:
     """Carries out work on the server at this address, on an event loop or, stepped, in a plain program."""
 
@@ -281,17 +273,17 @@ class _Database:
         """Carry the work out; again where that is safe and may help."""
         retries = Retries(repeatable=repeatable, hide=self._address.password)
         while True:
-            attempt = _Attempt()
+            attempt = Attempt()
             try:
                 return await self._try(work, attempt, writing=writing)
             except self._driver.ERRORS as error:
-                silent = self._driver.is_silent(error)
-                seconds = retries.pause(Failure(error, attempt.stage, attempt.lost, silent))
+                attempt.silent = self._driver.is_silent(error)
+                seconds = retries.pause(error, attempt)
             if attempt.lost:
                 self._drop_idle()  # what broke one has broken the others, too
             await self._sleep(seconds)
 
-    async def _try(self, work: Callable[[Session], Awaitable[_T]], attempt: _Attempt, *, writing: bool) -> _T:
+    async def _try(self, work: Callable[[Session], Awaitable[_T]], attempt: Attempt, *, writing: bool) -> _T:
         if self._closed:
             raise closed_store()
         users, user = self._users, object()
@@ -377,15 +369,15 @@ os.register_at_fork(after_in_child=_after_fork)
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-class Failure(NamedTuple):
-    """One try that failed."""
+class Attempt:
+    """How far one try came."""
 
-    error: Exception
-    stage: Literal["connecting", "working", "committing"]
-    lost: bool
-    """Whether the connection is gone."""
-    silent: bool = False
-    """Whether it is gone because the server did not answer for too long."""
+    def __init__(self, stage: Literal["connecting", "working", "committing"] = "connecting") -> None:
+        self.stage: Literal["connecting", "working", "committing"] = stage
+        self.lost: bool = True
+        """Whether the connection is gone."""
+        self.silent: bool = False
+        """Whether it is gone because the server did not answer for too long."""
 
 
 class _Problem(NamedTuple):
@@ -471,26 +463,24 @@ class Retries:
         self._again: int = 0
         self._lost: int = 0
 
-    def pause(self, failure: Failure) -> float:
+    def pause(self, error: Exception, attempt: Attempt) -> float:
         """How many seconds to wait before the next try. Raises the typed error where there should be none."""
-        if _code(failure.error) in _AGAIN and self._again < _MOST_AGAIN:
+        if _code(error) in _AGAIN and self._again < _MOST_AGAIN:
             self._again += 1
             return _FIRST_PAUSE * 2**self._again * self._random()
-        unsure = failure.lost and failure.stage == "committing" and not self._repeatable
-        if failure.lost and not (unsure or failure.silent or failure.stage == "connecting") and self._lost < _MOST_LOST:
+        unsure = attempt.lost and attempt.stage == "committing" and not self._repeatable
+        if attempt.lost and not (unsure or attempt.silent or attempt.stage == "connecting") and self._lost < _MOST_LOST:
             self._lost += 1
             return 0.0
-        raise self._typed(failure, _UNKNOWN if unsure else None) from failure.error
+        raise self._typed(error, attempt, _UNKNOWN if unsure else None) from error
 
-    def _typed(self, failure: Failure, problem: _Problem | None) -> DragomanError:
-        code = _code(failure.error)
+    def _typed(self, error: Exception, attempt: Attempt, problem: _Problem | None) -> DragomanError:
+        code = _code(error)
         if problem is None:
-            usual = _UNREACHABLE if failure.stage == "connecting" else _LOST if failure.lost else _OTHER
+            usual = _UNREACHABLE if attempt.stage == "connecting" else _LOST if attempt.lost else _OTHER
             problem = _PROBLEMS.get(code) or _PROBLEMS.get(code[:2]) or usual
         # The server's one line, where there is one: the rest quotes statements and values.
-        text = " ".join(
-            str(getattr(getattr(failure.error, "diag", None), "message_primary", None) or failure.error).split()
-        )
+        text = " ".join(str(getattr(getattr(error, "diag", None), "message_primary", None) or error).split())
         if self._hide:
             text = text.replace(self._hide, "…")
         reason = f" ({text[:_LONGEST_TEXT].rstrip('.')})" if text else ""

@@ -21,7 +21,7 @@ from psycopg.rows import TupleRow
 
 from dragoman.errors import ConfigurationError
 
-from .sql import Rows
+from .sql_schema import Rows
 
 ERRORS: Final = (psycopg.Error, OSError)
 """What goes wrong on the way to the server and there."""

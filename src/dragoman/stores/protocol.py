@@ -58,14 +58,14 @@ from .summary import Page
 class Resealed(Struct, frozen=True, kw_only=True):
     """How far sealing a store again has come."""
 
-    done: int
-    """Conversations that this step has gone through."""
-    total: int
-    """Conversations in the store, as far as it can tell."""
+    done: int = 0
+    """Conversations that it has gone through."""
+    total: int = 0
+    """Conversations in the store; others may add to them meanwhile."""
     cursor: str | None = None
-    """Give it to the next step; None: all are done."""
+    """Give it to the next step, also in another process; None: all are done."""
     unreadable: tuple[str, ...] = ()
-    """Conversations of this step that no key opens, or that are corrupt; left as they are."""
+    """Conversations that no key opens, or that are corrupt; left as they are."""
 
 
 class ConversationStore(Protocol):
@@ -137,11 +137,13 @@ class ConversationStore(Protocol):
         """Let go of files and connections."""
         ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 class AsyncConversationStore(Protocol):
@@ -185,11 +187,13 @@ class AsyncConversationStore(Protocol):
         """Let go of files and connections."""
         ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        await self.aclose()
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Sealing: what a store asks of whoever seals its records, and which records it has sealed.
 
-Owns: the protocol Sealing; PLAIN, which seals nothing; Records, which names, seals and opens the records of a store.
+Owns: the protocol Sealing; PLAIN, which seals nothing; Records, which names, seals and opens the records of a store;
+`reseal`, which walks through a store that got another key.
 Must not know: a cipher, a key, where a record is kept.
 
 A store hands over each record with `about`: bytes that say which record of which store it is. They are not written;
@@ -12,11 +13,13 @@ A store is in one of three modes. `open`: nothing is sealed. `plain`: everything
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from dragoman.errors import ConfigurationError, SnapshotCorruptError, SnapshotSealError, StoreError
 
 from .journal import JournalEntry, entry_from_json, entry_to_json
+from .protocol import AsyncConversationStore, ConversationStore, Resealed
 from .snapshot import Snapshot
 from .summary import SnapshotSummary, summary_from_json, summary_of, summary_to_json
 
@@ -178,3 +181,43 @@ class Records:
 
     def reseal_entry(self, data: bytes, root: str, newest: str, position: int) -> bytes:
         return self.reseal(data, "entry", root, newest, position)
+
+
+# --- another key -----------------------------------------------------------------------------------------------------
+
+Progress: TypeAlias = Callable[[Resealed], None]
+
+_STEP: Final = 20
+"""Conversations between two looks at the progress."""
+
+
+def reseal(store: ConversationStore, *, progress: Progress | None = None, cursor: str | None = None) -> Resealed:
+    """Seal the whole store with the key that is written now, telling `progress` after every few conversations.
+
+    This can be broken off anywhere, and `cursor` takes it up where it stood; others may save meanwhile. Raises what the
+    store raises.
+    """
+    so_far = Resealed(cursor=cursor)
+    while True:
+        so_far = _add_up(so_far, store.reseal(limit=_STEP, cursor=so_far.cursor), progress)
+        if so_far.cursor is None:
+            return so_far
+
+
+async def areseal(
+    store: AsyncConversationStore, *, progress: Progress | None = None, cursor: str | None = None
+) -> Resealed:
+    """`reseal` for an async store."""
+    so_far = Resealed(cursor=cursor)
+    while True:
+        so_far = _add_up(so_far, await store.reseal(limit=_STEP, cursor=so_far.cursor), progress)
+        if so_far.cursor is None:
+            return so_far
+
+
+def _add_up(so_far: Resealed, step: Resealed, progress: Progress | None) -> Resealed:
+    done, unreadable = so_far.done + step.done, so_far.unreadable + step.unreadable
+    result = Resealed(done=done, total=max(step.total, done), unreadable=unreadable, cursor=step.cursor)
+    if progress is not None:
+        progress(result)
+    return result

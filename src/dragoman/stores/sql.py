@@ -1,29 +1,17 @@
 """A store in an SQL database: what SQLite and PostgreSQL share, which is all but connections and a few words of SQL.
 
-Owns: the tables, the statements, and what each method of a store does with them.
+Owns: what each method of a store does with the tables (see sql_schema.py).
 Must not know: drivers, connections, when a transaction begins and ends.
 
-    chain     one row a conversation: which snapshot is its newest, and where it stands in lists
-    snapshot  one row a save: the body without messages, the summary, and which messages: the first `length` of a line
-    message   one row a message, written once; a line is a history that only grew, and a save that changes what was
-              said before begins a new one
-    journal   what happened since the newest snapshot
-    words     the texts of messages, folded to one case, for search; empty where the store is sealed
-    setting   whether the store is sealed
-
-`rank` is what lists are sorted by: the time of the newest snapshot in microseconds, or, where the times are sealed, a
-number that counts saves. It never falls, so that nothing moves behind a cursor. What comes out of a table may have been
-damaged or edited, so nothing in it is believed before it is checked.
+What comes out of a table may have been damaged or edited, so nothing in it is believed before it is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar
 
-import msgspec
 from msgspec import Meta
 
 from dragoman._stepping import step
@@ -35,6 +23,7 @@ from dragoman.errors import (
     StoreError,
 )
 
+from . import sql_schema as schema
 from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry
 from .json_form import snapshot_from_json
@@ -48,185 +37,23 @@ from .listing import (
     search_words,
     searchable_text,
 )
-from .protocol import Resealed, check_newest, check_parent, check_position, id_taken, not_found
+from .protocol import (
+    AsyncConversationStore,
+    ConversationStore,
+    Resealed,
+    check_newest,
+    check_parent,
+    check_position,
+    id_taken,
+    not_found,
+)
 from .rows import Body, assemble, body_from_json, body_to_json, digest_after
 from .sealing import Records
 from .snapshot import Snapshot
+from .sql_schema import Database, Dialect, Rows, Session, convert
 from .summary import Page, SnapshotSummary
 
 _T = TypeVar("_T")
-
-Rows: TypeAlias = Sequence[tuple[Any, ...]]
-
-TABLES: Final = (
-    "CREATE TABLE {s}setting (name text PRIMARY KEY, value text NOT NULL)",
-    """CREATE TABLE {s}chain (
-        root text PRIMARY KEY,
-        newest text NOT NULL,
-        place bigint NOT NULL,
-        rank bigint NOT NULL,
-        at bigint,
-        provider {blob},
-        title {blob}
-    )""",
-    "CREATE UNIQUE INDEX chain_by_rank ON {s}chain (rank, root)",
-    """CREATE TABLE {s}snapshot (
-        id text PRIMARY KEY,
-        root text NOT NULL,
-        place bigint NOT NULL,
-        line bigint NOT NULL,
-        length bigint NOT NULL,
-        summary {blob} NOT NULL,
-        body {blob} NOT NULL
-    )""",
-    "CREATE UNIQUE INDEX snapshot_by_place ON {s}snapshot (root, place)",
-    """CREATE TABLE {s}message (
-        root text NOT NULL,
-        line bigint NOT NULL,
-        position bigint NOT NULL,
-        body {blob} NOT NULL,
-        PRIMARY KEY (root, line, position)
-    )""",
-    """CREATE TABLE {s}journal (
-        root text NOT NULL,
-        position bigint NOT NULL,
-        body {blob} NOT NULL,
-        PRIMARY KEY (root, position)
-    )""",
-)
-"""The tables of version 1, but for those of the search, which each database has in its own way."""
-
-# --- what a database offers ------------------------------------------------------------------------------------------
-
-
-class Session(Protocol):
-    """A connection. In statements `?` is a value, `{s}` the schema and `{lock}` what locks the rows of table `c`."""
-
-    async def fetch(self, sql: str, *values: object) -> Rows:
-        """The rows that a question finds."""
-        ...
-
-    async def execute(self, sql: str, *values: object) -> int:
-        """Change something; how many rows were changed."""
-        ...
-
-    async def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run the statement with each of these rows of values."""
-        ...
-
-
-class Dialect(Protocol):
-    """What the two databases say in different ways."""
-
-    name: str
-    """The kind of store; sealing is bound to it."""
-    contains: str
-    """A condition: the bytes in the column `{column}` contain those of a value."""
-    lock_chains: str | None
-    """Keeps all others from saving, until the transaction ends; None: they cannot anyway."""
-
-    async def add_words(self, session: Session, root: str, texts: Sequence[str]) -> None:
-        """Make the texts of some messages of this conversation findable."""
-        ...
-
-    async def remove_words(self, session: Session, root: str) -> None:
-        """Forget all texts of this conversation."""
-        ...
-
-    async def find_words(self, session: Session, words: Sequence[str]) -> tuple[str, Sequence[object]]:
-        """A condition on a row `w` of words, and its values: all of these words stand in it."""
-        ...
-
-
-class Database(Protocol):
-    """Runs work in transactions, and turns the driver's errors into ours."""
-
-    async def read(self, work: Callable[[Session], Awaitable[_T]]) -> _T:
-        """What the work finds. Each of its statements sees the database at one moment."""
-        ...
-
-    async def write(self, work: Callable[[Session], Awaitable[_T]], *, repeatable: bool = True) -> _T:
-        """Do the work in one transaction. When this has returned, it is on the disk.
-
-        `repeatable`: whether it may be done again when nobody knows whether it has been done.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
-def convert(row: object, type: type[_T]) -> _T:
-    """A row of a table as a tuple of these types. Raises SnapshotCorruptError."""
-    try:
-        return msgspec.convert(row, type)
-    except msgspec.ValidationError as error:
-        message = f"A row of the database is not what was written ({error})."
-        raise SnapshotCorruptError(message) from None
-
-
-# --- statements ------------------------------------------------------------------------------------------------------
-
-_MODE: Final = "(SELECT value FROM {s}setting WHERE name = 'mode')"
-_POSITION: Final = "(SELECT coalesce(max(position), 0) FROM {s}journal WHERE root = ?)"
-
-_ADD_CHAIN: Final = (
-    "INSERT INTO {s}chain (root, newest, place, rank, at, provider, title) VALUES (?, ?, 1, 0, NULL, NULL, NULL) "
-    "ON CONFLICT (root) DO NOTHING"
-)
-_LOCK_CHAIN: Final = "SELECT c.newest, c.place, c.rank FROM {s}chain c WHERE c.root = ?{lock}"
-_LOCK_CHAIN_OF: Final = (
-    "SELECT c.root, c.newest FROM {s}snapshot s JOIN {s}chain c ON c.root = s.root WHERE s.id = ?{lock}"
-)
-_STATE: Final = (
-    (
-        "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?), (SELECT root FROM {s}snapshot WHERE id = ?), "
-        "POSITION, (SELECT coalesce(max(line), 0) FROM {s}message WHERE root = ?)"
-    )
-    .replace("MODE", _MODE)
-    .replace("POSITION", _POSITION)
-)
-_PARENT: Final = (
-    "SELECT p.body, p.line, p.length, (SELECT coalesce(max(m.position) + 1, 0) FROM {s}message m "
-    "WHERE m.root = p.root AND m.line = p.line) FROM {s}snapshot p WHERE p.id = ?"
-)
-_BODY: Final = "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?)".replace("MODE", _MODE)
-_LINE: Final = "SELECT position, body FROM {s}message WHERE root = ? AND line = ? AND position < ? ORDER BY position"
-_ADD_SNAPSHOT: Final = (
-    "INSERT INTO {s}snapshot (id, root, place, line, length, summary, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (id) DO NOTHING"
-)
-_ADD_MESSAGE: Final = "INSERT INTO {s}message (root, line, position, body) VALUES (?, ?, ?, ?)"
-_MOVE_CHAIN: Final = (
-    "UPDATE {s}chain SET newest = ?, place = ?, rank = ?, at = ?, provider = ?, title = ? WHERE root = ?"
-)
-_ADD_ENTRY: Final = "INSERT INTO {s}journal (root, position, body) VALUES (?, ?, ?)"
-_END_JOURNAL: Final = "DELETE FROM {s}journal WHERE root = ?"
-_OF_A_CHAIN: Final = ("journal", "message", "snapshot", "chain")
-
-# The body comes first, at position -1; the messages follow.
-_LOAD: Final = (
-    "WITH s AS (SELECT id, root, line, length, body FROM {s}snapshot WHERE id = WHICH) "
-    "SELECT -1 AS position, s.id, s.root, s.line, s.body FROM s UNION ALL "
-    "SELECT m.position, '', '', m.line, m.body FROM s JOIN {s}message m "
-    "ON m.root = s.root AND m.line = s.line AND m.position < s.length ORDER BY position"
-)
-_LOAD_THIS: Final = _LOAD.replace("WHICH", "?")
-_LOAD_NEWEST: Final = _LOAD.replace(
-    "WHICH", "(SELECT c.newest FROM {s}snapshot o JOIN {s}chain c ON c.root = o.root WHERE o.id = ?)"
-)
-_JOURNAL: Final = (
-    "SELECT c.root, c.newest, j.position, j.body FROM {s}snapshot s JOIN {s}chain c ON c.root = s.root "
-    "LEFT JOIN {s}journal j ON j.root = c.root WHERE s.id = ? ORDER BY j.position"
-)
-_LIST: Final = (
-    "SELECT c.rank, c.root, c.newest, s.summary, MODE "
-    "FROM {s}chain c LEFT JOIN {s}snapshot s ON s.id = c.newest WHERE TESTS "
-    "ORDER BY c.rank DESC, c.root DESC LIMIT ?"
-).replace("MODE", _MODE)
-_HISTORY: Final = (
-    "SELECT n.root, n.place, n.id, n.summary, MODE FROM {s}snapshot o JOIN {s}snapshot n ON n.root = o.root "
-    "WHERE o.id = ? AND n.place < ? ORDER BY n.place DESC LIMIT ?"
-).replace("MODE", _MODE)
 
 _Rank = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Id = Annotated[str, Meta(pattern=r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
@@ -253,7 +80,7 @@ class _Line(NamedTuple):
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
-class SqlStore:
+class SqlStore(AsyncConversationStore):
     """The methods of a store, as they are for asyncio. Plain programs step them: see PlainSqlStore."""
 
     def __init__(self, database: Database, dialect: Dialect, records: Records) -> None:
@@ -265,15 +92,14 @@ class SqlStore:
     # --- saving ------------------------------------------------------------------------------------------------------
 
     async def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
         draft = _Draft(snapshot, body_to_json(snapshot))
         save = self._save_first if snapshot.parent is None else self._save_next
         await self._database.write(lambda session: save(session, draft, after))
 
     async def _save_first(self, session: Session, draft: _Draft, after: int) -> None:
         snapshot = draft.snapshot
-        begun = await session.execute(_ADD_CHAIN, snapshot.root, snapshot.id)
-        [[mode, stored]] = await session.fetch(_BODY, snapshot.id)
+        begun = await session.execute(schema.ADD_CHAIN, snapshot.root, snapshot.id)
+        [[mode, stored]] = await session.fetch(schema.BODY, snapshot.id)
         if stored is not None or not begun:
             self._ensure_same(draft, stored)
             return
@@ -284,8 +110,8 @@ class SqlStore:
 
     async def _save_next(self, session: Session, draft: _Draft, after: int) -> None:
         snapshot, root = draft.snapshot, draft.snapshot.root
-        locked = await session.fetch(_LOCK_CHAIN, root)
-        [state] = await session.fetch(_STATE, snapshot.id, snapshot.parent, root, root)
+        locked = await session.fetch(schema.LOCK_CHAIN, root)
+        [state] = await session.fetch(schema.STATE, snapshot.id, snapshot.parent, root, root)
         mode, stored, parent_root, position, last_line = convert(
             state, tuple[object, bytes | None, str | None, int, int]
         )
@@ -300,7 +126,7 @@ class SqlStore:
         await self._add_snapshot(session, draft, place + 1, line)
         await self._move_chain(session, snapshot, place + 1, rank)
         if position:
-            await session.execute(_END_JOURNAL, root)
+            await session.execute(schema.END_JOURNAL, root)
 
     def _ensure_same(self, draft: _Draft, stored: object) -> None:
         """The id is taken: by this very snapshot, or by another."""
@@ -313,14 +139,14 @@ class SqlStore:
     async def _choose_line(self, session: Session, snapshot: Snapshot, last_line: int) -> _Line:
         """Where the messages go: behind those of the parent, if they only add to them; else to a new line."""
         assert snapshot.parent is not None
-        [row] = await session.fetch(_PARENT, snapshot.parent)
+        [row] = await session.fetch(schema.PARENT, snapshot.parent)
         data, number, length, end = convert(row, tuple[bytes, int, int, int])
         new, messages = _Line(last_line + 1, 0), snapshot.messages
         try:
             parent = body_from_json(self._records.unseal(data, "body", snapshot.parent))
             if len(messages) < length:
                 # Cut: what is left may be the beginning of the line.
-                rows = await session.fetch(_LINE, snapshot.root, number, len(messages))
+                rows = await session.fetch(schema.LINE, snapshot.root, number, len(messages))
                 return _Line(number, len(messages)) if self._are_stored(messages, snapshot.root, number, rows) else new
         except SnapshotCorruptError:
             return new  # what is new is safe all the same: its whole history is written again
@@ -338,7 +164,7 @@ class SqlStore:
         snapshot, root, records = draft.snapshot, draft.snapshot.root, self._records
         summary, body = records.seal_summary(snapshot), records.seal(draft.body, "body", snapshot.id)
         values = (snapshot.id, root, place, line.number, len(snapshot.messages), summary, body)
-        if not await session.execute(_ADD_SNAPSHOT, *values):
+        if not await session.execute(schema.ADD_SNAPSHOT, *values):
             raise id_taken(snapshot.id)  # in another conversation
         new = snapshot.messages[line.written :]
         rows = [
@@ -346,7 +172,7 @@ class SqlStore:
             for position, data in enumerate(map(message_to_json, new), line.written)
         ]
         if rows:
-            await session.execute_many(_ADD_MESSAGE, rows)
+            await session.execute_many(schema.ADD_MESSAGE, rows)
         if records.mode == "open" and (texts := [text for text in map(searchable_text, new) if text]):
             await self._dialect.add_words(session, root, texts)
 
@@ -359,19 +185,18 @@ class SqlStore:
             at = microseconds(snapshot.created_at)
             title = snapshot.title.casefold().encode()
             shown = (at if rank is None else max(rank, at), at, snapshot.provider.encode(), title)
-        await session.execute(_MOVE_CHAIN, snapshot.id, place, *shown, snapshot.root)
+        await session.execute(schema.MOVE_CHAIN, snapshot.id, place, *shown, snapshot.root)
 
     async def delete(self, id: str) -> None:
-        """Remove the whole conversation: all of its snapshots and its journal."""
         validate_snapshot_id(id)
 
         async def work(session: Session) -> None:
-            locked = await session.fetch(_LOCK_CHAIN_OF, id)
+            locked = await session.fetch(schema.LOCK_CHAIN_OF, id)
             if not locked:
                 raise not_found(id)
             root = convert(locked[0][0], str)
             await self._dialect.remove_words(session, root)
-            for table in _OF_A_CHAIN:
+            for table in schema.OF_A_CHAIN:
                 await session.execute(f"DELETE FROM {{s}}{table} WHERE root = ?", root)  # noqa: S608 - names of ours
 
         await self._database.write(work, repeatable=False)
@@ -379,22 +204,20 @@ class SqlStore:
     # --- loading -----------------------------------------------------------------------------------------------------
 
     async def load(self, id: str) -> Snapshot:
-        """Exactly this snapshot."""
         validate_snapshot_id(id)
         return await self._database.read(lambda session: self._load(session, id))
 
     async def _load(self, session: Session, id: str) -> Snapshot:
-        rows = await session.fetch(_LOAD_THIS, id)
+        rows = await session.fetch(schema.LOAD_THIS, id)
         if not rows:
             raise not_found(id)
         return self._assemble(rows)
 
     async def latest(self, id: str) -> Snapshot:
-        """The newest snapshot of the conversation."""
         validate_snapshot_id(id)
 
         async def work(session: Session) -> Snapshot:
-            rows = await session.fetch(_LOAD_NEWEST, id)
+            rows = await session.fetch(schema.LOAD_NEWEST, id)
             if not rows:
                 await self._load(session, id)  # not there; or it is, and its conversation names another that is not
                 message = f"The newest snapshot of the conversation of {id} is missing."
@@ -416,17 +239,16 @@ class SqlStore:
     # --- the journal -------------------------------------------------------------------------------------------------
 
     async def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
-        """Append to the journal of the conversation whose newest snapshot this is; the new number of entries."""
         validate_snapshot_id(id)
         new = tuple(entries)
 
         async def work(session: Session) -> int:
-            locked = await session.fetch(_LOCK_CHAIN_OF, id)
+            locked = await session.fetch(schema.LOCK_CHAIN_OF, id)
             if not locked:
                 raise not_found(id)
             root, newest = convert(locked[0], tuple[str, str])
             check_newest(id, newest)
-            [[mode, position]] = await session.fetch(f"SELECT {_MODE}, {_POSITION}", root)
+            [[mode, position]] = await session.fetch(f"SELECT {schema.MODE}, {schema.POSITION}", root)
             self._records.ensure_mode(mode)
             check_position(root, after, convert(position, int))
             rows = [
@@ -434,17 +256,16 @@ class SqlStore:
                 for number, entry in enumerate(new, after + 1)
             ]
             if rows:
-                await session.execute_many(_ADD_ENTRY, rows)
+                await session.execute_many(schema.ADD_ENTRY, rows)
             return after + len(rows)
 
         return await self._database.write(work, repeatable=False)
 
     async def journal(self, id: str) -> Journal:
-        """The journal of the conversation."""
         validate_snapshot_id(id)
 
         async def work(session: Session) -> Journal:
-            rows = await session.fetch(_JOURNAL, id)
+            rows = await session.fetch(schema.JOURNAL, id)
             if not rows:
                 raise not_found(id)
             root, newest, first, _ = rows[0]
@@ -473,7 +294,6 @@ class SqlStore:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """The newest snapshot of each conversation, newest first."""
         filters = Filters.of(provider, text, since, until)
         return await self._database.read(lambda session: self._list_page(session, filters, limit, cursor))
 
@@ -484,7 +304,7 @@ class SqlStore:
             raise StoreError(message, hint="Use list(text=...), which looks into titles.")
 
         async def work(session: Session) -> Page:
-            [[mode]] = await session.fetch(f"SELECT {_MODE}")
+            [[mode]] = await session.fetch(f"SELECT {schema.MODE}")
             self._records.ensure_mode(mode)
             return await self._list_page(session, Filters(search=text), limit, cursor)
 
@@ -496,7 +316,7 @@ class SqlStore:
         tests, values = await self._tests(session, filters)
         for _ in range(_LOOKS):
             place = "true" if behind is None else "(c.rank, c.root) < (?, ?)"
-            sql = _LIST.replace("TESTS", " AND ".join([place, *tests]))
+            sql = schema.LIST.replace("TESTS", " AND ".join([place, *tests]))
             rows = await session.fetch(sql, *(behind or ()), *values, limit + 1)
             for row in rows:
                 rank, root, id, data, mode = convert(row, tuple[int, str, str, object, object])
@@ -538,13 +358,12 @@ class SqlStore:
         return self._records.read_summary(convert(data, bytes), id)
 
     async def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """The snapshots of one conversation, newest first."""
         validate_snapshot_id(id)
         wanted, behind = (None, _LAST_PLACE) if cursor is None else read_cursor("history", cursor, tuple[_Id, _Rank])
 
         async def work(session: Session) -> Page:
             builder = PageBuilder(limit)
-            rows = await session.fetch(_HISTORY, id, behind, limit + 1)
+            rows = await session.fetch(schema.HISTORY, id, behind, limit + 1)
             if not rows:
                 if not await session.fetch("SELECT 1 FROM {s}snapshot WHERE id = ?", id):
                     raise not_found(id)
@@ -564,7 +383,6 @@ class SqlStore:
     # --- sealing again -----------------------------------------------------------------------------------------------
 
     async def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed:
-        """Seal a part of the store again with the key that is written now; the function `reseal` does it all."""
         check_limit(limit)
         [behind] = (_FIRST_ROOT,) if cursor is None else read_cursor("reseal", cursor, tuple[_Id])
 
@@ -602,7 +420,7 @@ class SqlStore:
         """All rows of one conversation; False if one cannot be opened, and then none is changed."""
 
         async def work(session: Session) -> bool:
-            locked = await session.fetch(_LOCK_CHAIN, root)
+            locked = await session.fetch(schema.LOCK_CHAIN, root)
             if not locked:
                 return True  # deleted meanwhile
             newest, place, _ = convert(locked[0], tuple[str, int, int])
@@ -616,7 +434,7 @@ class SqlStore:
                 await session.execute(sql, *values)
             if self._records.mode == "plain":
                 at, title = microseconds(summary.created_at), summary.title.casefold().encode()
-                await session.execute(_MOVE_CHAIN, newest, place, at, at, summary.provider.encode(), title, root)
+                await session.execute(schema.MOVE_CHAIN, newest, place, at, at, summary.provider.encode(), title, root)
             return True
 
         return await self._database.write(work)
@@ -650,14 +468,6 @@ class SqlStore:
         """Let go of files and connections."""
         self._database.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
 
 def _is_same(one: Body, two: Body) -> bool:
     # Bytes may differ where values do not: members in another order.
@@ -670,7 +480,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode("utf-8", "surrogatepass")
 
 
-class PlainSqlStore:
+class PlainSqlStore(ConversationStore):
     """An SqlStore whose database blocks, for plain programs."""
 
     def __init__(self, store: SqlStore) -> None:
@@ -678,15 +488,12 @@ class PlainSqlStore:
         self._store: Final = store
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        """Keep this snapshot, and put away the journal entries 1 to `after`, which it covers."""
         step(self._store.save(snapshot, after=after))
 
     def load(self, id: str) -> Snapshot:
-        """Exactly this snapshot."""
         return step(self._store.load(id))
 
     def latest(self, id: str) -> Snapshot:
-        """The newest snapshot of the conversation."""
         return step(self._store.latest(id))
 
     def list(
@@ -699,13 +506,11 @@ class PlainSqlStore:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """The newest snapshot of each conversation, newest first."""
         return step(
             self._store.list(provider=provider, text=text, since=since, until=until, limit=limit, cursor=cursor)
         )
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """The snapshots of one conversation, newest first."""
         return step(self._store.history(id, limit=limit, cursor=cursor))
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
@@ -713,29 +518,17 @@ class PlainSqlStore:
         return step(self._store.search(text, limit=limit, cursor=cursor))
 
     def delete(self, id: str) -> None:
-        """Remove the whole conversation: all of its snapshots and its journal."""
         step(self._store.delete(id))
 
     def record(self, id: str, entries: Iterable[JournalEntry], *, after: int) -> int:
-        """Append to the journal of the conversation whose newest snapshot this is; the new number of entries."""
         return step(self._store.record(id, entries, after=after))
 
     def journal(self, id: str) -> Journal:
-        """The journal of the conversation."""
         return step(self._store.journal(id))
 
     def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed:
-        """Seal a part of the store again with the key that is written now; the function `reseal` does it all."""
         return step(self._store.reseal(limit=limit, cursor=cursor))
 
     def close(self) -> None:
         """Let go of files and connections."""
         step(self._store.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -23,7 +23,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -33,7 +33,8 @@ from dragoman.errors import StoreError, StoreUnavailableError
 
 from .protocol import closed_store
 from .sealing import Listing, Mode, Records, Sealing
-from .sql import TABLES, PlainSqlStore, Rows, Session, SqlStore
+from .sql import PlainSqlStore, SqlStore
+from .sql_schema import TABLES, Rows, Session
 
 _T = TypeVar("_T")
 
@@ -83,7 +84,6 @@ _HAS_INDEX: Final = "SELECT 1 FROM sqlite_master WHERE name = 'word_index'"
 
 
 class _Dialect:
-    name: str = "sqlite"
     contains: str = "instr({column}, ?) > 0"
     lock_chains: str | None = None
 
@@ -420,52 +420,34 @@ def _create(path: Path) -> None:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-class _Problem(NamedTuple):
-    kind: type[StoreError]
-    what: str
-    hint: str | None = None
+_Problem: TypeAlias = tuple[type[StoreError], str, str | None]
 
-
-_DAMAGED: Final = _Problem(
-    StoreError,
-    "is damaged",
-    "Restore it from a copy. `sqlite3 FILE .recover` can save what is left; the file was not touched.",
-)
-_FOREIGN: Final = _Problem(StoreError, "is not a database of this library", "Give the path of another file.")
-_UNREACHABLE: Final = _Problem(
-    StoreUnavailableError, "cannot be opened", "Check that the directory is there and may be written."
-)
-_OTHER: Final = _Problem(StoreError, "cannot be used")
+_DAMAGED: Final = "Restore it from a copy. `sqlite3 FILE .recover` can save what is left; the file was not touched."
+_SAFE: Final = "and try again; what was saved before is safe."
+_UNREACHABLE: Final[_Problem] = (StoreUnavailableError, "cannot be opened", "Check that its directory can be written.")
+_OTHER: Final[_Problem] = (StoreError, "cannot be used", None)
 
 # By primary result code: https://sqlite.org/rescode.html
 _PROBLEMS: Final[dict[int, _Problem]] = {
-    sqlite3.SQLITE_PERM: _Problem(StoreUnavailableError, "may not be opened", "Check the permissions of the file."),
-    sqlite3.SQLITE_BUSY: _Problem(
+    sqlite3.SQLITE_PERM: (StoreUnavailableError, "may not be opened", "Check the permissions of the file."),
+    sqlite3.SQLITE_BUSY: (
         StoreUnavailableError,
         "is locked by another program",
         "Try again when the other program is done, or raise the store's timeout.",
     ),
-    sqlite3.SQLITE_LOCKED: _Problem(StoreUnavailableError, "is locked", "Try again in a moment."),
-    sqlite3.SQLITE_NOMEM: _Problem(StoreUnavailableError, "needs more memory than there is", "Free memory; try again."),
-    sqlite3.SQLITE_READONLY: _Problem(
+    sqlite3.SQLITE_LOCKED: (StoreUnavailableError, "is locked", "Try again in a moment."),
+    sqlite3.SQLITE_NOMEM: (StoreUnavailableError, "needs more memory than there is", f"Free memory {_SAFE}"),
+    sqlite3.SQLITE_READONLY: (
         StoreUnavailableError,
         "cannot be written",
-        "Make the file and its directory writable and save again; what was saved before is safe.",
+        f"Make the file and its directory writable {_SAFE}",
     ),
-    sqlite3.SQLITE_IOERR: _Problem(
-        StoreUnavailableError, "cannot be read or written", "Check the disk and try again; what was saved is safe."
-    ),
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_FULL: _Problem(
-        StoreUnavailableError,
-        "cannot grow: the disk is full",
-        "Free space and save again; what was saved before is safe.",
-    ),
+    sqlite3.SQLITE_IOERR: (StoreUnavailableError, "cannot be read or written", f"Check the disk {_SAFE}"),
+    sqlite3.SQLITE_CORRUPT: (StoreError, "is damaged", _DAMAGED),
+    sqlite3.SQLITE_FULL: (StoreUnavailableError, "cannot grow: the disk is full", f"Free space {_SAFE}"),
     sqlite3.SQLITE_CANTOPEN: _UNREACHABLE,
-    sqlite3.SQLITE_TOOBIG: _Problem(
-        StoreError, "cannot hold a message of this size", "Keep large media in files of their own."
-    ),
-    sqlite3.SQLITE_NOTADB: _FOREIGN,
+    sqlite3.SQLITE_TOOBIG: (StoreError, "cannot hold a message of this size", "Keep large media in files."),
+    sqlite3.SQLITE_NOTADB: (StoreError, "is not a database of this library", "Give the path of another file."),
 }
 
 _REOPEN: Final = frozenset(
@@ -488,9 +470,9 @@ def _code(error: Exception) -> int:
 
 def _typed(error: Exception, path: Path) -> StoreError:
     """The error of ours that says the same."""
-    problem = _UNREACHABLE if isinstance(error, OSError) else _PROBLEMS.get(_code(error), _OTHER)
+    kind, what, hint = _UNREACHABLE if isinstance(error, OSError) else _PROBLEMS.get(_code(error), _OTHER)
     reason = (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
-    return problem.kind(f"The database {path.name} {problem.what} ({reason}).", hint=problem.hint)
+    return kind(f"The database {path.name} {what} ({reason}).", hint=hint)
 
 
 def _gone(path: Path) -> StoreUnavailableError:
@@ -501,4 +483,5 @@ def _gone(path: Path) -> StoreUnavailableError:
 
 def _foreign(path: Path, why: str) -> StoreError:
     """The file is something else."""
-    return StoreError(f"The file {path.name} {_FOREIGN.what}: {why}.", hint=_FOREIGN.hint)
+    message = f"The file {path.name} is not a database of this library: {why}."
+    return StoreError(message, hint="Give the path of another file.")
