@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +21,6 @@ from dragoman.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from dragoman.stores.encryption import AesGcmSealing
 from dragoman.stores.journal import MessageAdded, aresume
 from dragoman.stores.listing import Filters, make_cursor
 from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
@@ -36,61 +34,6 @@ def count(server: Server, what: str) -> int:
     with psycopg.connect(server.conninfo) as connection:
         [[found]] = connection.execute(f"SELECT count(*) FROM {what}".encode()).fetchall()
     return found
-
-
-def written(server: Server) -> int:
-    """How many bytes the server has written to its log: everything that it writes goes there first."""
-    with psycopg.connect(server.conninfo) as connection:
-        [[found]] = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchall()
-    return int(found)
-
-
-def test_a_message_is_written_once(server: Server, schema: str) -> None:
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        points = chain(store, 30)
-        assert count(server, f"{schema}.message") == 30
-        loaded = store.load(points[-1].id)
-        store.save(after(loaded, "more"))
-        assert count(server, f"{schema}.message") == 31
-        # Cut: what stays is not written again; going on from there in another way, it is.
-        newest = store.latest(points[0].id)
-        cut = newest.next(newest.conversation.up_to(10))
-        store.save(cut)
-        assert count(server, f"{schema}.message") == 31
-        other = after(cut, "another way")
-        store.save(other)
-        assert count(server, f"{schema}.message") == 42
-        assert [store.load(each.id) for each in (newest, cut, other)] == [newest, cut, other]
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_turn_writes_as_much_as_any_other(server: Server, schema: str, sealed: bool) -> None:
-    sealing = AesGcmSealing(b"k" * 32) if sealed else None
-    with PostgresStore(server.conninfo, schema=schema, sealing=sealing) as store:
-        point = first(*[f"message {number} " + "x" * 400 for number in range(5)])
-        store.save(point)
-
-        def turns(number: int) -> int:
-            nonlocal point
-            before = written(server)
-            for each in range(number):
-                point = after(point, f"turn {each} " + "y" * 400, f"reply {each} " + "z" * 400)
-                store.save(point)
-            return written(server) - before
-
-        def undisturbed() -> int:
-            return min(turns(60) for _ in range(3))  # the server also tidies up, when it likes
-
-        def growing(total: int) -> None:
-            nonlocal point
-            point = after(point, *[f"message {number} " + "x" * 400 for number in range(total)])
-            store.save(point)
-
-        turns(30)
-        short = undisturbed()
-        growing(2000)
-        long = undisturbed()
-    assert long < 2 * short  # after two thousand messages; a history written anew would be a hundred times as much
 
 
 def test_texts_that_postgres_does_not_like(server: Server, schema: str) -> None:
@@ -319,20 +262,6 @@ def test_opening_alone_makes_nothing(server: Server, schema: str) -> None:
         assert tables(server, schema) == []
         assert store.list().items == ()
         assert tables(server, schema) == ALL
-
-
-def test_many_threads_at_once(server: Server, schema: str) -> None:
-    start = threading.Barrier(12)
-
-    def begin(number: int) -> None:
-        with PostgresStore(server.conninfo, schema=schema) as store:
-            start.wait(60)
-            store.save(first(f"{number}"))
-
-    with ThreadPoolExecutor(12) as threads:
-        list(threads.map(begin, range(12)))
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        assert len(store.list().items) == 12
 
 
 def test_create_false_makes_nothing(server: Server, schema: str) -> None:

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,7 +20,6 @@ from dragoman.errors import (
     DragomanError,
     SnapshotCorruptError,
     SnapshotNotFoundError,
-    StoreConflictError,
     StoreError,
     StoreUnavailableError,
 )
@@ -321,23 +319,6 @@ def test_a_database_that_is_not_there(server: Server, schema: str) -> None:
         store.list()
 
 
-def test_tables_that_are_gone(server: Server, schema: str) -> None:
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        points = chain(store, 2)
-        with psycopg.connect(server.conninfo, autocommit=True) as connection:
-            connection.execute(f"ALTER TABLE {schema}.journal RENAME TO elsewhere".encode())
-            for ask in asked(store, points)[2:]:
-                with pytest.raises(StoreError, match="gone"):
-                    ask()
-            connection.execute(f"ALTER TABLE {schema}.elsewhere RENAME TO journal".encode())
-        goes_on(store, points)
-        with psycopg.connect(server.conninfo, autocommit=True) as connection:
-            connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
-        for ask in asked(store, points):
-            with pytest.raises(DragomanError):
-                ask()
-
-
 @pytest.mark.parametrize(
     "conninfo",
     [
@@ -395,27 +376,6 @@ def test_without_psycopg_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
     for kind in (PostgresStore, AsyncPostgresStore):
         with pytest.raises(ConfigurationError, match=r"pip install 'dragoman\[postgres\]'"):
             kind("host=x")
-
-
-def test_a_full_disk(server: Server, schema: str, tmp_path: Path) -> None:
-    """The server's own word for it, raised by the server: a trigger stands in for the disk."""
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        points = chain(store, 2)
-        with psycopg.connect(server.conninfo, autocommit=True) as connection:
-            connection.execute(
-                f"CREATE FUNCTION {schema}.no_room() RETURNS trigger LANGUAGE plpgsql AS "
-                "$$BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; END$$"
-            )
-            connection.execute(
-                f"CREATE TRIGGER no_room BEFORE INSERT ON {schema}.message EXECUTE FUNCTION {schema}.no_room()"
-            )
-            for _ in range(2):
-                with pytest.raises(StoreUnavailableError, match="disk of the database is full.*Free space"):
-                    store.save(after(points[-1], "x"))
-            with pytest.raises(StoreConflictError):
-                store.save(after(points[0], "x"))
-            connection.execute(f"DROP TRIGGER no_room ON {schema}.message".encode())
-        goes_on(store, points)
 
 
 # --- connections that break while a transaction is being committed ---------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import (
+    ConfigurationError,
     InvalidCursorError,
     SnapshotCorruptError,
     SnapshotSealError,
@@ -56,6 +57,57 @@ def check(store: ConversationStore, chains: Iterable[list[Snapshot]]) -> None:
         assert len(store.history(points[0].id).items) == len(points)
         assert not store.history(points[0].id).unreadable
     assert len(pages(lambda cursor: store.list(limit=7, cursor=cursor))) == len(list(chains))
+
+
+def test_without_the_key_nothing_can_be_read_or_added(at: Opened) -> None:
+    with at(AesGcmSealing(OLD)) as store:
+        points = chain(store, 2)
+        store.record(points[1].id, [MessageAdded(Message.user("a step"))], after=0)
+    with at(None) as blind:
+        for ask in (
+            lambda: blind.load(points[0].id),
+            lambda: blind.latest(points[0].id),
+            lambda: blind.journal(points[0].id),
+            lambda: blind.history(points[0].id),
+            blind.list,
+            lambda: blind.search("x"),
+            lambda: blind.save(first("x")),
+            lambda: blind.save(after(points[1], "x"), after=1),
+            lambda: blind.record(points[1].id, [], after=1),
+            blind.reseal,
+        ):
+            with pytest.raises(SnapshotSealError):
+                ask()
+    with at(AesGcmSealing(NEW)) as wrong:
+        for ask in (lambda: wrong.load(points[0].id), lambda: wrong.journal(points[0].id)):
+            with pytest.raises(SnapshotSealError, match=AesGcmSealing(OLD).key_id):
+                ask()
+        assert [each.id for each in wrong.list().unreadable] == [points[1].id]
+
+
+def test_modes_do_not_mix(at: Opened) -> None:
+    with at(None) as store:
+        [one] = chain(store, 1)
+    with at(AesGcmSealing(OLD)) as store:
+        with pytest.raises(ConfigurationError, match="not sealed.*reseal"):
+            store.save(first("x"))
+        with pytest.raises(SnapshotSealError, match="not sealed"):
+            store.load(one.id)
+        with pytest.raises(ConfigurationError, match="not sealed"):
+            store.record(one.id, [MessageAdded(Message.user("x"))], after=0)
+
+
+def test_an_entry_of_another_time_is_not_taken(tmp_path: Path) -> None:
+    with FileStore(tmp_path, sealing=AesGcmSealing(OLD)) as store:
+        [one] = chain(store, 1)
+        store.record(one.id, [MessageAdded(Message.user("pay 5"))], after=0)
+        [journal] = (tmp_path / one.id).glob("*.jsonl")
+        before = journal.read_bytes()
+        two = after(one, "pay 5")
+        store.save(two, after=1)
+        (tmp_path / one.id / f"000002-{two.id}.jsonl").write_bytes(before)
+        with pytest.raises(SnapshotCorruptError):
+            store.journal(two.id)
 
 
 def test_after_resealing_the_old_key_is_no_longer_needed(at: Opened) -> None:

@@ -68,6 +68,15 @@ def test_a_message_is_written_once(path: Path) -> None:
         loaded = store.load(points[-1].id)
         store.save(after(loaded, "more"))
         assert rows(store, "message") == 31
+        # Cut: what stays is not written again; going on from there in another way, it is.
+        newest = store.latest(points[0].id)
+        cut = newest.next(newest.conversation.up_to(10))
+        store.save(cut)
+        assert rows(store, "message") == 31
+        other = after(cut, "another way")
+        store.save(other)
+        assert rows(store, "message") == 42
+        assert [store.load(each.id) for each in (newest, cut, other)] == [newest, cut, other]
 
 
 def test_bytes_written_for_a_turn_do_not_grow(path: Path) -> None:
