@@ -24,12 +24,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores import sqlite
 from dragoman.stores.file import FileStore
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.sqlite import SqliteStore, database
+from dragoman.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from tests.stores.postgres_server import Server
@@ -54,12 +56,12 @@ class Backend(NamedTuple):
 
 @contextmanager
 def _sqlite_in_a_hurry() -> Iterator[None]:
-    before = database._SETTINGS
-    database._SETTINGS = (*before, "PRAGMA synchronous = OFF")
+    before = sqlite._SETTINGS
+    sqlite._SETTINGS = (*before, "PRAGMA synchronous = OFF")
     try:
         yield
     finally:
-        database._SETTINGS = before
+        sqlite._SETTINGS = before
 
 
 def _log_size(place: Path) -> int:
@@ -212,8 +214,7 @@ def growth(backend: Backend, place: Path) -> None:
         snapshot = Snapshot.first(Conversation("Be brief."), provider="p", model="m")
         store.save(snapshot)
         if isinstance(store, SqliteStore):
-            with store._database.writing() as connection:
-                connection.execute("PRAGMA wal_autocheckpoint = 0")
+            step(store._database.write(lambda session: session.fetch("PRAGMA wal_autocheckpoint = 0")))
         sizes: list[int] = []
         for turn in range(1000):
             before = backend.written(place)

@@ -102,14 +102,25 @@ if TYPE_CHECKING:
     from dragoman.providers.preflight import check
     from dragoman.providers.profile import Profile
     from dragoman.stores.async_store import AsyncStore
-    from dragoman.stores.entries import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone
+    from dragoman.stores.encryption import AesGcmSealing, EncryptionKey, generate_encryption_key
     from dragoman.stores.file import FileStore
     from dragoman.stores.ids import ErrInvalidSnapshotID, validate_snapshot_id
-    from dragoman.stores.journal import Journal, Recovered, aresume, recovered, resume
+    from dragoman.stores.journal import (
+        Journal,
+        JournalEntry,
+        MessageAdded,
+        Recovered,
+        ToolCallBegun,
+        ToolCallDone,
+        aresume,
+        recovered,
+        resume,
+    )
     from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
+    from dragoman.stores.memory import MemoryStore
     from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
     from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
-    from dragoman.stores.sealing import AesGcmSealing, EncryptionKey, Sealing, areseal, generate_encryption_key, reseal
+    from dragoman.stores.sealing import Sealing, areseal, reseal
     from dragoman.stores.snapshot import Snapshot
     from dragoman.stores.sqlite import SqliteStore
     from dragoman.stores.summary import Page, SnapshotSummary, Unreadable
@@ -216,6 +227,7 @@ __all__ = [
     "Loss",
     "Media",
     "MediaKind",
+    "MemoryStore",
     "Message",
     "MessageAdded",
     "Middleware",
@@ -348,7 +360,7 @@ __all__ = [
 
 _HOMES = {
     "Adaptation": "dragoman.providers.codec",
-    "AesGcmSealing": "dragoman.stores.sealing",
+    "AesGcmSealing": "dragoman.stores.encryption",
     "Allow": "dragoman.tools.permission",
     "AnswerType": "dragoman.chat.schema",
     "AnyTool": "dragoman.tools.definition",
@@ -391,7 +403,7 @@ _HOMES = {
     "Done": "dragoman.loop.step",
     "DragomanError": "dragoman.errors",
     "DropToolResults": "dragoman.loop.context",
-    "EncryptionKey": "dragoman.stores.sealing",
+    "EncryptionKey": "dragoman.stores.encryption",
     "Ending": "dragoman.loop.run",
     "Engine": "dragoman.engines.engine",
     "EngineOptions": "dragoman.engines.factory",
@@ -404,7 +416,7 @@ _HOMES = {
     "FrozenDict": "dragoman.conversation",
     "HttpEngine": "dragoman.engines.engine",
     "Journal": "dragoman.stores.journal",
-    "JournalEntry": "dragoman.stores.entries",
+    "JournalEntry": "dragoman.stores.journal",
     "Json": "dragoman.conversation",
     "KeyReference": "dragoman.chat.credentials",
     "LimitReached": "dragoman.loop.step",
@@ -416,8 +428,9 @@ _HOMES = {
     "Loss": "dragoman.providers.codec",
     "Media": "dragoman.conversation",
     "MediaKind": "dragoman.conversation",
+    "MemoryStore": "dragoman.stores.memory",
     "Message": "dragoman.conversation",
-    "MessageAdded": "dragoman.stores.entries",
+    "MessageAdded": "dragoman.stores.journal",
     "Middleware": "dragoman.tools.call",
     "ModelOptions": "dragoman.providers.options",
     "Native": "dragoman.conversation",
@@ -472,9 +485,9 @@ _HOMES = {
     "Timeouts": "dragoman.transport.protocol",
     "Tool": "dragoman.tools.definition",
     "ToolCall": "dragoman.conversation",
-    "ToolCallBegun": "dragoman.stores.entries",
+    "ToolCallBegun": "dragoman.stores.journal",
     "ToolCallDelta": "dragoman.conversation",
-    "ToolCallDone": "dragoman.stores.entries",
+    "ToolCallDone": "dragoman.stores.journal",
     "ToolCallEnded": "dragoman.conversation",
     "ToolCallStarted": "dragoman.conversation",
     "ToolChoice": "dragoman.conversation",
@@ -520,7 +533,7 @@ _HOMES = {
     "extract_tool_calls": "dragoman.loop.calls",
     "find_key": "dragoman.chat.credentials",
     "fold": "dragoman.conversation",
-    "generate_encryption_key": "dragoman.stores.sealing",
+    "generate_encryption_key": "dragoman.stores.encryption",
     "generate_schema": "dragoman.chat.schema",
     "list_keys": "dragoman.chat.credentials",
     "load_config": "dragoman.chat.config",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.errors import StoreUnavailableError
-from dragoman.stores.entries import JournalEntry
+from dragoman.stores.journal import JournalEntry
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
 

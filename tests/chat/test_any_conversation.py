@@ -27,8 +27,7 @@ from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.limits import Limits
 from dragoman.loop.run import Cancelled
 from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.entries import JournalEntry, ToolCallBegun
-from dragoman.stores.journal import resume
+from dragoman.stores.journal import JournalEntry, ToolCallBegun, resume
 from dragoman.stores.sqlite import SqliteStore
 from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import Tool, tool

@@ -16,8 +16,7 @@ from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError, StoreUnavailableError
 from dragoman.loop.context import DropToolResults
 from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.entries import MessageAdded, ToolCallBegun, ToolCallDone
-from dragoman.stores.journal import resume
+from dragoman.stores.journal import MessageAdded, ToolCallBegun, ToolCallDone, resume
 from dragoman.stores.sqlite import SqliteStore
 from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve, deny

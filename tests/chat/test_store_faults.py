@@ -18,9 +18,8 @@ from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError, StoreUnavailableError
 from dragoman.loop.context import Summarise
 from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.entries import JournalEntry, MessageAdded
 from dragoman.stores.file import FileStore
-from dragoman.stores.journal import resume
+from dragoman.stores.journal import JournalEntry, MessageAdded, resume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.sqlite import SqliteStore
 from dragoman.tools.config import ToolConfig

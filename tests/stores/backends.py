@@ -1,32 +1,169 @@
-"""The stores that the tests with several processes run on: each that has a tests/stores/<name>/backend.py.
-
-Such a module has one name, BACKEND. It is loaded in child processes, too, so it finds a store by its directory alone.
-"""
+"""The stores that tests run on, by name. Children of the tests find a store by its directory alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
+import itertools
+import os
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
+import psycopg
+import pytest
+
+from dragoman.stores.async_store import AsyncStore
+from dragoman.stores.encryption import AesGcmSealing
+from dragoman.stores.file import FileStore
+from dragoman.stores.memory import MemoryStore
+from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
 from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.sqlite import SqliteStore
+from tests.stores.colours import blocking
+from tests.stores.postgres_server import NoServerHereError, shared_server
 
-__all__ = ["BACKENDS", "Backend", "backend_of"]
+SEALING = AesGcmSealing(bytes(range(32)))
+SEALED = {"sealing": SEALING}
+PLAIN_LISTS = {"sealing": SEALING, "listing": "plain"}
 
 
 class Backend(NamedTuple):
-    open: Callable[[Path], ConversationStore]
-    """Open the store that belongs to this directory, as another process would."""
-    litter: Callable[[Path], list[str]]
+    open: Callable[..., ConversationStore]
+    """Open the store that belongs to this directory, as another process would; with options of its own."""
+    litter: Callable[[Path], list[str]] = lambda _place: []
     """Names of files (or rows) that should not be there, of a store that nobody has open."""
     around: Callable[[Path], AbstractContextManager[object]] = nullcontext
     """What must be there as long as the store is used: a server, for example."""
 
 
-BACKENDS = sorted([path.parent.name for path in Path(__file__).parent.glob("*/backend.py")])
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+_memories: WeakValueDictionary[Path, MemoryStore] = WeakValueDictionary()
 
 
-def backend_of(name: str) -> Backend:
-    return cast("Backend", import_module(f"tests.stores.{name}.backend").BACKEND)
+class _SharedMemory(MemoryStore):
+    """One of several doors to the same memory, as several processes have doors to the same file."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self._kept = _memories.setdefault(place, MemoryStore())
+        self._lock, self._chains, self._roots = self._kept._lock, self._kept._chains, self._kept._roots
+
+
+@contextmanager
+def _memory(place: Path) -> Generator[None]:
+    keeper = _SharedMemory(place)
+    yield
+    keeper.close()
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def file_litter(place: Path) -> list[str]:
+    """Everything that belongs to no conversation, once the next writer has come."""
+    path = place / "store"
+    known = {"store.json", "lock"}
+    found = [each.name for each in path.iterdir() if not each.is_dir() and each.name not in known]
+    for chain in [each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")]:
+        points = sorted(each.name for each in chain.iterdir() if each.suffix == ".json")
+        found += [each.name for each in chain.iterdir() if each.suffix not in {".json", ".jsonl"}]
+        found += [] if points else [chain.name]
+    return [name for name in found if name not in {".new", ".old"}]  # which the next writer removes
+
+
+def _sqlite_litter(place: Path) -> list[str]:
+    return sorted({each.name for each in place.iterdir()} - {"store.db"})
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------------------------------
+
+_numbers = itertools.count(1)
+
+
+@contextmanager
+def _schema(place: Path) -> Generator[None]:
+    """A schema of the shared server for each directory."""
+    try:
+        conninfo = shared_server().conninfo
+    except NoServerHereError as error:
+        pytest.skip(str(error))
+    schema = f"backend_{os.getpid()}_{next(_numbers)}"
+    (place / "address").write_text(f"{conninfo}\n{schema}\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+def _address(place: Path) -> tuple[str, str]:
+    conninfo, schema = (place / "address").read_text(encoding="utf-8").splitlines()
+    return conninfo, schema
+
+
+def _postgres(place: Path, **options: Any) -> PostgresStore:
+    conninfo, schema = _address(place)
+    return PostgresStore(conninfo, schema=schema, **options)
+
+
+def _async_postgres(place: Path, **options: Any) -> ConversationStore:
+    conninfo, schema = _address(place)
+    return blocking(AsyncPostgresStore(conninfo, schema=schema, **options))
+
+
+_ORPHANS = {
+    "snapshot without chain": "SELECT id FROM {s}.snapshot WHERE root NOT IN (SELECT root FROM {s}.chain)",
+    "entry without chain": "SELECT root FROM {s}.journal WHERE root NOT IN (SELECT root FROM {s}.chain)",
+    "words without chain": "SELECT root FROM {s}.words WHERE root NOT IN (SELECT root FROM {s}.chain)",
+    "chain without snapshot": "SELECT root FROM {s}.chain WHERE newest NOT IN (SELECT id FROM {s}.snapshot)",
+    "message without snapshot": (
+        "SELECT root FROM {s}.message m WHERE NOT EXISTS (SELECT FROM {s}.snapshot s "
+        "WHERE s.root = m.root AND s.line = m.line AND m.position < s.length)"
+    ),
+}
+
+
+def _postgres_litter(place: Path) -> list[str]:
+    conninfo, schema = _address(place)
+    with psycopg.connect(conninfo) as connection:
+        return [
+            f"{what}: {found}"
+            for what, sql in _ORPHANS.items()
+            for (found,) in connection.execute(sql.replace("{s}", schema).encode())
+        ]
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def _file(place: Path, **options: Any) -> FileStore:
+    return FileStore(place / "store", **options)
+
+
+def _sqlite(place: Path, **options: Any) -> SqliteStore:
+    return SqliteStore(place / "store.db", **options)
+
+
+SHARED = {
+    "file": Backend(_file, file_litter),
+    "file-sealed": Backend(partial(_file, **SEALED), file_litter),
+    "sqlite": Backend(_sqlite, _sqlite_litter),
+    "postgres": Backend(_postgres, _postgres_litter, _schema),
+}
+"""Those that several processes can share, for tests that kill, fork and interrupt."""
+
+BACKENDS = {
+    **SHARED,
+    "memory": Backend(_SharedMemory, around=_memory),
+    "memory-async": Backend(lambda place: blocking(AsyncStore(_SharedMemory(place))), around=_memory),
+    "file-plain-lists": Backend(partial(_file, **PLAIN_LISTS)),
+    "sqlite-sealed": Backend(partial(_sqlite, **SEALED)),
+    "sqlite-plain-lists": Backend(partial(_sqlite, **PLAIN_LISTS)),
+    "sqlite-async": Backend(lambda place: blocking(AsyncStore(_sqlite(place)))),
+    "postgres-sealed": Backend(partial(_postgres, **SEALED), around=_schema),
+    "postgres-async": Backend(_async_postgres, around=_schema),
+    "postgres-async-plain-lists": Backend(partial(_async_postgres, **PLAIN_LISTS), around=_schema),
+}

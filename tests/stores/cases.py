@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-import pytest
 from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult, ToolSpec
@@ -59,14 +58,3 @@ def pages(ask: Callable[[str | None], Page]) -> list[SnapshotSummary]:
         if cursor is None:
             return items
     raise AssertionError("the cursor leads nowhere")
-
-
-class Suite:
-    @pytest.fixture
-    def opener(self) -> Opener:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def store(self, opener: Opener) -> Iterator[ConversationStore]:
-        with opener() as store:
-            yield store

@@ -2,7 +2,6 @@
 
     python -m tests.stores.crash sqlite 500          so many kills, with a line for every 50
 
-A store takes part if tests/stores/<name>/backend.py is there, with a BACKEND (see backends.py).
 The child says what it has done only after the store has said so; after a kill, all of that must be there.
 """
 
@@ -18,12 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
-from dragoman.stores.entries import MessageAdded, ToolCallBegun, ToolCallDone
-from dragoman.stores.journal import resume
+from dragoman.stores.journal import MessageAdded, ToolCallBegun, ToolCallDone, resume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
 from tests.processes import started
-from tests.stores.backends import backend_of
+from tests.stores.backends import SHARED
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FRESH = 20
@@ -133,7 +131,7 @@ def kill_one(backend: str, place: Path, seed: int) -> list[str]:
 
 def check(backend: str, place: Path, told: Told) -> None:
     """Everything that the child was told is there."""
-    with backend_of(backend).open(place) as store:
+    with SHARED[backend].open(place) as store:
         for id, count in told.saved.items():
             assert len(store.load(id).messages) == count, f"{id} has lost messages"
         for id, length in told.recorded.items():
@@ -147,7 +145,7 @@ def check(backend: str, place: Path, told: Told) -> None:
                 assert told.uncertain, f"{id} was followed by a save that nobody asked for"
         page = store.list(limit=1000)
         assert not page.unreadable
-    assert not backend_of(backend).litter(place), "files were left behind"
+    assert not SHARED[backend].litter(place), "files were left behind"
 
 
 def kill_many(backend: str, directory: Path, count: int, *, seed: int = 0, every: int = 0) -> int:
@@ -156,7 +154,7 @@ def kill_many(backend: str, directory: Path, count: int, *, seed: int = 0, every
     for begin in range(0, count, FRESH):
         place = directory / str(begin)
         place.mkdir()
-        with backend_of(backend).around(place):
+        with SHARED[backend].around(place):
             everything: dict[str, int] = {}
             for number in range(begin, min(begin + FRESH, count)):
                 told = understood(kill_one(backend, place, seed + number))
@@ -173,7 +171,7 @@ def kill_many(backend: str, directory: Path, count: int, *, seed: int = 0, every
 if __name__ == "__main__":
     if sys.argv[1] == "--child":
         _, _, backend, place, seed = sys.argv
-        work(backend_of(backend).open(Path(place)), int(seed))
+        work(SHARED[backend].open(Path(place)), int(seed))
     else:
         _, backend, count = sys.argv
         with tempfile.TemporaryDirectory() as directory:

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from dragoman import ChatClient, Message, ScriptedEngine, ToolCall, tool
 from dragoman.engines.scripted import ScriptedCall
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
-from tests.stores.backends import backend_of
-from tests.stores.contract import after, first
+from tests.stores.backends import SHARED
+from tests.stores.cases import after, first
 
 DEADLINE = 100.0
 """Seconds after which the program prints where it hangs, and ends."""
@@ -172,7 +172,7 @@ def main(backend: str, place: Path, wanted: int, seed: int) -> None:
     confirmed: Acknowledged = {}
     warm_up(place)
     opened, tasks = files(), threads()
-    store = None if backend == "none" else backend_of(backend).open(place)
+    store = None if backend == "none" else SHARED[backend].open(place)
     works = [Talking(None, confirmed)] if store is None else [Talking(store, confirmed), Saving(store, confirmed)]
     durations = [0.01 for _ in works]
     count = rounds = 0
@@ -211,7 +211,7 @@ def say(seen: dict[str, object]) -> None:
 
 def warm_up(place: Path) -> None:
     """Load whatever is loaded once, and open whatever stays open for good."""
-    store = backend_of("file").open(place / "warm")
+    store = SHARED["file"].open(place / "warm")
     works = [Talking(store, {}), Saving(store, {})]
     for _ in range(4):
         for work in works:

@@ -10,7 +10,7 @@ from dragoman.errors import SnapshotNotFoundError, StoreError
 from dragoman.stores.async_store import AsyncStore
 from dragoman.stores.snapshot import Snapshot
 from dragoman.stores.sqlite import SqliteStore
-from tests.stores.contract import after, first
+from tests.stores.cases import after, first
 
 
 class Slow(SqliteStore):

@@ -10,12 +10,12 @@ from dragoman.conversation import Conversation
 from dragoman.errors import SnapshotNotFoundError
 from dragoman.stores.ids import new_id
 from dragoman.stores.snapshot import Snapshot
-from tests.stores.backends import BACKENDS, backend_of
+from tests.stores.backends import SHARED
 from tests.stores.crash import Told, check, kill_many, understood
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", SHARED)
 def test_nothing_acknowledged_is_lost(backend: str, tmp_path: Path) -> None:
     assert kill_many(backend, tmp_path, 25) > 0
 
@@ -27,12 +27,12 @@ def test_the_check_knows_what_was_told() -> None:
     assert understood(["ready", "saved a a 1", "deleting a"]).saved == {}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", SHARED)
 def test_the_check_can_fail(backend: str, tmp_path: Path) -> None:
     snapshot = Snapshot.first(Conversation(), provider="p", model="m")
     right = Told({snapshot.id: 0}, {snapshot.id: 0}, set())
-    with backend_of(backend).around(tmp_path):
-        with backend_of(backend).open(tmp_path) as store:
+    with SHARED[backend].around(tmp_path):
+        with SHARED[backend].open(tmp_path) as store:
             store.save(snapshot)
         check(backend, tmp_path, right)
         for wrong in (

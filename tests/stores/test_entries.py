@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError
-from dragoman.stores.entries import (
+from dragoman.stores.journal import (
     JournalEntry,
     MessageAdded,
     ToolCallBegun,

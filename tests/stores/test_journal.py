@@ -10,8 +10,16 @@ from msgspec import structs
 from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from dragoman.errors import StoreConflictError
 from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.entries import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone
-from dragoman.stores.journal import Journal, aresume, recovered, resume
+from dragoman.stores.journal import (
+    Journal,
+    JournalEntry,
+    MessageAdded,
+    ToolCallBegun,
+    ToolCallDone,
+    aresume,
+    recovered,
+    resume,
+)
 from dragoman.stores.snapshot import Snapshot
 from dragoman.stores.sqlite import SqliteStore
 

@@ -13,11 +13,11 @@ import pytest
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
-from dragoman.stores.entries import MessageAdded
+from dragoman.stores.journal import MessageAdded
 from dragoman.stores.snapshot import Snapshot
 from tests.processes import started
-from tests.stores.backends import BACKENDS, backend_of
-from tests.stores.contract import after, chain, first, pages
+from tests.stores.backends import SHARED
+from tests.stores.cases import after, chain, first, pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROCESSES, ROUNDS = 8, 12
@@ -27,12 +27,12 @@ import sys
 from pathlib import Path
 from dragoman.conversation import Message
 from dragoman.errors import StoreConflictError
-from dragoman.stores.entries import MessageAdded
-from tests.stores.backends import backend_of
-from tests.stores.contract import after, first
+from dragoman.stores.journal import MessageAdded
+from tests.stores.backends import SHARED
+from tests.stores.cases import after, first
 
 backend, place, shared, rounds, name = sys.argv[1:]
-with backend_of(backend).open(Path(place)) as store:
+with SHARED[backend].open(Path(place)) as store:
     print("ready", flush=True)
     sys.stdin.readline()
     own = first(f"process {name}")
@@ -56,9 +56,9 @@ with backend_of(backend).open(Path(place)) as store:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", SHARED)
 def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None:
-    with backend_of(backend).around(tmp_path), backend_of(backend).open(tmp_path) as store:
+    with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
         shared = first("shared")
         store.save(shared)
         command = [sys.executable, "-c", CHILD, backend, str(tmp_path), shared.id, str(ROUNDS)]
@@ -99,9 +99,9 @@ def in_child(work: object) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", SHARED)
 def test_both_halves_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -> None:
-    with backend_of(backend).around(tmp_path), backend_of(backend).open(tmp_path) as store:
+    with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
         one = chain(store, 2)[-1]
         theirs = Snapshot.first(Conversation(), provider="p", model="m")
 
@@ -121,9 +121,9 @@ def test_both_halves_of_a_fork_can_use_the_store(backend: str, tmp_path: Path) -
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", SHARED)
 def test_a_fork_while_threads_are_saving(backend: str, tmp_path: Path) -> None:
-    with backend_of(backend).around(tmp_path), backend_of(backend).open(tmp_path) as store:
+    with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
         stop = threading.Event()
         made: list[list[Snapshot]] = []
 

@@ -8,7 +8,7 @@ from msgspec import structs
 from dragoman.conversation import Conversation, Message, message_to_json
 from dragoman.errors import SnapshotCorruptError
 from dragoman.stores import rows
-from dragoman.stores.rows import EMPTY, assembled, body_from_json, body_to_json, digest_after, row_name
+from dragoman.stores.rows import EMPTY, assemble, body_from_json, body_to_json, digest_after
 from dragoman.stores.snapshot import Snapshot
 from tests.strategies import conversations
 
@@ -20,7 +20,7 @@ SNAPSHOT = Snapshot.first(SAID, provider="p", model="m")
 def test_a_snapshot_divided_and_put_together_is_the_same(conversation: Conversation) -> None:
     snapshot = Snapshot.first(conversation, provider="p", model="m")
     body = body_from_json(body_to_json(snapshot))
-    again = assembled(body, [message_to_json(message) for message in snapshot.messages])
+    again = assemble(body, [message_to_json(message) for message in snapshot.messages])
     assert again == snapshot
     assert digest_after(again.messages) == body.digest
 
@@ -61,7 +61,7 @@ def test_digests_are_remembered_and_not_mistaken_in_another_place(monkeypatch: p
 def test_other_messages_are_noticed(change: st.SearchStrategy[list[bytes]]) -> None:
     body = body_from_json(body_to_json(SNAPSHOT))
     with pytest.raises(SnapshotCorruptError):
-        assembled(body, change([message_to_json(message) for message in SAID.messages]))
+        assemble(body, change([message_to_json(message) for message in SAID.messages]))
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=3))
@@ -70,7 +70,7 @@ def test_a_changed_body_is_noticed(where: int, noise: bytes) -> None:
     at = where % len(whole)
     try:
         body = body_from_json(whole[:at] + noise + whole[at + len(noise) :])
-        assert assembled(body, [message_to_json(message) for message in SAID.messages]) == SNAPSHOT
+        assert assemble(body, [message_to_json(message) for message in SAID.messages]) == SNAPSHOT
     except SnapshotCorruptError:
         pass
 
@@ -80,12 +80,4 @@ def test_a_changed_body_is_noticed(where: int, noise: bytes) -> None:
 )
 def test_a_damaged_body_is_a_typed_error(data: bytes) -> None:
     with pytest.raises(SnapshotCorruptError):
-        assembled(body_from_json(data), [])
-
-
-def test_names_of_rows_differ() -> None:
-    names = [
-        row_name(*name)
-        for name in [("a", "b", "c"), ("a", "b", "c", 1), ("a", "b", "c", 1, 2), ("a", "b", "c", 12), ("x", "b", "c")]
-    ]
-    assert len(set(names)) == 5
+        assemble(body_from_json(data), [])

@@ -14,8 +14,7 @@ from dragoman.engines.reply import Reply
 from dragoman.errors import SnapshotNotFoundError
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
-from dragoman.stores.entries import JournalEntry, ToolCallBegun, ToolCallDone
-from dragoman.stores.journal import Journal, Recovered, aresume
+from dragoman.stores.journal import Journal, JournalEntry, Recovered, ToolCallBegun, ToolCallDone, aresume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
 

@@ -15,8 +15,7 @@ from msgspec import Struct, structs
 
 from dragoman.conversation import Conversation, ToolCall, ToolSpec
 from dragoman.errors import StoreConflictError
-from dragoman.stores.entries import JournalEntry, MessageAdded, ToolCallBegun, entry_to_json
-from dragoman.stores.journal import Journal, Recovered
+from dragoman.stores.journal import Journal, JournalEntry, MessageAdded, Recovered, ToolCallBegun, entry_to_json
 from dragoman.stores.snapshot import Snapshot
 
 __all__ = ["Circumstances", "Ledger", "Record", "Save", "Writing"]

@@ -1,17 +1,15 @@
 """Where conversations are kept: snapshots, the journal between them, and the stores for both.
 
-    ids.py           ids of snapshots: made, and checked
-    snapshot.py      one point of a conversation, as a value; json_form.py: its JSON form; migrations.py: older forms
-    summary.py       what a list shows; pages of it, and their cursors
-    protocol.py      what a store is, in two colours, and the rules that every store keeps
+    snapshot.py      one point of a conversation, as a value; ids.py: its id; json_form.py: its JSON form
     journal.py       what happened since the newest snapshot, and how to go on from there
-    entries.py       the JSON form of the journal's entries
-    rows.py          how a snapshot is divided into rows, for stores that write only what is new
-    records.py       how the rows of a store are sealed and opened
-    searching.py     what a search looks at and for
-    async_store.py   any plain store for asyncio, in worker threads
-    sealing/         encryption of what a store keeps
-    file/, sqlite/, postgres/   the stores
+    protocol.py      what a store is, in two colours, and the rules that every store keeps
+    summary.py       what a list shows; listing.py: filters, cursors, pages and words, the same for every store
+    sealing.py       which records of a store are sealed, and how it gets another key; encryption.py: keys, AES-GCM
+    memory.py        MemoryStore
+    file.py          FileStore; directory.py: its files and its lock
+    sql.py           the store of both databases; sql_schema.py: its tables and statements; rows.py: a snapshot as rows
+    sqlite.py        SqliteStore; postgres.py: PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
+    async_store.py   AsyncStore: any plain store for asyncio, in worker threads
 
 Nothing is imported here: a program uses one store.
 """

@@ -14,18 +14,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
-from dragoman.errors import StoreError
-
-from .entries import JournalEntry
-from .journal import Journal
-from .protocol import ConversationStore, Resealed
+from .journal import Journal, JournalEntry
+from .protocol import AsyncConversationStore, ConversationStore, Resealed, closed_store
 from .snapshot import Snapshot
 from .summary import Page
-
-__all__ = ["AsyncStore"]
 
 _THREADS: Final = 4
 """Few: writers wait for each other anyway."""
@@ -33,7 +27,7 @@ _THREADS: Final = 4
 _T = TypeVar("_T")
 
 
-class AsyncStore:
+class AsyncStore(AsyncConversationStore):
     """A plain store as an AsyncConversationStore. Closing it closes the store."""
 
     def __init__(self, store: ConversationStore) -> None:
@@ -92,20 +86,11 @@ class AsyncStore:
         self._threads.shutdown(wait=True)
         self.store.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     async def _run(self, work: Callable[[], _T]) -> _T:
         try:
             begun = self._threads.submit(work)
         except RuntimeError:  # it takes no more work
-            message = "The store is closed."
-            raise StoreError(message, hint="Open it again to use it.") from None
+            raise closed_store() from None
         return await _to_the_end(asyncio.wrap_future(begun), begun.cancel)
 
 

@@ -18,8 +18,6 @@ from typing import Final
 
 from dragoman.errors import InvalidSnapshotIDError
 
-__all__ = ["ErrInvalidSnapshotID", "new_id", "validate_snapshot_id"]
-
 ErrInvalidSnapshotID = InvalidSnapshotIDError
 """Another name of InvalidSnapshotIDError."""
 

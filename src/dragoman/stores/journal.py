@@ -1,27 +1,138 @@
-"""What happened since the newest snapshot, and how to go on from there.
+"""The journal: what happened since the newest snapshot, and how to go on from there.
 
-Owns: the Journal as a value; `recovered`, which puts snapshot and journal together; `resume`, which asks a store for
-both.
+Owns: the kinds of entries with their JSON form, the Journal as a value, and putting snapshot and journal together.
 Must not know: any particular store, and what to do about a call whose outcome nobody knows: that is the loop's.
+
+A call and a result are written as a message that holds nothing else, so that they have the one JSON form that messages
+have, unknown fields included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
-from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
-from dragoman.errors import StoreConflictError
+from dragoman._stepping import step
+from dragoman.conversation import Conversation, Message, ToolCall, ToolResult, message_from_json, message_to_json
+from dragoman.errors import MalformedDataError, SnapshotCorruptError, SnapshotVersionError, StoreConflictError
 
-from .entries import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone
 from .snapshot import Snapshot
 
-if TYPE_CHECKING:  # the protocol names the Journal, and here only the two functions at the end name the protocol
+if TYPE_CHECKING:  # the protocol names the Journal, and here only `resume` names the protocol
     from .protocol import ConversationStore
 
-__all__ = ["Journal", "Recovered", "aresume", "recovered", "resume"]
+# --- entries ---------------------------------------------------------------------------------------------------------
+
+
+class MessageAdded(Struct, frozen=True):
+    """A message joined the conversation: the user's, a reply of the model, or the results of its calls."""
+
+    message: Message
+
+
+class ToolCallBegun(Struct, frozen=True):
+    """A tool is about to be called. Without a result later on, nobody knows whether it did its work."""
+
+    call: ToolCall
+    time: datetime | None = None
+
+
+class ToolCallDone(Struct, frozen=True):
+    """A tool gave its result, which has not joined the conversation yet."""
+
+    result: ToolResult
+    time: datetime | None = None
+
+
+JournalEntry: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone
+"""One step of a conversation, written down as it happens."""
+
+
+class _Stored(Struct, frozen=True):
+    type: str
+    check: str
+    """A digest of the rest: not every store notices when its bytes change."""
+    message: Raw
+
+
+_stored = msgspec.json.Decoder(_Stored)
+
+_NAMES: Final[dict[type[JournalEntry], str]] = {
+    MessageAdded: "message_added",
+    ToolCallBegun: "tool_call_begun",
+    ToolCallDone: "tool_call_done",
+}
+
+
+def entry_to_json(entry: JournalEntry) -> bytes:
+    """The entry as JSON. Raises ConversationError for what cannot be written."""
+    name, message = _NAMES[type(entry)], message_to_json(_as_message(entry))
+    return b'{"type":"%s","check":"%s","message":%s}' % (name.encode(), _check(name, message).encode(), message)
+
+
+def _check(name: str, message: bytes) -> str:
+    return sha256(name.encode() + b":" + message).hexdigest()[:32]
+
+
+def _as_message(entry: JournalEntry) -> Message:
+    match entry:
+        case MessageAdded(message):
+            return message
+        case ToolCallBegun(call, time):
+            return Message(role="assistant", blocks=(call,), time=time)
+        case ToolCallDone(result, time):
+            return Message.tool([result], time=time)
+
+
+def entry_from_json(data: bytes) -> JournalEntry:
+    """Read what `entry_to_json` wrote. Raises SnapshotCorruptError, or SnapshotVersionError for an unknown kind."""
+    try:
+        stored = _stored.decode(data)
+        if stored.check != _check(stored.type, bytes(stored.message)):
+            raise _misfit()
+        message = message_from_json(bytes(stored.message))
+    except (msgspec.MsgspecError, ValueError, RecursionError, MalformedDataError) as error:
+        message = f"An entry of the journal cannot be read: {str(error).rstrip('.')}."
+        raise SnapshotCorruptError(message) from None
+    if stored.type not in _READERS:
+        message = f"The journal has an entry of an unknown kind, {ascii(stored.type)[:40]}."
+        raise SnapshotVersionError(message)
+    return _READERS[stored.type](message)
+
+
+def _read_begun(message: Message) -> ToolCallBegun:
+    match message:
+        case Message(role="assistant", blocks=(ToolCall() as call,)):
+            return ToolCallBegun(call, message.time)
+        case _:
+            raise _misfit()
+
+
+def _read_done(message: Message) -> ToolCallDone:
+    match message:
+        case Message(role="tool", blocks=(ToolResult() as result,)):
+            return ToolCallDone(result, message.time)
+        case _:
+            raise _misfit()
+
+
+def _misfit() -> SnapshotCorruptError:
+    return SnapshotCorruptError("An entry of the journal is not what was written.")
+
+
+_READERS: Final[dict[str, Callable[[Message], JournalEntry]]] = {
+    "message_added": MessageAdded,
+    "tool_call_begun": _read_begun,
+    "tool_call_done": _read_done,
+}
+
+
+# --- the journal -----------------------------------------------------------------------------------------------------
 
 
 class Journal(Struct, frozen=True, kw_only=True):
@@ -87,16 +198,6 @@ _TRIES: Final = 20
 """Snapshot and journal are read one after the other; somebody may save in between, but not for ever."""
 
 
-def resume(store: ConversationStore, id: str) -> Recovered:
-    """The conversation that contains this snapshot, as far as it came."""
-    for _ in range(_TRIES):
-        snapshot = store.latest(id)
-        journal = store.journal(id)
-        if journal.snapshot == snapshot.id:
-            return recovered(snapshot, journal.entries)
-    raise _too_busy(id)
-
-
 class _Readable(Protocol):
     async def latest(self, id: str) -> Snapshot: ...
     async def journal(self, id: str) -> Journal: ...
@@ -109,9 +210,23 @@ async def aresume(store: _Readable, id: str) -> Recovered:
         journal = await store.journal(id)
         if journal.snapshot == snapshot.id:
             return recovered(snapshot, journal.entries)
-    raise _too_busy(id)
-
-
-def _too_busy(id: str) -> StoreConflictError:
     message = f"The conversation of {id} is being saved faster than it can be read."
-    return StoreConflictError(message, hint="Try again when the other program pauses.")
+    raise StoreConflictError(message, hint="Try again when the other program pauses.")
+
+
+class _Blocking:
+    """What `aresume` reads of a plain store, without ever suspending."""
+
+    def __init__(self, store: ConversationStore) -> None:
+        self._store: ConversationStore = store
+
+    async def latest(self, id: str) -> Snapshot:
+        return self._store.latest(id)
+
+    async def journal(self, id: str) -> Journal:
+        return self._store.journal(id)
+
+
+def resume(store: ConversationStore, id: str) -> Recovered:
+    """The conversation that contains this snapshot, as far as it came."""
+    return step(aresume(_Blocking(store), id))

@@ -1,6 +1,6 @@
 """The JSON form of a snapshot: versioned, readable, data only.
 
-Owns: writing and reading. A newer version is refused, an older one migrated. Reading imports nothing and runs nothing
+Owns: writing and reading. A newer version is refused. Reading imports nothing and runs nothing
 that the document names: it gives values or an error.
 Must not know: files, databases, encryption.
 
@@ -28,10 +28,7 @@ from dragoman.errors import (
     UnsupportedVersionError,
 )
 
-from .migrations import MIGRATIONS, Members, Migrations, migrated
 from .snapshot import SNAPSHOT_VERSION, Snapshot
-
-__all__ = ["FORMAT", "snapshot_from_json", "snapshot_to_json"]
 
 FORMAT: Final = "dragoman.snapshot"
 
@@ -56,7 +53,7 @@ class _Document(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
 
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(_Head)
-_members = msgspec.json.Decoder(Members)
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _UNWRITABLE: Final = (msgspec.MsgspecError, TypeError, ValueError, RecursionError)
@@ -83,21 +80,15 @@ def snapshot_to_json(snapshot: Snapshot) -> bytes:
     return b'{"format":"%s","version":%d,%s' % (FORMAT.encode(), SNAPSHOT_VERSION, members[1:])
 
 
-def snapshot_from_json(
-    data: bytes | str, *, migrations: Migrations = MIGRATIONS, current: int = SNAPSHOT_VERSION
-) -> Snapshot:
-    """Read what `snapshot_to_json` wrote, or an older version of it.
+def snapshot_from_json(data: bytes | str) -> Snapshot:
+    """Read what `snapshot_to_json` wrote.
 
     Raises SnapshotVersionError for a newer version and SnapshotCorruptError for anything else that is no snapshot.
-    `migrations` and `current` are for tests of how versions are handled.
     """
     try:
-        head = _head.decode(data)
-        _check_head(head, current)
+        _check_head(_head.decode(data))
         members = _members.decode(data)
         del members["format"], members["version"]
-        if head.version < current:
-            members = migrated(members, head.version, current, migrations)
         document = msgspec.json.decode(_encoder.encode(members), type=_Document)
         return _snapshot(document)
     except UnsupportedVersionError as error:
@@ -106,12 +97,14 @@ def snapshot_from_json(
         raise _corrupt(error) from None
 
 
-def _check_head(head: _Head, current: int) -> None:
+def _check_head(head: _Head) -> None:
     if head.format != FORMAT or head.version < 1:
         message = "These are not the bytes of a snapshot."
         raise SnapshotCorruptError(message)
-    if head.version > current:
-        message = f"The snapshot is of version {head.version}, and this dragoman reads up to version {current}."
+    if head.version > SNAPSHOT_VERSION:
+        message = (
+            f"The snapshot is of version {head.version}, and this dragoman reads up to version {SNAPSHOT_VERSION}."
+        )
         raise SnapshotVersionError(message)
 
 

@@ -1,7 +1,7 @@
 """What a store is: snapshots of conversations, and a journal of what happened since the newest of each.
 
-Owns: the protocols ConversationStore and AsyncConversationStore, and the rules that every store keeps. The suite in
-tests/stores/contract.py checks them on every store.
+Owns: the protocols ConversationStore and AsyncConversationStore, the rules that every store keeps, and what it says to
+those who break them. The suite in tests/stores/test_contract.py checks them on every store.
 Must not know: any particular store.
 
 Ids
@@ -48,25 +48,24 @@ from typing import Protocol, Self
 
 from msgspec import Struct
 
-from .entries import JournalEntry
-from .journal import Journal
+from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreError
+
+from .journal import Journal, JournalEntry
 from .snapshot import Snapshot
 from .summary import Page
-
-__all__ = ["AsyncConversationStore", "ConversationStore", "Resealed"]
 
 
 class Resealed(Struct, frozen=True, kw_only=True):
     """How far sealing a store again has come."""
 
-    done: int
-    """Conversations that this step has gone through."""
-    total: int
-    """Conversations in the store, as far as it can tell."""
+    done: int = 0
+    """Conversations that it has gone through."""
+    total: int = 0
+    """Conversations in the store; others may add to them meanwhile."""
     cursor: str | None = None
-    """Give it to the next step; None: all are done."""
+    """Give it to the next step, also in another process; None: all are done."""
     unreadable: tuple[str, ...] = ()
-    """Conversations of this step that no key opens, or that are corrupt; left as they are."""
+    """Conversations that no key opens, or that are corrupt; left as they are."""
 
 
 class ConversationStore(Protocol):
@@ -138,11 +137,13 @@ class ConversationStore(Protocol):
         """Let go of files and connections."""
         ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 class AsyncConversationStore(Protocol):
@@ -186,8 +187,59 @@ class AsyncConversationStore(Protocol):
         """Let go of files and connections."""
         ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        await self.aclose()
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+def not_found(id: str) -> SnapshotNotFoundError:
+    """The store has no such snapshot."""
+    return SnapshotNotFoundError(f"The store has no snapshot {id}.")
+
+
+def closed_store() -> StoreError:
+    """The store was used after it was closed."""
+    message = "The store is closed."
+    return StoreError(message, hint="Open it again to use it.")
+
+
+def id_taken(id: str) -> StoreConflictError:
+    """The id belongs to another snapshot than the one that is to be saved."""
+    message = f"The store has another snapshot under the id {id}."
+    return StoreConflictError(message, hint="Save under a new id: snapshot.next(...) or snapshot.fork().")
+
+
+def check_parent(snapshot: Snapshot, root: str | None, newest: str | None) -> None:
+    """Whether the snapshot follows the newest of its conversation.
+
+    `root` is that of its parent, None if the store does not have the parent; `newest` is that of its own conversation.
+    """
+    if root is not None and root != snapshot.root:
+        message = f"Snapshot {snapshot.id} names the root {snapshot.root}, but its parent belongs to {root}."
+        raise StoreConflictError(message, hint="Build it with parent.next(...).")
+    if root is None or newest is None:
+        message = f"The parent {snapshot.parent} of snapshot {snapshot.id} is not in the store."
+        hint = "It was deleted, or saved in another store. To keep this snapshot anyway, save snapshot.fork()."
+        raise StoreConflictError(message, hint=hint)
+    check_newest(snapshot.parent or "", newest)
+
+
+def check_newest(id: str, newest: str) -> None:
+    """Whether nobody has gone on with the conversation."""
+    if id != newest:
+        message = f"Snapshot {id} is no longer the newest of its conversation: {newest} is."
+        raise StoreConflictError(message)
+
+
+def check_position(root: str, after: int, position: int) -> None:
+    """Whether the caller has seen all entries of the journal."""
+    if after != position:
+        message = f"The journal of {root} has {position} entries, not {after}: somebody else went on with it."
+        raise StoreConflictError(message, hint="Use resume(store, id) to see what happened, and go on from there.")

@@ -1,6 +1,6 @@
 """How a snapshot is divided into rows, so that a save writes only what is new.
 
-Owns: the body (all of a snapshot but its messages), the running digest over messages, the names of rows for sealing.
+Owns: the body (all of a snapshot but its messages), the running digest over messages.
 Must not know: SQL, files, and how rows are found again.
 
 A running digest after n messages stands for exactly these n messages in this order. A body keeps the digest of its
@@ -23,8 +23,6 @@ from dragoman.errors import SnapshotCorruptError
 from .json_form import snapshot_from_json, snapshot_to_json
 from .snapshot import Snapshot
 
-__all__ = ["EMPTY", "Body", "assembled", "body_from_json", "body_to_json", "digest_after", "row_name"]
-
 EMPTY: Final = sha256(b"dragoman.messages").digest()
 """The running digest of no messages."""
 
@@ -46,15 +44,6 @@ class Body(Struct, frozen=True):
 
 _body = msgspec.json.Decoder(Body)
 _members = msgspec.json.Decoder(dict[str, Raw])
-
-
-def row_name(store: str, what: str, id: str, *place: int) -> bytes:
-    """The name of a row, to which sealing binds its content: a row moved to another place does not open.
-
-    `store` is the kind of store, `what` the kind of row ("body", "summary", "message", "entry"), `id` the snapshot's
-    (of bodies and summaries) or the root's (of the others), `place` the numbers that tell rows of one id apart.
-    """
-    return "/".join(["dragoman.store", "1", store, what, id, *map(str, place)]).encode()
 
 
 # --- digests ---------------------------------------------------------------------------------------------------------
@@ -104,7 +93,7 @@ def body_from_json(data: bytes) -> Body:
     return body
 
 
-def assembled(body: Body, rows: Sequence[bytes]) -> Snapshot:
+def assemble(body: Body, rows: Sequence[bytes]) -> Snapshot:
     """The snapshot of this body with these messages, as `message_to_json` wrote them.
 
     Raises SnapshotCorruptError if they are not the ones that belong to it, SnapshotVersionError for a newer format.
@@ -115,13 +104,13 @@ def assembled(body: Body, rows: Sequence[bytes]) -> Snapshot:
     if len(rows) != body.count or digests[-1] != body.digest:
         message = f"The messages of the snapshot are not those that were saved ({len(rows)} of {body.count} found)."
         raise SnapshotCorruptError(message)
-    snapshot = snapshot_from_json(_spliced(body.snapshot, rows))
+    snapshot = snapshot_from_json(_splice(body.snapshot, rows))
     for message, before, after in zip(snapshot.messages, digests, digests[1:], strict=False):
         cast("dict[str, Any]", message.__dict__)[_MEMORY] = (before, after)
     return snapshot
 
 
-def _spliced(document: Raw, rows: Sequence[bytes]) -> bytes:
+def _splice(document: Raw, rows: Sequence[bytes]) -> bytes:
     """The whole document, so that reading (and migrating) it is the same as for any other store."""
     if not rows:
         return bytes(document)

@@ -20,8 +20,6 @@ from dragoman.errors import SnapshotError
 
 from .ids import new_id, validate_snapshot_id
 
-__all__ = ["SNAPSHOT_VERSION", "Snapshot", "title_of"]
-
 SNAPSHOT_VERSION: Final = 1
 """The version of the format that this library writes."""
 

@@ -1,0 +1,299 @@
+"""Encryption with AES-256-GCM (extra `crypto`), and the keys for it.
+
+Owns: EncryptionKey, which never shows itself, and where keys come from; AesGcmSealing with its sealed form.
+Must not know: where records come from.
+
+    bytes    what
+    4        the magic number
+    1        the version of this form
+    8        the id of the key
+    24       nonce
+    rest     ciphertext, and 16 bytes that authenticate it, all of the above and `about`
+
+Each record is sealed under a key of its own, which is derived from the key and the first half of a random 24-byte
+nonce as XAES-256-GCM lays down (c2sp.org/XAES-256-GCM). Plain AES-GCM with random nonces must stop after 2³² records of
+one key; this does not come to a limit in practice.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+
+from dragoman.errors import ConfigurationError, SnapshotCorruptError, SnapshotSealError, SnapshotVersionError
+
+from .sealing import MAGIC, is_sealed, sealed_with
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+KEY_BYTES: Final = 32
+_MAKE_ONE: Final = "Make a key with dragoman.generate_encryption_key() and keep it in a secret manager."
+_TEXT_HINT: Final = "Write the 32 bytes of the key in base64 (44 characters) or in hex (64 characters)."
+_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
+
+
+class Keychain(Protocol):
+    """The part of the package `keyring` that is used here."""
+
+    def get_password(self, service_name: str, username: str, /) -> str | None: ...
+
+
+def generate_encryption_key() -> bytes:
+    """A new random key of 32 bytes. A passphrase is no substitute for it."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+class EncryptionKey:
+    """32 secret bytes that do not print, and the id by which records name them."""
+
+    __slots__ = ("_secret", "id")
+
+    def __init__(self, secret: bytes) -> None:
+        _check(secret)
+        self._secret: bytes = bytes(secret)
+        # Derived with the key as key: whoever reads the id in a file learns nothing about the key itself.
+        self.id: str = hmac.new(self._secret, b"dragoman key id", hashlib.sha256).digest()[:8].hex()
+        """Written in the clear into every record that the key seals."""
+
+    @classmethod
+    def from_text(cls, text: str, *, source: str = "The text") -> EncryptionKey:
+        """The key written in base64 (either alphabet) or hex. `source` names where it stood, for messages."""
+        text = text.strip()
+        if not text:
+            raise ConfigurationError(f"{source} holds an empty encryption key.", hint=_MAKE_ONE)
+        for form, decode in _DECODERS:
+            if form.fullmatch(text):
+                try:
+                    return cls(decode(text))
+                except binascii.Error:
+                    break
+        message = f"{source} does not hold an encryption key: {len(text)} characters that are neither form of 32 bytes."
+        raise ConfigurationError(message, hint=_TEXT_HINT)
+
+    @classmethod
+    def from_environment(cls, name: str, *, environ: Mapping[str, str] | None = None) -> EncryptionKey:
+        """The key in the variable of this name, in base64 or hex."""
+        value = (os.environ if environ is None else environ).get(name)
+        if value is None:
+            raise ConfigurationError(f"There is no environment variable {name!r} with a key.", hint=_TEXT_HINT)
+        return cls.from_text(value, source=f"The environment variable {name!r}")
+
+    @classmethod
+    def from_keychain(cls, service: str, account: str, *, keychain: Keychain | None = None) -> EncryptionKey:
+        """The key in the keychain of the system, in base64 or hex. Needs the extra `keyring`."""
+        place = f"The keychain's entry {account!r} of {service!r}"
+        source = _system_keychain() if keychain is None else keychain
+        try:
+            value = source.get_password(service, account)
+        except Exception as error:  # each keychain has errors of its own, and their texts are not ours to vouch for
+            message = f"{place} cannot be read ({type(error).__name__})."
+            hint = "Unlock the keychain, or give the key by an environment variable."
+            raise ConfigurationError(message, hint=hint) from error
+        if value is None:
+            hint = f"Store a key there: keyring set {service} {account}. {_TEXT_HINT}"
+            raise ConfigurationError(f"{place} does not exist.", hint=hint)
+        return cls.from_text(value, source=place)
+
+    def reveal(self) -> bytes:
+        """The bytes themselves, for the cipher."""
+        return self._secret
+
+    def __repr__(self) -> str:
+        return f"EncryptionKey(id={self.id!r})"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncryptionKey) and hmac.compare_digest(other._secret, self._secret)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __reduce__(self) -> NoReturn:
+        message = "an encryption key is not pickled; let the other process read it from its own source"
+        raise TypeError(message)
+
+
+def _check(secret: bytes) -> None:
+    if not isinstance(secret, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
+        message = f"An encryption key is bytes, not {type(secret).__name__}."
+        raise ConfigurationError(message, hint="Use EncryptionKey.from_text for a key that is written as text.")
+    if not secret:
+        raise ConfigurationError("The encryption key is empty: nothing would be sealed.", hint=_MAKE_ONE)
+    if len(secret) != KEY_BYTES:
+        message = f"An encryption key has {KEY_BYTES} bytes, and this one {len(secret)}."
+        raise ConfigurationError(message, hint=_MAKE_ONE)
+    if not any(secret):
+        # What a buffer holds that nobody has filled.
+        raise ConfigurationError("The encryption key is all zeros.", hint=_MAKE_ONE)
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.b64decode(text.replace("-", "+").replace("_", "/").rstrip("=") + "=", validate=True)
+
+
+_DECODERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...]] = (
+    (_HEX, bytes.fromhex),
+    (_BASE64, _from_base64),
+)
+
+
+def _system_keychain() -> Keychain:
+    try:
+        import keyring
+    except ImportError as error:
+        message = "Reading a key from the keychain needs the package `keyring`."
+        raise ConfigurationError(message, hint="Install it: pip install 'dragoman[keyring]'.") from error
+    return cast(Keychain, keyring)
+
+
+# --- sealing ---------------------------------------------------------------------------------------------------------
+
+VERSION: Final = 1
+_PREFIX: Final = MAGIC + bytes([VERSION])
+_HEADER: Final = len(_PREFIX) + 8
+_NONCE: Final = 24
+_TAG: Final = 16
+_SHORTEST: Final = _HEADER + _NONCE + _TAG
+
+
+class AesGcmSealing:
+    """Seals with one key, and opens what that key or one of the `older` keys has sealed.
+
+    A record that is not sealed at all is refused: whoever can write to the store could otherwise put anything in the
+    place of a sealed record. `accept_plain=True` reads such records too, for the time until `reseal` has sealed what a
+    store held before.
+    """
+
+    __slots__ = ("_accept_plain", "_boxes", "_key_id", "_random")
+
+    def __init__(
+        self,
+        key: EncryptionKey | bytes,
+        *,
+        older: Iterable[EncryptionKey | bytes] = (),
+        accept_plain: bool = False,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        first, *others = [each if isinstance(each, EncryptionKey) else EncryptionKey(each) for each in (key, *older)]
+        self._key_id: str = first.id
+        self._boxes: dict[str, _Box] = {each.id: _Box(each) for each in (*others, first)}
+        self._accept_plain: bool = accept_plain
+        self._random: Callable[[int], bytes] = random_bytes
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key that seals."""
+        return self._key_id
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of all keys that open, the one that seals first."""
+        return (self._key_id, *(each for each in self._boxes if each != self._key_id))
+
+    def seal(self, plain: bytes, *, about: bytes) -> bytes:
+        nonce = self._random(_NONCE)
+        header = _PREFIX + bytes.fromhex(self._key_id)
+        return b"".join((header, nonce, self._boxes[self._key_id].encrypt(nonce, plain, header + about)))
+
+    def unseal(self, data: bytes, *, about: bytes) -> bytes:
+        if not is_sealed(data):
+            if self._accept_plain and not _may_be_cut_magic(data):
+                return data
+            _refuse_plain(data)
+        if len(data) > len(MAGIC) and data[len(MAGIC)] != VERSION:
+            _refuse_version(data[len(MAGIC)])
+        if len(data) < _SHORTEST:
+            message = f"The sealed record is cut: {len(data)} bytes are fewer than the shortest has."
+            raise SnapshotCorruptError(message)
+        box = self._boxes.get(sealed_with(data) or "")
+        if box is None:
+            held = ", ".join(self.key_ids)
+            message = f"The record is sealed with key {sealed_with(data)}, which was not given (given: {held})."
+            raise SnapshotSealError(message, hint="Give that key too: AesGcmSealing(key, older=[that_key]).")
+        header, nonce = data[:_HEADER], data[_HEADER : _HEADER + _NONCE]
+        plain = box.decrypt(nonce, data[_HEADER + _NONCE :], header + about)
+        if plain is None:
+            message = f"The record names key {sealed_with(data)} but that key does not open it."
+            hint = "It was cut, edited, or belongs to another place. Restore it from a copy; it was left where it is."
+            raise SnapshotCorruptError(message, hint=hint)
+        return plain
+
+    def is_current(self, data: bytes) -> bool:
+        return is_sealed(data) and sealed_with(data) == self._key_id and data[len(MAGIC)] == VERSION
+
+    def __repr__(self) -> str:
+        return f"AesGcmSealing(key_ids={self.key_ids!r})"
+
+    def __reduce__(self) -> NoReturn:
+        message = "sealing holds keys and is not pickled; let the other process read them from their own source"
+        raise TypeError(message)
+
+
+class _Box:
+    """One key, ready to be used."""
+
+    __slots__ = ("_aes_gcm", "_block", "_failure", "_mask")
+
+    def __init__(self, key: EncryptionKey) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers import Cipher
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+            from cryptography.hazmat.primitives.ciphers.algorithms import AES
+            from cryptography.hazmat.primitives.ciphers.modes import ECB
+        except ImportError as error:
+            message = "Sealing needs the package `cryptography`."
+            raise ConfigurationError(message, hint="Install it: pip install 'dragoman[crypto]'.") from error
+        # One block at a time of a key-derivation function, which is what ECB is still good for.
+        cipher = Cipher(AES(key.reveal()), ECB())  # noqa: S305
+        self._block: Callable[[bytes], bytes] = lambda data: cipher.encryptor().update(data)
+        self._aes_gcm: type[AESGCM] = AESGCM
+        self._failure: type[Exception] = InvalidTag
+        # The first subkey of CMAC over AES.
+        zero = int.from_bytes(self._block(bytes(16)), "big")
+        self._mask: int = (zero << 1) & ((1 << 128) - 1) ^ (0x87 if zero >> 127 else 0)
+
+    def encrypt(self, nonce: bytes, plain: bytes, bound: bytes) -> bytes:
+        return self._derived(nonce).encrypt(nonce[12:], plain, bound)
+
+    def decrypt(self, nonce: bytes, sealed: bytes, bound: bytes) -> bytes | None:
+        try:
+            return self._derived(nonce).decrypt(nonce[12:], sealed, bound)
+        except self._failure:
+            return None
+
+    def _derived(self, nonce: bytes) -> AESGCM:
+        blocks = [int.from_bytes(bytes((0, number, 0x58, 0)) + nonce[:12], "big") for number in (1, 2)]
+        masked = b"".join((block ^ self._mask).to_bytes(16, "big") for block in blocks)
+        return self._aes_gcm(self._block(masked))
+
+
+def _may_be_cut_magic(data: bytes) -> bool:
+    return len(data) < len(MAGIC) and MAGIC.startswith(data)
+
+
+def _refuse_plain(data: bytes) -> NoReturn:
+    if _may_be_cut_magic(data):
+        raise SnapshotCorruptError(f"The record has {len(data)} bytes: it is cut.")
+    message = "The record is not sealed, and this store reads sealed records only."
+    hint = "If it was saved before the store was sealed, open with AesGcmSealing(key, accept_plain=True) and reseal."
+    raise SnapshotSealError(message, hint=hint)
+
+
+def _refuse_version(found: int) -> NoReturn:
+    if found > VERSION:
+        message = f"The record is sealed in version {found} of the form; this dragoman reads up to {VERSION}."
+        raise SnapshotVersionError(message)
+    raise SnapshotCorruptError(f"The record claims version {found} of the sealed form, which never existed.")

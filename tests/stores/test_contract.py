@@ -1,0 +1,503 @@
+"""What every store must do: one suite for all of them, in both colours, sealed and not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from msgspec import Raw, structs
+
+from dragoman.conversation import Conversation, Message, Opaque, Thinking, ToolCall
+from dragoman.errors import (
+    ConversationError,
+    InvalidCursorError,
+    InvalidSnapshotIDError,
+    SnapshotNotFoundError,
+    StoreConflictError,
+    StoreError,
+)
+from dragoman.stores.ids import new_id
+from dragoman.stores.journal import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone, resume
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.snapshot import Snapshot
+from dragoman.stores.summary import Page, summary_of
+from tests.stores.backends import BACKENDS
+from tests.stores.cases import CALL, NOON, RESULT, TOOL, Opener, after, chain, first, pages
+from tests.stores.hostile import HOSTILE_IDS, hostile_ids
+from tests.strategies import conversations
+
+
+@pytest.fixture(params=BACKENDS)
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """Opens the same store each time, as another process would."""
+    backend = BACKENDS[request.param]
+    with backend.around(tmp_path):
+        yield lambda: backend.open(tmp_path)
+
+
+@pytest.fixture
+def store(opener: Opener) -> Iterator[ConversationStore]:
+    with opener() as store:
+        yield store
+
+
+# --- saving, loading, deleting ---------------------------------------------------------------------------------------
+
+
+def test_what_was_saved_is_loaded(store: ConversationStore, opener: Opener) -> None:
+    said = Conversation("Be brief.", metadata={"user": 7, "tags": ["a"]}).plus(
+        Message.user("What is the weather?"),
+        Message.assistant(Thinking("hm", "anthropic", signature="s"), CALL),
+        Message.tool([RESULT]),
+        Message.assistant(Opaque("gemini", Raw(b'{"x":  1.50}')), "21 degrees."),
+    )
+    snapshot = Snapshot.first(said, provider="anthropic", model="claude", tools=[TOOL])
+    store.save(snapshot)
+    assert store.load(snapshot.id) == snapshot
+    with opener() as another:
+        loaded = another.load(snapshot.id)
+    assert loaded == snapshot
+    assert bytes(loaded.tools[0].parameters) == bytes(TOOL.parameters)
+    assert loaded.messages[3].blocks[0] == Opaque("gemini", Raw(b'{"x":  1.50}'))
+    assert loaded.created_at == snapshot.created_at
+
+
+def test_any_conversation_survives(store: ConversationStore) -> None:
+    @settings(max_examples=30)
+    @given(before=conversations, later=conversations)
+    def survives(before: Conversation, later: Conversation) -> None:
+        one = Snapshot.first(before, provider="p", model="m")
+        two = one.next(later)
+        three = two.next(before.plus(*later.messages))
+        for snapshot in (one, two, three):
+            store.save(snapshot)
+        assert [store.load(each.id) for each in (one, two, three)] == [one, two, three]
+
+    survives()
+
+
+def test_every_point_of_a_chain_can_be_loaded(store: ConversationStore) -> None:
+    points = chain(store, 6)
+    for point in points:
+        assert store.load(point.id) == point
+        assert store.latest(point.id) == points[-1]
+
+
+def test_a_history_may_be_cut_or_replaced(store: ConversationStore) -> None:
+    points = chain(store, 5)
+    shorter = points[-1].next(points[-1].conversation.up_to(2))
+    store.save(shorter)
+    branched = after(shorter, "another way")
+    store.save(branched)
+    other = branched.next(Conversation("New rules.", (Message.user("a summary"),)))
+    store.save(other)
+    regrown = after(other, "and on")
+    store.save(regrown)
+    back = regrown.next(points[-1].conversation)
+    store.save(back)
+    for point in [*points, shorter, branched, other, regrown, back]:
+        assert store.load(point.id) == point
+    assert store.latest(points[0].id) == back
+
+
+def test_a_fork_is_a_conversation_of_its_own(store: ConversationStore) -> None:
+    points = chain(store, 3)
+    fork = points[1].fork()
+    store.save(fork)
+    longer = after(fork, "elsewhere")
+    store.save(longer)
+    assert store.latest(fork.id) == longer
+    assert store.latest(points[0].id) == points[2]
+    assert store.load(longer.id).forked_from == points[1].id
+    store.delete(points[0].id)
+    assert store.load(fork.id) == fork
+    assert store.load(longer.id) == longer
+
+
+def test_saving_the_same_again_does_nothing(store: ConversationStore) -> None:
+    points = chain(store, 3)
+    store.record(points[2].id, [MessageAdded(Message.user("x"))], after=0)
+    for point in points:
+        store.save(point)
+    assert store.latest(points[0].id) == points[2]
+    assert len(store.history(points[0].id).items) == 3
+    assert store.journal(points[0].id).position == 1
+
+
+def test_another_snapshot_under_a_taken_id_is_a_conflict(store: ConversationStore) -> None:
+    one, two = chain(store, 2)
+    other = one.conversation.plus(Message.user("other"))
+    for changed in (
+        Snapshot.first(other, provider="p", model="m", ids=lambda: one.id),
+        Snapshot.first(other, provider="p", model="m", ids=lambda: two.id),
+        one.next(other, ids=lambda: two.id),
+        structs.replace(two, title="other"),
+    ):
+        with pytest.raises(StoreConflictError):
+            store.save(changed)
+    assert store.load(one.id) == one
+    assert store.load(two.id) == two
+
+
+def test_only_the_newest_can_be_followed(store: ConversationStore) -> None:
+    one, two = chain(store, 2)
+    rival = after(one, "something else")
+    with pytest.raises(StoreConflictError):
+        store.save(rival)
+    with pytest.raises(SnapshotNotFoundError):
+        store.load(rival.id)
+    assert store.latest(one.id) == two
+
+
+def test_a_parent_that_is_not_there_is_a_conflict(store: ConversationStore) -> None:
+    with pytest.raises(StoreConflictError):
+        store.save(after(first("hi"), "there"))
+    assert store.list().items == ()
+
+
+def test_a_parent_of_another_chain_is_a_conflict(store: ConversationStore) -> None:
+    one, two = first("one"), first("two")
+    store.save(one)
+    store.save(two)
+    odd = Snapshot(
+        id=new_id(),
+        root=one.id,
+        parent=two.id,
+        provider="p",
+        model="m",
+        conversation=Conversation(),
+        created_at=NOON,
+    )
+    with pytest.raises(StoreConflictError):
+        store.save(odd)
+    assert (store.latest(one.id), store.latest(two.id)) == (one, two)
+
+
+def test_what_json_cannot_carry_is_refused_and_changes_nothing(store: ConversationStore) -> None:
+    [one] = chain(store, 1)
+    for conversation in (Conversation("\ud800"), Conversation(metadata={"a": object()})):
+        with pytest.raises(ConversationError):
+            store.save(one.next(conversation))
+    with pytest.raises(ConversationError):
+        store.save(after(one, "fine", "\ud800"))
+    assert store.latest(one.id) == one
+
+
+def test_a_deleted_conversation_is_gone(store: ConversationStore) -> None:
+    points = chain(store, 3)
+    [kept] = chain(store, 1)
+    store.record(points[2].id, [MessageAdded(Message.user("x"))], after=0)
+    store.delete(points[1].id)
+    for point in points:
+        for ask in (store.load, store.latest, store.history, store.journal, store.delete):
+            with pytest.raises(SnapshotNotFoundError):
+                ask(point.id)
+    with pytest.raises(StoreConflictError):
+        store.save(after(points[2], "too late"))
+    assert [item.id for item in store.list().items] == [kept.id]
+    store.save(points[0])  # and its id may be used again
+    assert store.journal(points[0].id).position == 0
+
+
+def test_a_long_history_and_large_messages(store: ConversationStore) -> None:
+    snapshot = first(*[f"message {number}" for number in range(300)], "x" * 3_000_000)
+    store.save(snapshot)
+    longer = after(snapshot, "y" * 1_000_000)
+    store.save(longer)
+    assert store.load(snapshot.id) == snapshot
+    assert store.latest(snapshot.id) == longer
+
+
+# --- ids, lists, histories and searches ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["load", "latest", "history", "delete", "journal"])
+def test_hostile_ids_are_refused(store: ConversationStore, name: str) -> None:
+    chain(store, 1)
+    for text in HOSTILE_IDS:
+        with pytest.raises(InvalidSnapshotIDError):
+            getattr(store, name)(text)
+    with pytest.raises(InvalidSnapshotIDError):
+        store.record("../x", [MessageAdded(Message.user("x"))], after=0)
+    assert len(store.list().items) == 1
+
+
+def test_two_thousand_of_them(store: ConversationStore) -> None:
+    for text in hostile_ids(2000):
+        with pytest.raises(InvalidSnapshotIDError):
+            store.load(text)
+
+
+def test_unknown_ids_are_not_found(store: ConversationStore) -> None:
+    for _ in range(2):  # of an empty store, then of one that holds something
+        for ask in (store.load, store.latest, store.history, store.delete, store.journal):
+            with pytest.raises(SnapshotNotFoundError):
+                ask(new_id())
+        with pytest.raises(SnapshotNotFoundError):
+            store.record(new_id(), [MessageAdded(Message.user("x"))], after=0)
+        chain(store, 1)
+
+
+def test_an_empty_store_lists_nothing(store: ConversationStore) -> None:
+    assert store.list() == Page()
+
+
+def test_a_list_shows_the_newest_of_each_conversation(store: ConversationStore) -> None:
+    one = first("the first", at=NOON)
+    two = first("the second", at=NOON + timedelta(minutes=1), provider="gemini")
+    store.save(one)
+    store.save(two)
+    assert store.list().items == (summary_of(two), summary_of(one))
+    later = after(one, "again", at=NOON + timedelta(minutes=2))
+    store.save(later)
+    assert store.list().items == (summary_of(later), summary_of(two))
+    assert store.list().items[0].message_count == 2
+    assert store.list().items[0].title == "the first"
+
+
+def test_pages_hold_everything_once(store: ConversationStore) -> None:
+    # Five of each minute: the order must not depend on times alone.
+    saved = [first(f"{n}", at=NOON + timedelta(minutes=n // 5)) for n in range(23)]
+    for snapshot in saved:
+        store.save(snapshot)
+    for limit in (1, 4, 23, 100):
+        found = pages(lambda cursor, limit=limit: store.list(limit=limit, cursor=cursor))
+        assert [item.created_at for item in found] == sorted([s.created_at for s in saved], reverse=True)
+        assert {item.id for item in found} == {s.id for s in saved}
+        assert len(found) == 23
+
+
+def test_filters(store: ConversationStore) -> None:
+    for number in range(12):
+        provider = "gemini" if number % 3 else "openai"
+        store.save(first(f"Größe {number}", provider=provider, at=NOON + timedelta(hours=number)))
+    assert len(store.list(provider="openai").items) == 4
+    assert not store.list(provider="open").items
+    assert [item.title for item in store.list(text="größe 1").items] == ["Größe 11", "Größe 10", "Größe 1"]
+    assert [item.title for item in store.list(text="GRÖßE 1", provider="gemini").items] == [
+        "Größe 11",
+        "Größe 10",
+        "Größe 1",
+    ]
+    assert [item.title for item in store.list(since=NOON + timedelta(hours=10)).items] == ["Größe 11", "Größe 10"]
+    assert [item.title for item in store.list(until=NOON + timedelta(hours=2)).items] == ["Größe 1", "Größe 0"]
+    within = store.list(since=NOON + timedelta(hours=3), until=NOON + timedelta(hours=4), provider="openai")
+    assert [item.title for item in within.items] == ["Größe 3"]
+    found = pages(lambda cursor: store.list(text="größe", provider="gemini", limit=3, cursor=cursor))
+    assert len(found) == 8
+    assert store.list(text="100%").items == ()
+    assert store.list(text="_").items == ()
+
+
+def test_histories_come_in_pages(store: ConversationStore) -> None:
+    points = chain(store, 11)
+    chain(store, 2)
+    expected = [summary_of(point) for point in reversed(points)]
+    assert list(store.history(points[4].id).items) == expected
+    for limit in (1, 3, 11):
+        found = pages(lambda cursor, limit=limit: store.history(points[0].id, limit=limit, cursor=cursor))
+        assert found == expected
+
+
+@pytest.mark.parametrize("limit", [0, -1, 100_000, True])
+def test_limits_are_checked(store: ConversationStore, limit: int) -> None:
+    [one] = chain(store, 1)
+    for ask in (lambda: store.list(limit=limit), lambda: store.history(one.id, limit=limit)):
+        with pytest.raises(InvalidCursorError):
+            ask()
+
+
+def test_cursors_are_checked(store: ConversationStore) -> None:
+    one, *_ = chain(store, 3)
+    chain(store, 1)
+    good = store.list(limit=1).cursor
+    assert good is not None
+    of_history = store.history(one.id, limit=1).cursor
+    assert of_history is not None
+    for bad in ("", "x", good[:-4], "é", "\x00", good + "AAAA", of_history, "W10=", "x" * 5000):
+        with pytest.raises(InvalidCursorError):
+            store.list(cursor=bad)
+    with pytest.raises(InvalidCursorError):
+        store.history(one.id, cursor=good)
+    with pytest.raises(InvalidCursorError):
+        store.list(cursor=good, provider="openai")
+
+
+def test_search(store: ConversationStore) -> None:
+    if not store.can_search:
+        with pytest.raises(StoreError):
+            store.search("x")
+        return
+    weather = chain(store, 2, said="What is the weather in Lyon?")[-1]
+    cooking = chain(store, 2, said='How do I cook "rice" for 20 people? 100% sure')[-1]
+    chinese = chain(store, 1, said="今天天气怎么样")[-1]
+
+    def found(text: str) -> set[str]:
+        return {item.id for item in pages(lambda cursor: store.search(text, limit=1, cursor=cursor))}
+
+    assert found("weather") == {weather.id}
+    assert found("WEATH lyon") == {weather.id}
+    assert found("lyon rice") == set()
+    assert found('"rice"') == {cooking.id}
+    assert found("turn 1") == {weather.id, cooking.id}
+    assert found("天气") == {chinese.id}
+    assert found("20") == {cooking.id}
+    assert found("100%") == {cooking.id}
+    assert found("NOT weather") == set()
+    for odd in ('"', "*", "AND", "a OR b", "(", "\x00", "col:x", "-", "'; DROP TABLE x", "", "  ", "\ud800"):
+        found(odd)
+    store.delete(weather.id)
+    assert found("weather") == set()
+
+
+# --- the journal -----------------------------------------------------------------------------------------------------
+
+
+def test_steps_are_recorded_and_put_away_by_the_next_save(store: ConversationStore, opener: Opener) -> None:
+    [one] = chain(store, 1)
+    assert store.journal(one.id).entries == ()
+    reply = Message.assistant(CALL)
+    steps: list[JournalEntry] = [MessageAdded(reply), ToolCallBegun(CALL, NOON), ToolCallDone(RESULT)]
+    assert store.record(one.id, steps[:1], after=0) == 1
+    assert store.record(one.id, steps[1:], after=1) == 3
+    with opener() as another:
+        journal = another.journal(one.id)
+    assert (journal.snapshot, journal.entries, journal.position) == (one.id, tuple(steps), 3)
+    two = one.next(one.conversation.plus(reply, Message.tool([RESULT])))
+    store.save(two, after=3)
+    journal = store.journal(one.id)
+    assert (journal.snapshot, journal.entries) == (two.id, ())
+    assert store.record(two.id, steps[:1], after=0) == 1
+
+
+def test_nobody_saves_over_steps_that_they_have_not_seen(store: ConversationStore) -> None:
+    [one] = chain(store, 1)
+    store.record(one.id, [MessageAdded(Message.user("x"))] * 2, after=0)
+    two = after(one, "x", "x")
+    for seen in (0, 1, 3):
+        with pytest.raises(StoreConflictError):
+            store.save(two, after=seen)
+    assert store.journal(one.id).position == 2
+    store.save(two, after=2)
+    with pytest.raises(StoreConflictError):
+        store.save(after(two, "y"), after=1)
+
+
+def test_a_first_snapshot_covers_no_journal(store: ConversationStore) -> None:
+    with pytest.raises(StoreConflictError):
+        store.save(first("x"), after=1)
+
+
+def test_of_two_who_record_the_same_step_one_succeeds(store: ConversationStore) -> None:
+    [one] = chain(store, 1)
+    step = [ToolCallBegun(CALL)]
+    assert store.record(one.id, step, after=0) == 1
+    for position in (0, 2, -1):
+        with pytest.raises(StoreConflictError):
+            store.record(one.id, step, after=position)
+    assert store.journal(one.id).entries == tuple(step)
+
+
+def test_who_is_behind_cannot_record(store: ConversationStore) -> None:
+    one, two = chain(store, 2)
+    with pytest.raises(StoreConflictError):
+        store.record(one.id, [MessageAdded(Message.user("x"))], after=0)
+    assert store.journal(one.id).snapshot == two.id
+    assert store.journal(two.id).entries == ()
+
+
+def test_all_entries_are_written_or_none(store: ConversationStore) -> None:
+    [one] = chain(store, 1)
+    good, bad = MessageAdded(Message.user("x")), MessageAdded(Message.user("\ud800"))
+    with pytest.raises(ConversationError):
+        store.record(one.id, [good, bad], after=0)
+    assert store.journal(one.id).entries == ()
+    assert store.record(one.id, [], after=0) == 0
+    with pytest.raises(StoreConflictError):
+        store.record(one.id, [], after=1)
+
+
+def test_resume_gives_the_conversation_as_far_as_it_came(store: ConversationStore) -> None:
+    points = chain(store, 2)
+    calls = (CALL, ToolCall("call_2", "pay", "{}"))
+    reply = Message.assistant(*calls)
+    steps: list[JournalEntry] = [
+        MessageAdded(reply),
+        ToolCallBegun(calls[0]),
+        ToolCallBegun(calls[1]),
+        ToolCallDone(RESULT),
+    ]
+    store.record(points[1].id, steps, after=0)
+    found = resume(store, points[0].id)
+    assert found.snapshot == points[1]
+    assert found.conversation == points[1].conversation.plus(reply)
+    assert found.done_results == (RESULT,)
+    assert found.uncertain_calls == (calls[1],)
+    assert found.position == 4
+
+
+def test_journals_of_conversations_do_not_meet(store: ConversationStore) -> None:
+    [one], [two] = chain(store, 1), chain(store, 1)
+    store.record(one.id, [MessageAdded(Message.user("1"))], after=0)
+    store.record(two.id, [MessageAdded(Message.user("2"))], after=0)
+    store.delete(one.id)
+    assert store.journal(two.id).entries == (MessageAdded(Message.user("2")),)
+
+
+# --- threads, rivals, and the end of a store -------------------------------------------------------------------------
+
+
+def test_threads_share_a_store(store: ConversationStore) -> None:
+    def talk(number: int) -> list[Snapshot]:
+        return chain(store, 5, said=f"thread {number}")
+
+    with ThreadPoolExecutor(6) as threads:
+        chains = list(threads.map(talk, range(12)))
+    assert len(pages(lambda cursor: store.list(limit=5, cursor=cursor))) == 12
+    for points in chains:
+        assert [store.load(point.id) for point in points] == points
+
+
+def test_of_rivals_one_wins_and_the_others_know(store: ConversationStore, opener: Opener) -> None:
+    [one] = chain(store, 1)
+    rivals = [after(one, f"rival {number}") for number in range(6)]
+    start = threading.Barrier(6)
+
+    def compete(rival: Snapshot) -> bool:
+        with opener() as mine:
+            start.wait(30)
+            try:
+                mine.save(rival)
+            except StoreConflictError:
+                return False
+            return True
+
+    with ThreadPoolExecutor(6) as threads:
+        won = list(threads.map(compete, rivals))
+    assert won.count(True) == 1
+    assert store.latest(one.id) == rivals[won.index(True)]
+    assert len(store.history(one.id).items) == 2
+
+
+def test_a_closed_store_says_so(opener: Opener) -> None:
+    store = opener()
+    [one] = chain(store, 1)
+    store.close()
+    store.close()
+    for ask in (
+        lambda: store.save(after(one, "x")),
+        lambda: store.load(one.id),
+        store.list,
+        lambda: store.journal(one.id),
+        lambda: store.delete(one.id),
+        lambda: store.record(one.id, [], after=0),
+    ):
+        with pytest.raises(StoreError):
+            ask()
+    with opener() as again:
+        assert again.load(one.id) == one

@@ -1,0 +1,228 @@
+"""Damaged stores: what comes out is what was written, or a typed error."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dragoman.conversation import Message
+from dragoman.errors import DragomanError
+from dragoman.stores import sqlite
+from dragoman.stores.journal import MessageAdded
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.snapshot import Snapshot
+from tests.rounds import rounds
+from tests.stores.backends import SEALING, SHARED
+from tests.stores.cases import after, chain
+
+STEPS = [MessageAdded(Message.user("a step"))]
+DAMAGES = rounds(500)
+"""For each way to do damage, sealed and not."""
+
+Damage = Callable[[Path, random.Random], None]
+SEALED = pytest.mark.parametrize("options", [{}, {"sealing": SEALING}], ids=["open", "sealed"])
+
+
+def fill(store: ConversationStore) -> list[Snapshot]:
+    points = chain(store, 3, said="the weather in Lyon") + chain(store, 1)
+    cut = points[2].next(points[2].conversation.up_to(1).plus(Message.user("another way")))
+    store.save(cut)
+    store.record(cut.id, STEPS, after=0)
+    return [*points, cut]
+
+
+def use(store: ConversationStore, points: list[Snapshot]) -> int:
+    """Try everything; the number of errors, which are ours."""
+    failed = 0
+
+    def ask(work: Callable[[], object]) -> object:
+        nonlocal failed
+        try:
+            return work()
+        except DragomanError:
+            failed += 1
+            return None
+
+    for point in points:
+        loaded = ask(lambda point=point: store.load(point.id))
+        assert loaded is None or loaded == point
+    for listed in (store.list, lambda: store.history(points[0].id)):
+        page = ask(listed)
+        failed += len(page.unreadable) if page else 0  # type: ignore[attr-defined]
+    ask(lambda: store.list(text="weather", provider="openai", limit=1))
+    if store.can_search:
+        ask(lambda: store.search("weather"))
+        ask(lambda: store.search("in"))
+    newest = ask(lambda: store.latest(points[0].id))
+    journal = ask(lambda: store.journal(points[0].id))
+    assert journal is None or journal.entries in {(), tuple(STEPS)}  # type: ignore[attr-defined]
+    ask(lambda: store.record(points[-1].id, STEPS, after=1))
+    if isinstance(newest, Snapshot) and journal is not None:
+        longer = after(newest, "on")
+        if ask(lambda: (store.save(longer, after=2), True)):
+            assert store.load(longer.id) == longer  # whatever the damage: what is acknowledged is there
+    ask(store.reseal)
+    ask(lambda: store.delete(points[3].id))
+    return failed
+
+
+def check_damage(backend: str, options: dict[str, object], place: Path, damage: Damage, rounds: int) -> None:
+    """Damage copies of a store and use them; none of the uses may go wrong in another way than by a typed error."""
+    with SHARED[backend].open(place / "whole", **options) as store:
+        points = fill(store)
+    broken = 0
+    for seed in range(-1, rounds):
+        shutil.rmtree(place / "copy", ignore_errors=True)
+        shutil.copytree(place / "whole", place / "copy")
+        if seed >= 0:
+            damage(place / "copy", random.Random(seed))
+        with SHARED[backend].open(place / "copy", timeout=0.1, **options) as store:
+            failed = use(store, points)
+        assert seed >= 0 or failed == 0
+        broken += bool(failed)
+    assert broken > rounds // 10  # the damage is real
+
+
+# --- bytes of files --------------------------------------------------------------------------------------------------
+
+
+def other_bytes(path: Path, draw: random.Random) -> None:
+    """Change one file."""
+    files = sorted(each for each in path.rglob("*") if each.is_file() and each.stat().st_size)
+    file = draw.choice(files)
+    data = bytearray(file.read_bytes())
+    for _ in range(draw.choice([1, 1, 3, 40])):
+        at = draw.randrange(len(data) + 1)
+        match draw.randrange(7):
+            case 0 if data:
+                data[at % len(data)] ^= 1 << draw.randrange(8)
+            case 1:
+                data[at : at + 8] = draw.randbytes(8)
+            case 2:
+                del data[max(100, at) :]
+            case 3:
+                data[at:at] = draw.randbytes(draw.randrange(1, 40))
+            case 4:
+                page = at // 4096 * 4096
+                data[page : page + 4096] = bytes(4096)
+            case 5:
+                data[at : at + 64] = bytes(64)
+            case _:
+                other = draw.choice(files).read_bytes()
+                data[:] = other if draw.random() < 0.5 else data[:at] + other[at:]
+    if draw.random() < 0.1 and len(files) > 1:
+        file.unlink()
+    else:
+        file.write_bytes(data)
+
+
+@pytest.mark.slow
+@SEALED
+@pytest.mark.parametrize("backend", ["file", "sqlite"])
+def test_damaged_bytes(
+    backend: str, options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Waiting for the disk is not what is tested here, and takes most of the time.
+    monkeypatch.setattr(sqlite, "_SETTINGS", (*sqlite._SETTINGS, "PRAGMA synchronous = OFF"))
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
+    check_damage(backend, options, tmp_path, other_bytes, DAMAGES)
+
+
+# --- values in tables ------------------------------------------------------------------------------------------------
+
+TABLES = {
+    "chain": {"root": "text", "newest": "text", "place": "bigint", "rank": "bigint", "at": "bigint", "title": "bytea"},
+    "snapshot": {
+        "id": "text", "root": "text", "place": "bigint", "line": "bigint", "length": "bigint", "summary": "bytea",
+        "body": "bytea",
+    },
+    "message": {"root": "text", "line": "bigint", "position": "bigint", "body": "bytea"},
+    "journal": {"root": "text", "position": "bigint", "body": "bytea"},
+    "words": {"root": "text", "text": "bytea"},
+    "setting": {"name": "text", "value": "text"},
+}  # fmt: skip
+VALUES: dict[str, list[object]] = {
+    "text": ["", "x", "mode", "sealed", "open", "018f3c5e-7a10-7cc3-98c4-dc0c0c07398f"],
+    "bigint": [0, -1, 1, 7, 2**62, -(2**63), None],
+    "bytea": [b"", b"{}", b"[]", b"null", b"\xff\x00", b'{"count":1}', b"\xd7DGS", b"\xd7DGS\x01" + bytes(60)],
+}
+ODD = [None, 1.5, "", "\x00", b"\xff\xfe", 2**62]
+"""What only SQLite lets any column hold."""
+
+
+def change_of(draw: random.Random, odd: list[object]) -> tuple[str, tuple[object, ...]]:
+    """A statement that damages some rows of one table."""
+    table = draw.choice(["snapshot", "message", *TABLES])
+    column, kind = draw.choice(list(TABLES[table].items()))
+    some = "WHERE random() < 0.5" if not odd else "WHERE random() > 0"
+    match draw.randrange(5):
+        case 0:
+            return f"DELETE FROM {{s}}{table} {some}", ()
+        case 1 if kind == "bytea":
+            return f"UPDATE {{s}}{table} SET {column} = substr({column}, 1, length({column}) / 2) {some}", ()
+        case 2:
+            other = f"(SELECT {column} FROM {{s}}{table} ORDER BY random() LIMIT 1)"
+            return f"UPDATE {{s}}{table} SET {column} = {other} {some}", ()
+        case _:
+            return f"UPDATE {{s}}{table} SET {column} = {{v}} {some}", (draw.choice(VALUES[kind] + odd),)
+
+
+def other_values(path: Path, draw: random.Random) -> None:
+    connection = sqlite3.connect(path / "store.db")
+    for _ in range(100):  # until something has really been changed
+        sql, values = change_of(draw, ODD)
+        with suppress(sqlite3.Error), connection:
+            if connection.execute(sql.format(s="", v="?"), values).rowcount:
+                break
+    connection.close()
+
+
+@pytest.mark.slow
+@SEALED
+def test_damaged_values_in_sqlite(options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_SETTINGS", (*sqlite._SETTINGS, "PRAGMA synchronous = OFF"))
+    check_damage("sqlite", options, tmp_path, other_values, DAMAGES)
+
+
+@pytest.mark.slow
+@SEALED
+def test_damaged_values_in_postgres(options: dict[str, object], tmp_path: Path) -> None:
+    backend = SHARED["postgres"]
+    with backend.around(tmp_path), backend.open(tmp_path, **options) as store:
+        points = fill(store)
+        conninfo, schema = (tmp_path / "address").read_text(encoding="utf-8").splitlines()
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            for index in ("chain_by_rank", "snapshot_by_place"):  # damage does not ask for permission
+                connection.execute(f"DROP INDEX {schema}.{index}".encode())
+            kept = ";".join(f"CREATE TABLE {schema}.kept_{table} AS TABLE {schema}.{table}" for table in TABLES)
+            connection.execute(kept.encode())
+            anew = [
+                f"DELETE FROM {schema}.{table}; INSERT INTO {schema}.{table} TABLE {schema}.kept_{table}"
+                for table in TABLES
+            ]
+            broken = 0
+            for seed in range(-1, DAMAGES):
+                connection.execute("; ".join(["BEGIN", *anew, "COMMIT"]).encode())
+                if seed >= 0:
+                    damage_rows(connection, schema, random.Random(seed))
+                with backend.open(tmp_path, timeout=5, **options) as damaged:
+                    failed = use(damaged, points)
+                assert seed >= 0 or failed == 0
+                broken += bool(failed)
+            assert broken > DAMAGES // 10
+
+
+def damage_rows(connection: psycopg.Connection, schema: str, draw: random.Random) -> None:
+    for _ in range(100):
+        sql, values = change_of(draw, [])
+        with suppress(psycopg.Error):
+            if connection.execute(sql.format(s=f"{schema}.", v="%s").encode(), values or None).rowcount:
+                return
+    raise AssertionError("nothing could be damaged")

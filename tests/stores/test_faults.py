@@ -1,0 +1,333 @@
+"""Trouble with the disk: full, gone, read-only, locked. Typed errors, nothing lost, and the store goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import StoreUnavailableError
+from dragoman.stores.file import FileStore
+from dragoman.stores.journal import MessageAdded, resume
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.snapshot import Snapshot
+from dragoman.stores.sqlite import SqliteStore
+from tests.processes import started
+from tests.stores.backends import SHARED
+from tests.stores.cases import after, chain, first
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(params=["file", "sqlite"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def store(backend: str, tmp_path: Path) -> Iterator[ConversationStore]:
+    with SHARED[backend].open(tmp_path / "place", timeout=0.3) as store:
+        yield store
+
+
+def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
+    """All is there, and one can go on."""
+    for point in points:
+        assert store.load(point.id) == point
+    last = store.latest(points[0].id)
+    assert last == points[-1]
+    store.save(after(last, "on"), after=store.journal(last.id).position)
+    assert len(store.history(last.id).items) == len(points) + 1
+    assert not store.list().unreadable
+
+
+def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[], object]]:
+    return [
+        store.list,
+        lambda: store.load(points[0].id),
+        lambda: store.save(after(points[-1], "x")),
+        lambda: store.save(first("x")),
+        store.reseal,
+    ]
+
+
+# --- disks that are full ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def a_limit_for_files(size: int) -> Generator[None]:
+    """No file may grow beyond this: a full disk, as far as a program can tell."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_files_that_cannot_grow(store: ConversationStore) -> None:
+    points = chain(store, 3)
+    large = after(points[-1], "x" * 3_000_000)
+    store.record(points[-1].id, [MessageAdded(points[0].messages[0])], after=0)
+    with a_limit_for_files(1_000_000):
+        for _ in range(3):
+            with pytest.raises(StoreUnavailableError):
+                store.save(large, after=1)
+            with pytest.raises(StoreUnavailableError):
+                store.save(first("x" * 3_000_000))
+        with pytest.raises(StoreUnavailableError):
+            store.record(points[-1].id, [MessageAdded(large.messages[-1])], after=1)
+        assert store.load(points[-1].id) == points[-1]
+    assert store.journal(points[-1].id).position == 1
+    assert len(store.list().items) == 1
+    goes_on(store, points)
+
+
+@pytest.mark.parametrize("size", [10, 100, 500, 700])
+def test_a_limit_at_each_step_of_a_save_to_files(tmp_path: Path, size: int) -> None:
+    with FileStore(tmp_path / "store") as store:
+        points = chain(store, 1)
+        with a_limit_for_files(size):
+            for ask in (lambda: store.save(after(points[-1], "x" * 500)), lambda: store.save(first("y" * 1000))):
+                with pytest.raises(StoreUnavailableError, match="could not save the snapshot: a file would grow"):
+                    ask()
+        goes_on(store, points)
+
+
+FULL_DISK = """
+import os, sys
+from pathlib import Path
+from dragoman.errors import StoreUnavailableError
+from dragoman.stores.journal import MessageAdded
+from tests.stores.backends import SHARED
+from tests.stores.cases import after, chain, first
+place = Path(sys.argv[1])
+with SHARED[sys.argv[2]].open(place) as store:
+    points = chain(store, 3)
+    store.record(points[-1].id, [MessageAdded(points[0].messages[0])], after=0)
+    filler = os.open(place / "filler", os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(filler, b"x" * 4096)
+    except OSError as error:
+        print(error.strerror.replace(" ", "-"))
+    for work in (
+        lambda: store.save(after(points[-1], "x" * 200_000), after=1),
+        lambda: store.save(first("x" * 200_000)),
+        lambda: store.record(points[-1].id, [MessageAdded(after(points[-1], "x" * 200_000).messages[-1])], after=1),
+    ):
+        try:
+            work()
+        except StoreUnavailableError as error:
+            print(type(error).__name__)
+    assert store.latest(points[0].id) == points[-1]
+    assert len(store.list().items) == 1
+    os.truncate(filler, 0)
+    store.save(after(points[-1], "x"), after=1)
+    print(len(store.history(points[0].id).items))
+"""
+
+
+def test_a_disk_that_is_full(backend: str, tmp_path: Path) -> None:
+    """On a small disk of its own, which only the child can see and which goes away with it."""
+    script = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
+    command = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
+    try:
+        probe = subprocess.run(
+            [*command, 'mount -t tmpfs tmpfs "$1"', "sh", tmp_path], check=False, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here; files that cannot grow are tested above")
+    if probe.returncode:
+        pytest.skip("no file system can be mounted here; files that cannot grow are tested above")
+    ran = subprocess.run(
+        [*command, script, "sh", tmp_path, sys.executable, FULL_DISK, backend],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    expected = ["No-space-left-on-device", *["StoreUnavailableError"] * 3, "4"]
+    assert ran.stdout.split() == expected, ran.stderr
+
+
+# --- directories that are closed, gone or something else -------------------------------------------------------------
+
+
+def test_a_directory_that_goes_away_and_comes_back(store: ConversationStore, tmp_path: Path) -> None:
+    points = chain(store, 3)
+    (tmp_path / "place").rename(tmp_path / "away")
+    for _ in range(2):
+        for ask in asked(store, points):
+            with pytest.raises(StoreUnavailableError, match="is gone"):
+                ask()
+    assert not (tmp_path / "place").exists()  # an empty one would look as if all had been deleted
+    (tmp_path / "away").rename(tmp_path / "place")
+    goes_on(store, points)
+
+
+def test_a_copy_that_was_put_back(store: ConversationStore, tmp_path: Path) -> None:
+    """What is written must go there, and not to the files that have lost their names."""
+    points = chain(store, 3)
+    if isinstance(store, SqliteStore):
+        store.compact()
+    shutil.copytree(tmp_path / "place", tmp_path / "copy")
+    store.save(after(points[-1], "lost with the old directory"))
+    shutil.rmtree(tmp_path / "place")
+    (tmp_path / "copy").rename(tmp_path / "place")
+    goes_on(store, points)
+
+
+def test_a_file_in_the_way_of_the_directory(backend: str, tmp_path: Path) -> None:
+    (tmp_path / "place").write_text("not a directory")
+    with SHARED[backend].open(tmp_path / "place") as store:
+        for ask in (store.list, lambda: store.save(first("x"))):
+            with pytest.raises(StoreUnavailableError):
+                ask()
+        assert (tmp_path / "place").read_text() == "not a directory"
+        (tmp_path / "place").unlink()
+        chain(store, 1)
+
+
+def as_somebody(work: Callable[[Path], None]) -> None:
+    """Run this as a user to whom permissions apply, in a directory of that user's. They do not apply to root."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        place = Path(name)
+        if os.geteuid() != 0:
+            work(place)
+            return
+        os.chown(place, 65534, 65534)
+        place.chmod(0o755)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                work(place)
+                status = 0
+            except BaseException:  # noqa: BLE001 - shown, and told by the status
+                sys.excepthook(*sys.exc_info())
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0, "see what the child wrote"
+
+
+def test_permission_lost_and_given_back(backend: str) -> None:
+    def work(place: Path) -> None:
+        with SHARED[backend].open(place / "deep") as store:
+            points = chain(store, 3)
+            for _ in range(2):
+                (place / "deep").chmod(0)
+                for ask in asked(store, points):
+                    with pytest.raises(StoreUnavailableError):
+                        ask()
+                (place / "deep").chmod(0o700)
+                assert store.latest(points[0].id) == points[-1]
+            goes_on(store, points)
+
+    as_somebody(work)
+
+
+def test_files_that_can_only_be_read() -> None:
+    def work(place: Path) -> None:
+        with FileStore(place / "store") as store:
+            points = chain(store, 3)
+            store.record(points[-1].id, [MessageAdded(points[0].messages[0])], after=0)
+        directories = [place / "store", place / "store" / points[0].root]
+        for each in directories:
+            each.chmod(0o500)
+        with FileStore(place / "store") as store:
+            assert [store.load(point.id) for point in points] == points
+            assert len(store.list().items) == 1
+            assert len(store.history(points[0].id).items) == 3
+            assert resume(store, points[0].id).position == 1
+            for ask in (lambda: store.save(first("x")), lambda: store.delete(points[0].id)):
+                with pytest.raises(StoreUnavailableError, match="permission was denied"):
+                    ask()
+            for each in directories:
+                each.chmod(0o700)
+            goes_on(store, points)
+
+    as_somebody(work)
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def held(backend: str, place: Path) -> Generator[None]:
+    """Somebody else writes."""
+    if backend == "file":
+        with (place / "store" / "lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+    else:
+        other = sqlite3.connect(place / "store.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.close()
+
+
+def test_a_lock_that_is_held_too_long(store: ConversationStore, backend: str, tmp_path: Path) -> None:
+    points = chain(store, 2)
+    with held(backend, tmp_path / "place"):
+        with pytest.raises(StoreUnavailableError, match="nother (process|program)"):
+            store.save(after(points[-1], "x"))
+        assert store.latest(points[0].id) == points[-1]  # readers do not wait for writers
+        assert len(store.list().items) == 1
+    goes_on(store, points)
+
+
+def test_who_waits_for_a_lock_gets_it(backend: str, tmp_path: Path) -> None:
+    with SHARED[backend].open(tmp_path) as store:
+        points = chain(store, 1)
+        inside, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with held(backend, tmp_path):
+                inside.set()
+                release.wait(30)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert inside.wait(30)
+        threading.Timer(0.1, release.set).start()
+        store.delete(points[0].id)
+        holder.join()
+        assert not store.list().items
+
+
+def test_a_lock_on_files_dies_with_its_holder(tmp_path: Path) -> None:
+    code = (
+        "import fcntl, os, sys, time\n"
+        "fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with FileStore(tmp_path / "store", timeout=0.3) as store:
+        points = chain(store, 1)
+        command = [sys.executable, "-c", code, store.path / "lock"]
+        with started(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "held\n"
+            with pytest.raises(StoreUnavailableError):
+                store.save(after(points[-1], "x"))
+            child.kill()
+        goes_on(store, points)

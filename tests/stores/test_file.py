@@ -1,0 +1,256 @@
+"""What is particular to FileStore: its layout, what a crash leaves, and files that were damaged or exchanged."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.conversation import Message
+from dragoman.errors import (
+    ConfigurationError,
+    SnapshotCorruptError,
+    SnapshotNotFoundError,
+    StoreConflictError,
+    StoreError,
+    StoreUnavailableError,
+)
+from dragoman.stores.directory import report_os_errors
+from dragoman.stores.encryption import AesGcmSealing
+from dragoman.stores.file import FileStore
+from dragoman.stores.journal import MessageAdded
+from dragoman.stores.snapshot import Snapshot
+from tests.stores.cases import after, chain, first
+
+SEALING = AesGcmSealing(b"k" * 32)
+
+
+def step(text: str) -> MessageAdded:
+    return MessageAdded(Message.user(text))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FileStore]:
+    with FileStore(tmp_path / "store") as store:
+        yield store
+
+
+def files(store: FileStore) -> list[str]:
+    return sorted(str(path.relative_to(store.path)) for path in store.path.rglob("*") if path.is_file())
+
+
+def file_of(store: FileStore, snapshot: Snapshot, place: int = 1, end: str = "json") -> Path:
+    return store.path / snapshot.root / f"{place:06}-{snapshot.id}.{end}"
+
+
+# --- on the disk -----------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_directory_is_an_empty_store_and_reading_makes_none(store: FileStore) -> None:
+    assert store.list().items == ()
+    assert store.reseal().total == 0
+    with pytest.raises(SnapshotNotFoundError):
+        store.delete(first("x").id)
+    assert not store.path.exists()
+
+
+def test_the_layout(store: FileStore) -> None:
+    one, two = chain(store, 2)
+    points = [f"{one.id}/000001-{one.id}.json", f"{one.id}/000002-{two.id}.json"]
+    assert files(store) == sorted([*points, "lock", "store.json"])
+    store.record(two.id, [step("a"), step("b")], after=0)
+    journal = file_of(store, two, 2, "jsonl")
+    assert [json.loads(line)["position"] for line in journal.read_text().splitlines()] == [1, 2]
+    store.save(after(two, "x"), after=2)
+    assert not journal.exists()
+    document = json.loads(file_of(store, one).read_text())
+    assert document["snapshot"]["title"] == document["summary"]["title"] == "hello"
+    store.delete(one.id)
+    assert files(store) == ["lock", "store.json"]
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_directories_are_0700_and_files_0600_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with FileStore(tmp_path / "deep" / "store") as store:
+            points = chain(store, 3)
+            store.record(points[-1].id, [step("a")], after=0)
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "deep" / "store", *(tmp_path / "deep" / "store").rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_directory_that_was_there_keeps_its_mode_and_its_files(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir(mode=0o750)
+    (tmp_path / "store" / "notes.txt").write_text("mine")
+    with FileStore(tmp_path / "store") as store:
+        [one] = chain(store, 1)
+        (store.path / one.root / ".DS_Store").write_text("theirs")
+        assert store.load(one.id) == one
+        assert len(store.list().items) == 1
+    assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o750
+    assert (tmp_path / "store" / "notes.txt").read_text() == "mine"
+
+
+def test_nothing_readable_is_written_under_a_seal(tmp_path: Path) -> None:
+    words = "the quick brown fox"
+    with FileStore(tmp_path / "sealed", sealing=SEALING) as store:
+        one = first(words, provider="secretive", title=words)
+        store.save(one)
+        store.record(one.id, [step(words)], after=0)
+        everything = b"".join(path.read_bytes() for path in store.path.rglob("*") if path.is_file())
+        assert not [word for word in (*words.split(), "secretive", "gpt-5", "role") if word.encode() in everything]
+        assert [item.id for item in store.search("QUICK fox").items] == [one.id]  # who has the key can search
+    with FileStore(tmp_path / "plain", sealing=SEALING, listing="plain") as store:
+        store.save(first("quick", title="shown"))
+        everything = b"".join(path.read_bytes() for path in store.path.rglob("*") if path.is_file())
+        assert b"shown" in everything
+        assert b"quick" not in everything
+
+
+def test_a_conversation_can_be_copied_by_its_directory(store: FileStore, tmp_path: Path) -> None:
+    points = chain(store, 3)
+    with FileStore(tmp_path / "other") as other:
+        chain(other, 1)
+        shutil.copytree(store.path / points[0].root, other.path / points[0].root)
+        assert [other.load(point.id) for point in points] == points
+        other.save(after(points[-1], "elsewhere"))
+    assert len(store.history(points[0].id).items) == 3
+
+
+def test_options_are_checked_and_the_store_shows_its_path_and_no_key(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'plain' or 'sealed'"):
+        FileStore(tmp_path, listing="open")  # type: ignore[arg-type]
+    assert repr(FileStore(tmp_path, sealing=SEALING)) == f"FileStore({str(tmp_path)!r})"
+
+
+def test_a_relative_path_stays_the_same_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with FileStore("store") as store:
+        [one] = chain(store, 1)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert store.load(one.id) == one
+
+
+# --- what a crash leaves ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sealing", [None, SEALING], ids=["open", "sealed"])
+def test_every_cut_of_the_last_step_is_as_if_it_had_not_been(tmp_path: Path, sealing: AesGcmSealing | None) -> None:
+    """A step of two entries counts as a whole, or not at all; and the next writer goes on behind what counts."""
+    with FileStore(tmp_path / "store", sealing=sealing) as store:
+        [one] = chain(store, 1)
+        store.record(one.id, [step("acknowledged")], after=0)
+        journal = file_of(store, one, end="jsonl")
+        before = journal.read_bytes()
+        store.record(one.id, [step("b"), step("c")], after=1)
+        whole = journal.read_bytes()
+        for size in range(len(before), len(whole), 7):
+            journal.write_bytes(whole[:size])
+            assert store.journal(one.id).entries == (step("acknowledged"),)
+        assert store.record(one.id, [step("d")], after=1) == 2
+        assert store.journal(one.id).entries == (step("acknowledged"), step("d"))
+
+
+def test_what_a_dead_writer_left_is_removed_by_the_next(store: FileStore) -> None:
+    points = chain(store, 2)
+    (store.path / ".old").mkdir()
+    (store.path / ".old" / "x.json").write_text("half deleted")
+    (store.path / ".new").write_text("half written")
+    assert len(store.list().items) == 1
+    store.save(after(points[-1], "on"))
+    assert {path.name for path in store.path.iterdir()} == {"lock", "store.json", points[0].root}
+
+
+def test_a_journal_of_an_older_snapshot_does_not_count(store: FileStore) -> None:
+    one, two = chain(store, 2)
+    store.record(two.id, [step("a")], after=0)
+    file_of(store, two, 2, "jsonl").rename(file_of(store, one, 1, "jsonl"))  # as if a writer had died before this
+    assert store.journal(one.id).entries == ()
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+def test_damage_names_the_file(store: FileStore) -> None:
+    one, two = chain(store, 2)
+    store.record(two.id, [step("a"), step("b")], after=0)
+    for path, ask in (
+        (file_of(store, one), lambda: store.load(one.id)),
+        (file_of(store, two, 2), lambda: store.latest(one.id)),
+        (file_of(store, two, 2, "jsonl"), lambda: store.journal(one.id)),
+        (file_of(store, two, 2, "jsonl"), lambda: store.record(two.id, [step("c")], after=2)),
+        (file_of(store, two, 2, "jsonl"), lambda: store.save(after(two, "x"), after=2)),
+    ):
+        whole = path.read_bytes()
+        for at in (1, len(whole) // 3, len(whole) - 1):  # the last is the end of a line
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+            with pytest.raises(SnapshotCorruptError, match=path.name):
+                ask()
+        path.write_bytes(whole)
+    file_of(store, one).write_bytes(b"{}")
+    [unreadable] = store.history(one.id).unreadable
+    assert file_of(store, one).name in unreadable.problem
+    file_of(store, one).unlink()
+    assert "is missing" in store.history(two.id).unreadable[0].problem
+    assert store.latest(two.id) == two
+
+
+def test_files_in_the_place_of_others_are_not_taken(store: FileStore) -> None:
+    one, two = chain(store, 2)
+    [other] = chain(store, 1, said="another")
+    shutil.copy(file_of(store, other), file_of(store, one))
+    with pytest.raises(SnapshotCorruptError, match="another snapshot"):
+        store.load(one.id)
+    assert store.latest(one.id) == two
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc/passwd"), Path.mkdir])
+def test_links_pipes_and_directories_are_not_read(store: FileStore, make: object) -> None:
+    one, two = chain(store, 2)
+    file_of(store, two, 2).unlink()
+    make(file_of(store, two, 2))  # type: ignore[operator]
+    with pytest.raises((SnapshotCorruptError, StoreUnavailableError)):
+        store.latest(one.id)
+    assert store.load(one.id) == one
+    assert len(store.list().unreadable) == 1 if not file_of(store, two, 2).is_dir() else True
+
+
+def test_a_marker_that_is_lost_damaged_or_newer(store: FileStore) -> None:
+    points = chain(store, 2)
+    marker = store.path / "store.json"
+    before = marker.read_bytes()
+    for damage, says in (
+        (b"", "damaged"),
+        (b"{}", "damaged"),
+        (before.replace(b":1", b":2"), "newer dragoman"),
+        (None, ""),
+    ):
+        marker.unlink() if damage is None else marker.write_bytes(damage)
+        with FileStore(store.path) as other:
+            for ask in (other.list, lambda: other.load(points[0].id), lambda: other.save(first("x"))):
+                with pytest.raises(StoreError, match=says or "lost its file"):
+                    ask()
+    marker.write_bytes(before)
+    assert store.latest(points[0].id) == points[-1]
+
+
+@pytest.mark.parametrize("number", sorted(errno.errorcode))
+def test_every_error_of_the_system_gets_words_and_a_hint(number: int) -> None:
+    with (
+        pytest.raises(StoreUnavailableError, match="The store could not test it: .+[.] .+") as caught,
+        report_os_errors("test it"),
+    ):
+        raise OSError(number, os.strerror(number))
+    assert isinstance(caught.value.__cause__, OSError)
+    with pytest.raises(StoreConflictError), report_os_errors("test it"):
+        raise StoreConflictError("mine")

@@ -1,0 +1,505 @@
+"""Trouble: a server that is gone, hangs or crashes, locks, rights. Typed errors, nothing lost, and it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+import dragoman.stores
+from dragoman._stepping import step
+from dragoman.conversation import Message
+from dragoman.errors import (
+    ConfigurationError,
+    DragomanError,
+    SnapshotCorruptError,
+    SnapshotNotFoundError,
+    StoreError,
+    StoreUnavailableError,
+)
+from dragoman.stores import postgres_driver
+from dragoman.stores.journal import MessageAdded
+from dragoman.stores.postgres import AsyncPostgresStore, Attempt, PostgresStore, Retries
+from dragoman.stores.protocol import ConversationStore
+from dragoman.stores.snapshot import Snapshot
+from tests.stores.cases import after, chain, first
+from tests.stores.colours import blocking
+from tests.stores.cutting import Proxy, proxy_to
+from tests.stores.postgres_server import Server, fresh_server
+
+
+def plain(conninfo: str, **options: object) -> ConversationStore:
+    return PostgresStore(conninfo, **options)
+
+
+def on_loops(conninfo: str, **options: object) -> ConversationStore:
+    return blocking(AsyncPostgresStore(conninfo, **options))
+
+
+COLOURS = pytest.mark.parametrize("opened", [plain, on_loops])
+Opened = Callable[..., ConversationStore]
+
+
+@pytest.fixture(scope="module")
+def own(server: Server) -> Iterator[Server]:
+    """A server that these tests may stop."""
+    with fresh_server() as own:
+        yield own
+
+
+def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
+    """All is there, and one can go on."""
+    for point in points:
+        assert store.load(point.id) == point
+    last = store.latest(points[0].id)
+    assert last == points[-1]
+    store.save(after(last, "on"))
+    assert len(store.history(last.id).items) == len(points) + 1
+
+
+def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[], object]]:
+    return [
+        lambda: store.load(points[0].id),
+        store.list,
+        lambda: store.journal(points[0].id),
+        lambda: store.record(points[-1].id, [MessageAdded(Message.user("x"))], after=0),
+        lambda: store.save(after(points[-1], "x")),
+        lambda: store.delete(points[0].id),
+    ]
+
+
+@COLOURS
+def test_a_database_that_is_gone_and_back(own: Server, schema: str, opened: Opened) -> None:
+    with opened(own.conninfo, schema=schema) as store:
+        points = chain(store, 3)
+        own.stop("fast")
+        try:
+            for _ in range(2):
+                for ask in asked(store, points):
+                    with pytest.raises(StoreUnavailableError, match="goes on as soon as it is there"):
+                        ask()
+        finally:
+            own.start()
+        goes_on(store, points)
+
+
+@COLOURS
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+def test_a_server_that_was_restarted_is_not_noticed(own: Server, schema: str, opened: Opened, how: str) -> None:
+    with opened(own.conninfo, schema=schema) as store:
+        points = chain(store, 2)
+        for ask in (lambda: goes_on(store, points), store.list, lambda: store.journal(points[0].id)):
+            own.stop(how)
+            own.start()
+            ask()
+        own.stop(how)
+        own.start()
+        newest = store.latest(points[0].id)
+        assert store.record(newest.id, [MessageAdded(Message.user("x"))], after=0) == 1
+
+
+def backends(server: Server) -> list[int]:
+    """The processes of the server that work for stores, as soon as it answers.
+
+    A server that recovers refuses connections, and cuts those it has: also the one that asks here.
+    """
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with psycopg.connect(server.conninfo) as connection:
+                query = "SELECT pid FROM pg_stat_activity WHERE application_name = 'dragoman'"
+                return [process for (process,) in connection.execute(query)]
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_when_the_server_crashes(own: Server, schema: str) -> None:
+    """Threads save as fast as they can, while the server crashes again and again."""
+    acknowledged: list[Snapshot] = []
+    unexpected: list[BaseException] = []
+    stop = threading.Event()
+
+    def talk(number: int) -> None:
+        with PostgresStore(own.conninfo, schema=schema) as store:
+            point = first(f"thread {number}")
+            while not stop.is_set():
+                try:
+                    store.save(point)
+                except StoreUnavailableError:
+                    time.sleep(0.01)
+                    continue  # the same again: whether it is there or not, it will be
+                except BaseException as error:  # noqa: BLE001 - shown by the test
+                    unexpected.append(error)
+                    return
+                acknowledged.append(point)
+                point = after(point, f"turn {len(point.messages)} " + "x" * 2000)
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for round_ in range(12):
+            before = len(acknowledged)
+            deadline = time.monotonic() + 60
+            while len(acknowledged) < before + 5 and not unexpected and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if round_ % 3 == 1:  # not in the last round, after which the server must be there
+                for process in backends(own)[:1]:
+                    os.kill(process, signal.SIGKILL)
+            else:
+                own.stop("immediate")
+                own.start()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not unexpected
+    assert len(acknowledged) >= 60
+    with PostgresStore(own.conninfo, schema=schema) as store:
+        for point in acknowledged:
+            assert store.load(point.id) == point
+        assert not store.list().unreadable
+
+
+@COLOURS
+@pytest.mark.skipif(not postgres_driver._CAN_STOP_WAITING, reason="psycopg before 3.3.6 waits as long as it takes")
+def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: str, opened: Opened) -> None:
+    with opened(own.conninfo, schema=schema, timeout=0.2) as store:
+        points = chain(store, 2)
+        processes = backends(own)
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailableError, match="not answered"):
+                store.save(after(points[-1], "x"))
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
+        # Nobody knows whether the save that was given up was carried out; here it had not even begun.
+        goes_on(store, points)
+
+
+@COLOURS
+def test_a_lock_is_not_waited_for_without_end(server: Server, schema: str, opened: Opened) -> None:
+    with opened(server.conninfo, schema=schema, timeout=0.3) as store:
+        points = chain(store, 2)
+        with psycopg.connect(server.conninfo) as other:
+            other.execute(f"SELECT * FROM {schema}.chain FOR UPDATE")
+            with pytest.raises(StoreUnavailableError, match="busy for too long"):
+                store.save(after(points[-1], "x"))
+            assert store.load(points[-1].id) == points[-1]  # readers do not wait for writers
+            other.rollback()
+        goes_on(store, points)
+
+
+def test_all_connections_in_use(server: Server, schema: str) -> None:
+    with PostgresStore(server.conninfo, schema=schema, timeout=0.3, connections=1) as store:
+        points = chain(store, 2)
+        inside, release = threading.Event(), threading.Event()
+
+        async def hold(_session: object) -> None:
+            inside.set()
+            release.wait(30)
+
+        thread = threading.Thread(target=lambda: step(store._store._database.read(hold)))
+        thread.start()
+        try:
+            assert inside.wait(30)
+            with pytest.raises(StoreUnavailableError, match="All 1 connections"):
+                store.save(after(points[-1], "x"))
+        finally:
+            release.set()
+            thread.join()
+        goes_on(store, points)
+
+
+@COLOURS
+def test_deadlocks_are_tried_again(server: Server, schema: str, opened: Opened) -> None:
+    """Somebody else takes two locks in the other order; the server ends one of the two transactions."""
+    settings = f"{server.conninfo} options='-c deadlock_timeout=50ms'"
+    with opened(settings, schema=schema) as store:
+        points = chain(store, 2)
+        saved = threading.Event()
+        longer = after(points[-1], "x")
+
+        def save() -> None:
+            store.save(longer)
+            saved.set()
+
+        with psycopg.connect(server.conninfo) as other:
+            other.execute("SET deadlock_timeout = '60s'")  # so that it is ours that is ended
+            other.execute(f"LOCK TABLE {schema}.message IN ACCESS EXCLUSIVE MODE")
+            thread = threading.Thread(target=save)
+            thread.start()
+            deadline = time.monotonic() + 30
+            while not backends_waiting(server) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            other.execute(f"SELECT * FROM {schema}.chain FOR UPDATE")
+            other.rollback()
+        thread.join(30)
+        assert saved.is_set()
+        goes_on(store, [*points, longer])
+
+
+def backends_waiting(server: Server) -> int:
+    with psycopg.connect(server.conninfo) as connection:
+        [count] = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() or (0,)
+    return count
+
+
+# --- rights and settings ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked_user(server: Server) -> Iterator[str]:
+    """A user with a password."""
+    with psycopg.connect(server.conninfo, autocommit=True) as connection:
+        connection.execute("CREATE ROLE locked LOGIN PASSWORD 'open-sesame-9'")
+        yield "open-sesame-9"
+        connection.execute("DROP OWNED BY locked")
+        connection.execute("DROP ROLE locked")
+
+
+@COLOURS
+def test_a_wrong_password_is_an_error_that_does_not_repeat_it(
+    server: Server, schema: str, locked_user: str, opened: Opened
+) -> None:
+    with opened(server.conninfo_for(user="locked", password="wrong-horse-battery"), schema=schema) as store:
+        with pytest.raises(StoreUnavailableError, match="password authentication failed") as caught:
+            store.list()
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert "wrong-horse-battery" not in f"{error!r} {error}"
+            error = error.__cause__ or error.__context__
+        assert "wrong-horse-battery" not in repr(getattr(store, "_store", store))
+
+
+def test_the_right_password_may_need_rights(server: Server, schema: str, locked_user: str) -> None:
+    conninfo = server.conninfo_for(user="locked", password=locked_user)
+    with PostgresStore(conninfo, schema=schema) as store:
+        assert locked_user not in repr(store)
+        with pytest.raises(StoreError, match="does not allow it.*Grant"):
+            store.save(first("x"))
+    with psycopg.connect(server.conninfo, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema} AUTHORIZATION locked".encode())
+    # The schema is there: the right to make schemas is not needed.
+    with PostgresStore(conninfo, schema=schema) as store:
+        points = chain(store, 2)
+        with psycopg.connect(server.conninfo, autocommit=True) as connection:
+            connection.execute(f"REVOKE INSERT ON {schema}.message FROM locked".encode())
+            with pytest.raises(StoreError, match="permission denied"):
+                store.save(after(points[-1], "x"))
+            connection.execute(f"GRANT INSERT ON {schema}.message TO locked".encode())
+        goes_on(store, points)
+
+
+@COLOURS
+def test_a_database_that_cannot_be_written(server: Server, schema: str, opened: Opened) -> None:
+    """As a standby is, or a primary in trouble."""
+    with opened(server.conninfo, schema=schema) as store:
+        points = chain(store, 2)
+    with psycopg.connect(server.conninfo, autocommit=True) as connection:
+        connection.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM PUBLIC".encode())
+    with opened(f"{server.conninfo} options='-c default_transaction_read_only=on'", schema=schema) as store:
+        assert store.latest(points[0].id) == points[-1]
+        store.save(after(points[-1], "ours is a writing transaction, whatever the default"))
+
+
+def test_a_database_that_is_not_there(server: Server, schema: str) -> None:
+    conninfo = server.conninfo_for(user="postgres", database="nowhere")
+    with PostgresStore(conninfo, schema=schema) as store, pytest.raises(StoreUnavailableError, match="nowhere"):
+        store.list()
+
+
+@pytest.mark.parametrize(
+    "conninfo",
+    [
+        "host=x password=my secret-part",
+        "postgresql://user:secret-part@x:y/z",
+        "postgresql://user:p%zzsecret-part@host/db",
+        "postgresql://user:pass@secret-part@host/db",
+        "postgresql://user:pa/secret-part@host/db",
+        "postgresql://user:pa:ss/secret-part@host/db",
+        "nonsense=secret-part",
+        "host=x password='secret-part",
+        "host=x\0password=secret-part",
+        7,
+        None,
+    ],
+)
+def test_a_connection_string_that_cannot_be_read_is_not_repeated(conninfo: str) -> None:
+    for kind in (PostgresStore, AsyncPostgresStore):
+        with pytest.raises(ConfigurationError) as caught:
+            kind(conninfo)
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert "secret-part" not in f"{error!r} {error}"
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"connections": 0}])
+def test_options_are_checked(options: dict[str, float]) -> None:
+    for kind in (PostgresStore, AsyncPostgresStore):
+        with pytest.raises(ConfigurationError):
+            kind("host=x", **options)
+
+
+def test_an_interrupt_in_the_middle_leaves_nothing(
+    server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PostgresStore(server.conninfo, schema=schema) as store:
+        points = chain(store, 2)
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("dragoman.stores.postgres._grams_of_text", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.save(after(points[-1], "x"))
+        monkeypatch.undo()
+        goes_on(store, points)
+
+
+def test_without_psycopg_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "psycopg" or "stores.postgres_driver" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(dragoman.stores, "postgres_driver", raising=False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for kind in (PostgresStore, AsyncPostgresStore):
+        with pytest.raises(ConfigurationError, match=r"pip install 'dragoman\[postgres\]'"):
+            kind("host=x")
+
+
+# --- connections that break while a transaction is being committed ---------------------------------------------------
+
+STEPS = [MessageAdded(Message.user("a step"))]
+BOTH = pytest.mark.parametrize("arrives", [True, False])
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with proxy_to(server) as proxy:
+        yield proxy
+
+
+def eventually(look: Callable[[], bool]) -> bool:
+    """The server may take a moment to read what had arrived."""
+    for _ in range(200):
+        if look():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@COLOURS
+@BOTH
+def test_a_save_is_done_all_the_same(server: Server, proxy: Proxy, schema: str, opened: Opened, arrives: bool) -> None:
+    with opened(proxy.conninfo, schema=schema) as store:
+        points = chain(store, 2)
+        for begin in (lambda: after(points[-1], "x"), lambda: first("another")):
+            snapshot = begin()
+            proxy.cut_next_commit(arrives=arrives)
+            store.save(snapshot)
+            assert store.load(snapshot.id) == snapshot
+        assert proxy.cuts == 2
+        assert len(store.history(points[0].id).items) == 3
+
+
+@COLOURS
+@BOTH
+def test_a_record_says_that_nobody_knows(
+    server: Server, proxy: Proxy, schema: str, opened: Opened, arrives: bool
+) -> None:
+    with opened(proxy.conninfo, schema=schema) as store:
+        [one] = chain(store, 1)
+        proxy.cut_next_commit(arrives=arrives)
+        with pytest.raises(StoreUnavailableError, match=r"nobody knows.*Look before you try again: journal"):
+            store.record(one.id, STEPS, after=0)
+        assert proxy.cuts == 1
+        assert eventually(lambda: store.journal(one.id).position == (1 if arrives else 0))
+        at = store.journal(one.id).position
+        assert store.record(one.id, STEPS, after=at) == at + 1
+
+
+@COLOURS
+@BOTH
+def test_a_delete_says_that_nobody_knows(
+    server: Server, proxy: Proxy, schema: str, opened: Opened, arrives: bool
+) -> None:
+    def is_gone(store: ConversationStore, id: str) -> bool:
+        try:
+            store.load(id)
+        except SnapshotNotFoundError:
+            return True
+        return False
+
+    with opened(proxy.conninfo, schema=schema) as store:
+        points = chain(store, 2)
+        proxy.cut_next_commit(arrives=arrives)
+        with pytest.raises(StoreUnavailableError, match="nobody knows"):
+            store.delete(points[0].id)
+        if arrives:
+            assert eventually(lambda: is_gone(store, points[0].id))
+        else:
+            goes_on(store, points)
+
+
+# --- errors of the server --------------------------------------------------------------------------------------------
+
+
+class ServerError(Exception):
+    def __init__(self, sqlstate: str | None, text: str = "the server's words") -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
+
+
+def retries(*, repeatable: bool = True, hide: str = "") -> Retries:
+    return Retries(repeatable=repeatable, hide=hide, random=lambda: 1.0)
+
+
+def test_what_may_have_been_done_is_not_done_again() -> None:
+    tries = retries(repeatable=False)
+    assert tries.pause(ServerError("57P01"), Attempt("working")) == 0
+    with pytest.raises(StoreUnavailableError, match=r"nobody knows.*Look before you try again"):
+        tries.pause(ServerError("57P01"), Attempt("committing"))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        ("53100", StoreUnavailableError, "disk of the database is full"),
+        ("53300", StoreUnavailableError, "resources"),
+        ("25006", StoreUnavailableError, "read-only"),
+        ("55P03", StoreUnavailableError, "busy"),
+        ("57014", StoreUnavailableError, "busy"),
+        ("58030", StoreUnavailableError, "trouble with its disk"),
+        ("42501", StoreError, "does not allow"),
+        ("42P01", StoreError, "gone"),
+        ("3D000", StoreError, "no such database"),
+        ("54000", StoreError, "more than the database can hold"),
+        ("XX001", SnapshotCorruptError, "damaged"),
+        ("99999", StoreError, "refused"),
+        (None, StoreError, "refused"),
+    ],
+)
+def test_the_rest_are_typed(code: str | None, kind: type[DragomanError], text: str) -> None:
+    attempt = Attempt("working")
+    attempt.lost = False
+    with pytest.raises(kind, match=text) as caught:
+        retries().pause(ServerError(code), attempt)
+    assert type(caught.value) is kind
+    assert "the server's words" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_password_is_not_repeated() -> None:
+    with pytest.raises(StoreUnavailableError, match="no host '…@db'"):
+        retries(hide="pa55word").pause(ServerError(None, "no host 'pa55word@db'"), Attempt())

@@ -1,0 +1,312 @@
+"""Sealing a store again: rotation of keys, broken off and continued, while others write; on every store."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from dragoman.conversation import Message
+from dragoman.errors import (
+    ConfigurationError,
+    InvalidCursorError,
+    SnapshotCorruptError,
+    SnapshotSealError,
+    StoreConflictError,
+    StoreError,
+)
+from dragoman.stores.async_store import AsyncStore
+from dragoman.stores.encryption import AesGcmSealing, generate_encryption_key
+from dragoman.stores.file import FileStore
+from dragoman.stores.journal import MessageAdded
+from dragoman.stores.protocol import ConversationStore, Resealed
+from dragoman.stores.sealing import areseal, reseal
+from dragoman.stores.snapshot import Snapshot
+from tests.stores.backends import SHARED
+from tests.stores.cases import after, chain, first, pages
+
+OLD, NEW = generate_encryption_key(), generate_encryption_key()
+
+Opened: TypeAlias = Callable[..., ConversationStore]
+
+
+@pytest.fixture(params=["file", "sqlite", "postgres"])
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    """Opens the same store with another sealing."""
+    backend = SHARED[request.param]
+    with backend.around(tmp_path):
+        yield lambda sealing, listing="sealed": backend.open(tmp_path, sealing=sealing, listing=listing)
+
+
+def filled(store: ConversationStore, conversations: int = 5) -> list[list[Snapshot]]:
+    chains = [chain(store, number % 4 + 1, said=f"conversation {number}") for number in range(conversations)]
+    for points in chains:
+        store.record(points[-1].id, [MessageAdded(Message.user("a step"))] * 2, after=0)
+        store.record(points[-1].id, [MessageAdded(Message.user("and one"))], after=2)
+    return chains
+
+
+def check(store: ConversationStore, chains: Iterable[list[Snapshot]]) -> None:
+    for points in chains:
+        assert [store.load(point.id) for point in points] == points
+        assert store.journal(points[0].id).position == 3
+        assert len(store.history(points[0].id).items) == len(points)
+        assert not store.history(points[0].id).unreadable
+    assert len(pages(lambda cursor: store.list(limit=7, cursor=cursor))) == len(list(chains))
+
+
+def test_without_the_key_nothing_can_be_read_or_added(at: Opened) -> None:
+    with at(AesGcmSealing(OLD)) as store:
+        points = chain(store, 2)
+        store.record(points[1].id, [MessageAdded(Message.user("a step"))], after=0)
+    with at(None) as blind:
+        for ask in (
+            lambda: blind.load(points[0].id),
+            lambda: blind.latest(points[0].id),
+            lambda: blind.journal(points[0].id),
+            lambda: blind.history(points[0].id),
+            blind.list,
+            lambda: blind.search("x"),
+            lambda: blind.save(first("x")),
+            lambda: blind.save(after(points[1], "x"), after=1),
+            lambda: blind.record(points[1].id, [], after=1),
+            blind.reseal,
+        ):
+            with pytest.raises(SnapshotSealError):
+                ask()
+    with at(AesGcmSealing(NEW)) as wrong:
+        for ask in (lambda: wrong.load(points[0].id), lambda: wrong.journal(points[0].id)):
+            with pytest.raises(SnapshotSealError, match=AesGcmSealing(OLD).key_id):
+                ask()
+        assert [each.id for each in wrong.list().unreadable] == [points[1].id]
+
+
+def test_modes_do_not_mix(at: Opened) -> None:
+    with at(None) as store:
+        [one] = chain(store, 1)
+    with at(AesGcmSealing(OLD)) as store:
+        with pytest.raises(ConfigurationError, match="not sealed.*reseal"):
+            store.save(first("x"))
+        with pytest.raises(SnapshotSealError, match="not sealed"):
+            store.load(one.id)
+        with pytest.raises(ConfigurationError, match="not sealed"):
+            store.record(one.id, [MessageAdded(Message.user("x"))], after=0)
+
+
+def test_an_entry_of_another_time_is_not_taken(tmp_path: Path) -> None:
+    with FileStore(tmp_path, sealing=AesGcmSealing(OLD)) as store:
+        [one] = chain(store, 1)
+        store.record(one.id, [MessageAdded(Message.user("pay 5"))], after=0)
+        [journal] = (tmp_path / one.id).glob("*.jsonl")
+        before = journal.read_bytes()
+        two = after(one, "pay 5")
+        store.save(two, after=1)
+        (tmp_path / one.id / f"000002-{two.id}.jsonl").write_bytes(before)
+        with pytest.raises(SnapshotCorruptError):
+            store.journal(two.id)
+
+
+def test_after_resealing_the_old_key_is_no_longer_needed(at: Opened) -> None:
+    with at(AesGcmSealing(OLD)) as store:
+        chains = filled(store)
+    with at(AesGcmSealing(NEW, older=[OLD])) as store:
+        check(store, chains)  # both keys are read, before
+        report = reseal(store)
+        assert report == Resealed(done=5, total=5)
+        check(store, chains)
+    with at(AesGcmSealing(NEW)) as store:
+        check(store, chains)
+        longer = after(chains[3][-1], "going on")
+        store.save(longer, after=3)
+        assert store.latest(longer.id) == longer
+    with at(AesGcmSealing(OLD)) as store:
+        with pytest.raises(SnapshotSealError, match=AesGcmSealing(NEW).key_id):
+            store.load(chains[0][0].id)
+        assert len(store.list().unreadable) == 5
+        with pytest.raises(SnapshotSealError):
+            store.journal(chains[0][0].id)
+
+
+def test_a_store_can_be_sealed_for_the_first_time(at: Opened, tmp_path: Path) -> None:
+    with at(None) as store:
+        chains = filled(store)
+    with at(AesGcmSealing(NEW, accept_plain=True)) as store:
+        reseal(store)
+    with at(AesGcmSealing(NEW)) as store:
+        check(store, chains)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert b"conversation " not in path.read_bytes(), path
+            assert b"a step" not in path.read_bytes(), path
+    with at(None) as store, pytest.raises(SnapshotSealError):
+        store.save(first("in the open"))
+
+
+def test_summaries_can_be_laid_open_and_closed_again(at: Opened, tmp_path: Path) -> None:
+    with at(AesGcmSealing(NEW)) as store:
+        chains = filled(store)
+    with at(AesGcmSealing(NEW), "plain") as store:
+        reseal(store)
+        check(store, chains)
+    with at(None) as store:
+        assert {item.title for item in store.list().items} == {f"conversation {number}" for number in range(5)}
+        with pytest.raises(SnapshotSealError):
+            store.load(chains[0][0].id)
+    with at(AesGcmSealing(NEW, accept_plain=True)) as store:
+        reseal(store)
+    with at(AesGcmSealing(NEW)) as store:
+        check(store, chains)
+    with at(None) as store, pytest.raises(SnapshotSealError):
+        store.list()
+
+
+def test_it_can_be_broken_off_anywhere_and_continued(at: Opened) -> None:
+    with at(AesGcmSealing(OLD)) as store:
+        chains = filled(store, 45)
+    seen: list[Resealed] = []
+
+    def stop(progress: Resealed) -> None:
+        seen.append(progress)
+        raise KeyboardInterrupt
+
+    with at(AesGcmSealing(NEW, older=[OLD])) as store:
+        with pytest.raises(KeyboardInterrupt):
+            reseal(store, progress=stop)
+        assert (seen[0].done, seen[0].total) == (20, 45)
+        check(store, chains)
+    with at(AesGcmSealing(NEW, older=[OLD])) as store:
+        report = reseal(store, cursor=seen[0].cursor)  # where it stopped
+        assert report.done == 25
+        assert reseal(store).done == 45  # or from the beginning
+    with at(AesGcmSealing(NEW)) as store:
+        check(store, chains)
+
+
+@pytest.mark.parametrize("fails_at", range(0, 60, 7))
+def test_an_interrupt_in_the_middle_of_a_conversation_leaves_it_whole(at: Opened, fails_at: int) -> None:
+    count = 0
+
+    def random_bytes(size: int) -> bytes:
+        nonlocal count
+        count += 1
+        if count == fails_at:
+            raise KeyboardInterrupt
+        return generate_encryption_key()[:size]
+
+    with at(AesGcmSealing(OLD)) as store:
+        chains = filled(store)
+    with at(AesGcmSealing(NEW, older=[OLD], random_bytes=random_bytes)) as store:
+        try:
+            reseal(store)
+        except KeyboardInterrupt:
+            check(store, chains)
+        reseal(store)
+    with at(AesGcmSealing(NEW)) as store:
+        check(store, chains)
+
+
+def test_others_may_save_meanwhile(at: Opened) -> None:
+    keys = AesGcmSealing(NEW, older=[OLD])
+    with at(AesGcmSealing(OLD)) as store:
+        starts = [chain(store, 3)[-1] for _ in range(8)]
+    stop = threading.Event()
+    newest: dict[int, Snapshot] = {}
+    troubles: list[BaseException] = []
+
+    def write(number: int) -> None:
+        snapshot = starts[number]
+        try:
+            with at(keys) as mine:
+                while not stop.is_set():
+                    longer = after(snapshot, "more")
+                    try:
+                        mine.save(longer)
+                    except StoreConflictError:
+                        raise
+                    snapshot = newest[number] = longer
+                    assert mine.latest(snapshot.id) == snapshot
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            troubles.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        with at(keys) as store:
+            for _ in range(3):
+                assert not reseal(store).unreadable
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not troubles
+    with at(AesGcmSealing(NEW)) as store:
+        for number, snapshot in newest.items():
+            assert store.latest(starts[number].id) == snapshot
+
+
+def test_what_no_key_opens_is_named_and_left(at: Opened) -> None:
+    with at(AesGcmSealing(OLD)) as store:
+        [lost], [kept] = chain(store, 1), chain(store, 1)
+        store.delete(kept.id)
+    with at(AesGcmSealing(NEW)) as store:
+        store.save(kept)
+        report = reseal(store)
+        assert report.unreadable == (lost.id,)
+        assert report.done == 2
+        assert store.load(kept.id) == kept
+    with at(AesGcmSealing(OLD)) as store:
+        assert store.load(lost.id) == lost
+
+
+def test_without_a_key_a_sealed_store_is_not_touched(at: Opened) -> None:
+    with at(AesGcmSealing(OLD)) as store:
+        chains = filled(store, 2)
+    with at(None) as store, pytest.raises(SnapshotSealError):
+        reseal(store)
+    with at(AesGcmSealing(OLD)) as store:
+        check(store, chains)
+
+
+def test_an_empty_store_and_one_that_is_not_sealed(at: Opened) -> None:
+    with at(None) as store:
+        assert reseal(store) == Resealed()
+        chains = filled(store, 2)
+        assert reseal(store) == Resealed(done=2, total=2)
+        check(store, chains)
+        with pytest.raises(InvalidCursorError):
+            reseal(store, cursor="nonsense")
+    with pytest.raises(StoreError, match="closed"):
+        reseal(store)
+
+
+def test_an_async_store_is_walked_the_same_way(at: Opened) -> None:
+    with at(AesGcmSealing(OLD)) as store:
+        chains = filled(store)
+    seen: list[Resealed] = []
+
+    async def work() -> Resealed:
+        async with AsyncStore(at(AesGcmSealing(NEW, older=[OLD]))) as store:
+            return await areseal(store, progress=seen.append)
+
+    assert asyncio.run(work()) == seen[-1] == Resealed(done=5, total=5)
+    with at(AesGcmSealing(NEW)) as store:
+        check(store, chains)
+
+
+def test_a_swapped_record_is_not_sealed_again(tmp_path: Path) -> None:
+    with FileStore(tmp_path, sealing=AesGcmSealing(OLD)) as store:
+        [one], [two] = chain(store, 1), chain(store, 1)
+    [theirs] = (tmp_path / two.id).iterdir()
+    next((tmp_path / one.id).iterdir()).write_bytes(theirs.read_bytes())
+    with FileStore(tmp_path, sealing=AesGcmSealing(NEW, older=[OLD])) as store:
+        assert reseal(store).unreadable == (one.id,)
+        with pytest.raises(SnapshotCorruptError):
+            store.load(one.id)
+
+
+# --- the bar ---------------------------------------------------------------------------------------------------------

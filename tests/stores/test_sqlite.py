@@ -1,0 +1,237 @@
+"""What is particular to SqliteStore: the file, what is written to it, its settings."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dragoman._stepping import step
+from dragoman.errors import ConfigurationError, StoreError
+from dragoman.stores import sqlite
+from dragoman.stores.encryption import AesGcmSealing
+from dragoman.stores.sqlite import SqliteStore
+from tests.processes import started
+from tests.stores.cases import after, chain, first, pages
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path = tmp_path / "a" / "b" / "store.db"
+        with SqliteStore(path) as store:
+            chain(store, 2)
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+    for directory in (path.parent, path.parent.parent):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_it_is_safe_by_its_settings(path: Path) -> None:
+    with SqliteStore(path) as store:
+        chain(store, 1)
+        wanted = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "trusted_schema": 0}
+        for name, value in wanted.items():
+            assert ask(store, f"PRAGMA {name}") == value
+
+
+def ask(store: SqliteStore, sql: str) -> object:
+    """What the store's own connection for writing says."""
+    [[found], *_] = step(store._database.write(lambda session: session.fetch(sql)))
+    return found
+
+
+def rows(store: SqliteStore, table: str) -> object:
+    return ask(store, f"SELECT COUNT(*) FROM {table}")
+
+
+def test_a_message_is_written_once(path: Path) -> None:
+    with SqliteStore(path) as store:
+        points = chain(store, 30)
+        assert rows(store, "message") == 30
+        # Loaded and gone on with, as another process would.
+        loaded = store.load(points[-1].id)
+        store.save(after(loaded, "more"))
+        assert rows(store, "message") == 31
+        # Cut: what stays is not written again; going on from there in another way, it is.
+        newest = store.latest(points[0].id)
+        cut = newest.next(newest.conversation.up_to(10))
+        store.save(cut)
+        assert rows(store, "message") == 31
+        other = after(cut, "another way")
+        store.save(other)
+        assert rows(store, "message") == 42
+        assert [store.load(each.id) for each in (newest, cut, other)] == [newest, cut, other]
+
+
+def test_bytes_written_for_a_turn_do_not_grow(path: Path) -> None:
+    with SqliteStore(path) as store:
+        snapshot = first("hello")
+        store.save(snapshot)
+        ask(store, "PRAGMA wal_autocheckpoint = 0")
+        log = path.with_name("store.db-wal")
+        sizes: list[int] = []
+        for turn in range(400):
+            before = log.stat().st_size
+            at = store.record(snapshot.id, [], after=0)
+            snapshot = after(snapshot, f"turn {turn} " + "x" * 200)
+            store.save(snapshot, after=at)
+            sizes.append(log.stat().st_size - before)
+    early, late = sum(sizes[:100]) / 100, sum(sizes[-100:]) / 100
+    assert late < early * 1.5
+    assert late < 150_000
+
+
+def test_deleting_leaves_nothing_behind(path: Path) -> None:
+    with SqliteStore(path) as store:
+        kept = chain(store, 2)[-1]
+        gone = chain(store, 3, said="an unforgettable secret")[-1]
+        store.record(gone.id, [], after=0)
+        store.delete(gone.id)
+        for table, count in (("chain", 1), ("snapshot", 2), ("message", 2), ("words", 2)):
+            assert rows(store, table) == count
+        assert store.load(kept.id) == kept
+    assert b"unforgettable secret" not in path.read_bytes()
+
+
+def test_compacting_forgets_even_the_words(path: Path) -> None:
+    with SqliteStore(path) as store:
+        kept = chain(store, 2, said="remember me")[-1]
+        for _ in range(30):
+            store.delete(chain(store, 2, said="xyzzyplugh " * 200)[-1].id)
+        before = path.stat().st_size
+        store.compact()
+        assert path.stat().st_size < before
+        assert [item.id for item in store.search("remember").items] == [kept.id]
+        assert store.load(kept.id) == kept
+        store.save(after(kept, "on"))
+    data = path.read_bytes()
+    assert b"xyz" not in data
+    assert b"plu" not in data
+
+
+def test_a_database_of_another_program_is_not_touched(path: Path) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    before = path.read_bytes()
+    with SqliteStore(path) as store:
+        for ask in (store.list, lambda: store.save(first("x"))):
+            with pytest.raises(StoreError, match="not a database of this library"):
+                ask()
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+    other.close()
+    assert path.read_bytes()[100:] == before[100:]
+
+
+def test_what_is_no_database_is_not_touched(path: Path) -> None:
+    path.write_bytes(b"Dear diary, " * 1000)
+    with SqliteStore(path) as store:
+        for ask in (store.list, lambda: store.save(first("x"))):
+            with pytest.raises(StoreError, match="not a database"):
+                ask()
+        assert path.read_bytes() == b"Dear diary, " * 1000
+        path.unlink()
+        chain(store, 1)  # nothing was there yet that could be gone
+
+
+def test_a_database_of_a_newer_version_is_refused(path: Path) -> None:
+    with SqliteStore(path) as store:
+        chain(store, 1)
+    with sqlite3.connect(path) as other:
+        other.execute(f"PRAGMA user_version = {sqlite.SCHEMA_VERSION + 1}")
+    other.close()
+    with SqliteStore(path) as store, pytest.raises(StoreError, match="newer dragoman"):
+        store.list()
+
+
+def test_without_fts5_search_is_slower_and_finds_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_WORD_INDEX", "CREATE VIRTUAL TABLE word_index USING no_such_module (text)")
+    with SqliteStore(path) as store:
+        found = chain(store, 2, said="the weather in Lyon")[-1]
+        chain(store, 1, said="cooking")
+        assert [item.id for item in store.search("LYON weath").items] == [found.id]
+        store.delete(found.id)
+        assert not store.search("weather").items
+        store.compact()
+
+
+def test_a_page_that_looks_into_many_is_cut_short_and_goes_on(path: Path) -> None:
+    with SqliteStore(path, sealing=AesGcmSealing(b"k" * 32)) as store:
+        saved = [first("needle" if number in {0, 57} else "hay") for number in range(60)]
+        for snapshot in saved:
+            store.save(snapshot)
+        short = store.list(text="needle", limit=1)
+        assert [item.id for item in short.items] == [saved[57].id]
+        rest = pages(lambda cursor: store.list(text="needle", limit=1, cursor=cursor))
+        assert [item.id for item in rest] == [saved[57].id, saved[0].id]
+
+
+def test_settings_are_checked(path: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        SqliteStore(path, listing="maybe")  # type: ignore[arg-type]
+
+
+def test_odd_names_of_files(tmp_path: Path) -> None:
+    for name in ("a b.db", "a?mode=ro.db", "a%20.db", "ä#.db", "file:x", os.fsdecode(b"\xff.db")):
+        with SqliteStore(tmp_path / name) as store:
+            [one] = chain(store, 1)
+        with SqliteStore(tmp_path / name) as store:
+            assert store.load(one.id) == one
+        assert (tmp_path / name).is_file()
+
+
+RACE = """
+import sys
+from dragoman.stores.sqlite import SqliteStore
+from tests.stores.cases import chain
+print("ready", flush=True)
+sys.stdin.readline()
+with SqliteStore(sys.argv[1]) as store:
+    chain(store, 2)
+"""
+
+
+def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "store.db"
+    command = [sys.executable, "-c", RACE, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with ExitStack() as running:
+        children = [running.enter_context(started(command, cwd=ROOT, **pipes)) for _ in range(6)]
+        for child in children:
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        for child in children:
+            child.communicate(timeout=120)
+    assert [child.returncode for child in children] == [0] * 6
+    with SqliteStore(path) as store:
+        assert len(store.list().items) == 6
+
+
+def test_a_relative_path_stays_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with SqliteStore("store.db") as store:
+        [one] = chain(store, 1)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert store.load(one.id) == one
+        store.save(after(one, "x"))
+    assert not list((tmp_path / "elsewhere").iterdir())
