@@ -1,8 +1,4 @@
-"""How fast a local model is on this machine.
-
-Owns: one short measurement, of loading, reading and writing.
-Must not know: how well it answers (bench/local_quality.py measures that).
-"""
+"""How fast a local model is on this machine; how well it answers is measured by bench/local_quality.py."""
 
 from __future__ import annotations
 
@@ -16,8 +12,6 @@ from dragoman.providers.options import ModelOptions
 
 from .factory import local_engine
 from .progress import OnProgress
-
-__all__ = ["Figures", "bench"]
 
 _PROMPT = "The quick brown fox jumps over the lazy dog. " * 40 + "How many dogs are in this text?"
 

@@ -1,8 +1,4 @@
-"""Engines for `local:…`.
-
-Owns: from a name and the options of every engine to an engine of this kind.
-Must not know: how a model is fetched and run; nothing of that happens before the first call.
-"""
+"""Engines for `local:…`. Nothing is downloaded or run before the first call."""
 
 from __future__ import annotations
 
@@ -20,16 +16,13 @@ from dragoman.providers.programs import profile_with
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import RetryPolicy
 
-from .chosen import Chosen, Thinks, choose
 from .codec import LocalCodec
+from .models import ModelChoice, Thinks, resolve_model
 from .progress import OnProgress
-from .shared import Lease, lease
-from .transport import PLACE, LocalTransport
-
-__all__ = ["FACTORY", "async_local_engine", "local_engine"]
+from .server import PLACE, Lease, LocalTransport
 
 _PROVIDER = Provider(name="local", dialect="openai_chat", base_url=PLACE, needs_key=False)
-_CODECS: dict[Thinks, LocalCodec] = {}
+_CODECS: dict[Thinks, LocalCodec] = {thinks: LocalCodec(thinks) for thinks in ("never", "maybe", "always")}
 
 
 class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
@@ -40,7 +33,7 @@ class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
     @property
     def codec(self) -> Codec:
         """The codec for a model that thinks in this way."""
-        return _CODECS.setdefault(self.thinks, LocalCodec(self.thinks))
+        return _CODECS[self.thinks]
 
 
 class LocalFactory(ProviderFactory):
@@ -60,12 +53,12 @@ def local_engine(
 ) -> HttpEngine:
     """An engine for a model's name, for the path of a GGUF file, or (an empty name) for the default model.
 
-    `progress` is told how far the fetch of the model has got; without it a bar is shown if stderr is a terminal.
+    `progress` is told how far the download of the model has got; without it a bar is shown if stderr is a terminal.
     """
     from dragoman.transport.socket_transport import SocketTransport
 
-    connection, share = _connected(choose(model), options, progress)
-    return HttpEngine(connection, LocalTransport(share, SocketTransport()))
+    connection, lease = _connect(resolve_model(model), options, progress)
+    return HttpEngine(connection, LocalTransport(lease, SocketTransport(), blocking=True))
 
 
 def async_local_engine(
@@ -74,20 +67,18 @@ def async_local_engine(
     """`local_engine` for a program on an event loop."""
     from dragoman.transport.asyncio_transport import AsyncioTransport
 
-    from .async_transport import AsyncLocalTransport
-
-    connection, share = _connected(choose(model), options, progress)
-    return AsyncHttpEngine(connection, AsyncLocalTransport(share, AsyncioTransport()))
+    connection, lease = _connect(resolve_model(model), options, progress)
+    return AsyncHttpEngine(connection, LocalTransport(lease, AsyncioTransport(), blocking=False))
 
 
-def _connected(chosen: Chosen, options: EngineOptions, progress: OnProgress | None) -> tuple[LocalConnection, Lease]:
+def _connect(choice: ModelChoice, options: EngineOptions, progress: OnProgress | None) -> tuple[LocalConnection, Lease]:
     if options.get("base_url"):
         message = "A local model has no address: it is run by this program."
         raise ConfigurationError(message, hint="For a server of your own use llamacpp:, ollama: or openai-compatible:.")
-    profile = _profile(chosen, options)
+    profile = _profile(choice, options)
     connection = LocalConnection(
         provider=_PROVIDER,
-        model=chosen.name,
+        model=choice.name,
         profile=profile,
         base_url=PLACE,
         options=options.get("options", ModelOptions()),
@@ -95,16 +86,16 @@ def _connected(chosen: Chosen, options: EngineOptions, progress: OnProgress | No
         retry=options.get("retry", RetryPolicy()),
         timeouts=options.get("timeouts", Timeouts()),
         headers=options.get("headers", {}),
-        thinks=chosen.thinks,
+        thinks=choice.thinks,
     )
-    return connection, lease(chosen, profile.context_window or chosen.context, progress)
+    return connection, Lease(choice, profile.context_window or choice.context, progress)
 
 
-def _profile(chosen: Chosen, options: EngineOptions) -> Profile:
+def _profile(choice: ModelChoice, options: EngineOptions) -> Profile:
     given = options.get("profile", {})
     if isinstance(given, Profile) or "context_window" in given:
         return profile_with("local", given)
-    return profile_with("local", {**given, "context_window": chosen.context})
+    return profile_with("local", {**given, "context_window": choice.context})
 
 
 FACTORY = LocalFactory()
