@@ -29,8 +29,8 @@ from dragoman.conversation import (
 from dragoman.engines.engine import Engine
 from dragoman.engines.factory import async_engine, engine
 from dragoman.engines.local.bench import bench
-from dragoman.engines.local.places import models_directory
-from dragoman.engines.local.table import MODELS
+from dragoman.engines.local.models import MODELS
+from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ContextTooLongError, LocalModelError
 from dragoman.loop.run import Cancelled
 from dragoman.providers.options import ModelOptions

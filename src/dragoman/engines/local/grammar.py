@@ -41,9 +41,16 @@ _SCHEMAS_BY_NAME: Final = frozenset(["properties", "patternProperties", "$defs",
 _LISTS_OF_SCHEMAS: Final = frozenset(["allOf", "anyOf", "oneOf", "prefixItems"])
 _SCHEMAS: Final = frozenset(["items", "additionalProperties"])
 _COMBINING: Final = frozenset(["allOf", "anyOf", "oneOf", "$ref", "additionalProperties", "patternProperties"])
+# What has no end in a schema gets one: a small model may not find it by itself.
 _MOST_CHARACTERS: Final = 2000
+_MOST_OF_A_FORM: Final = 254
+"""… of a string that has a format or a pattern, such as an address."""
 _MOST_ITEMS: Final = 100
-"""What has no end in a schema gets one: a small model may not find it by itself."""
+_LARGEST: Final = 10**15
+_STEP: Final = 1e-9
+"""Decimals end by a step; the library takes one for numbers from 0 on only."""
+_EMAIL: Final = r"^[\w+-]{1,20}(\.[\w+-]{1,20}){0,2}@[a-zA-Z0-9]{1,30}(\.[a-zA-Z0-9]{1,30}){0,2}\.[a-zA-Z]{2,12}$"
+"""Stricter than the library's own, which lets through what validators refuse."""
 
 
 class Turn(Struct, frozen=True):
@@ -156,15 +163,34 @@ def _limit(schema: object, note: Callable[[str], None], *, close: bool) -> objec
             found[word] = _limit(value, note, close=close)
         elif word == "pattern" and isinstance(value, str) and not _is_regular(value):
             note(f"not enforced: the pattern {value!r}")
+        elif (word, value) == ("format", "email") and "pattern" not in schema:
+            found["pattern"] = _EMAIL
         else:
             found[word] = value
     if close and not combined and found.get("properties"):
         found["additionalProperties"] = False
-    if _may_be("string", found) and not found.keys() & {"enum", "const", "format", "pattern", "minLength"}:
-        found.setdefault("maxLength", _MOST_CHARACTERS)
+    return _end_endless(found)
+
+
+def _end_endless(found: dict[str, Any]) -> dict[str, Any]:
+    """The schema with an end for strings, arrays and numbers that have none."""
+    if "enum" in found or "const" in found:
+        return found
+    if _may_be("string", found) and "minLength" not in found:
+        formed = "format" in found or "pattern" in found
+        found.setdefault("maxLength", _MOST_OF_A_FORM if formed else _MOST_CHARACTERS)
     if _may_be("array", found) and "minItems" not in found:
         found.setdefault("maxItems", _MOST_ITEMS)
-    return found
+    if not (_may_be("integer", found) or _may_be("number", found)):
+        return found
+    low = found.get("exclusiveMinimum", found.setdefault("minimum", -_LARGEST))
+    high = found.get("exclusiveMaximum", found.setdefault("maximum", _LARGEST))
+    if not _may_be("number", found) or "multipleOf" in found or high < 0:
+        return found
+    if low >= 0:
+        return {**found, "multipleOf": _STEP}
+    negative = {**found, "exclusiveMaximum": 0}
+    return {"anyOf": [{**found, "minimum": 0, "exclusiveMinimum": -1, "multipleOf": _STEP}, negative]}
 
 
 def _may_be(kind: str, schema: dict[str, Any]) -> bool:
