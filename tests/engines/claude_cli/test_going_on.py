@@ -16,8 +16,7 @@ import pytest
 
 from dragoman.chat.client import ChatClient
 from dragoman.conversation import Conversation, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
-from dragoman.engines.claude_cli.engine import ClaudeEngine
+from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
 from dragoman.engines.claude_cli.history import mark_of
 from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError, RateLimitError
 from dragoman.loop.limits import Limits
@@ -133,7 +132,7 @@ def test_keys_are_not_shown(programs: Programs) -> None:
         with pytest.raises(ProviderError) as caught:
             made.reply(Conversation().plus(Message.user("Hello")))
         assert "sk-very-secret-key" not in str(caught.value)
-        prepared = made._prepared(Conversation().plus(Message.user("Hello")), (), None, stream=False)
+        prepared = made._call(Conversation().plus(Message.user("Hello")), (), None, stream=False)._prepared
         assert "sk-very-secret-key" not in repr(prepared)
 
 
@@ -182,14 +181,14 @@ def test_a_program_that_dies_as_it_is_spoken_to_is_replaced(programs: Programs, 
     with engine(programs, simulator) as made:
         conversation = made.run_inference(Conversation().plus(Message.user("Hello")))
         (live,) = made._pool._idle
-        handle = live.handle
+        program = live.program
         real = type(handle)._has_ended
         handle._has_ended = lambda: False  # type: ignore[method-assign] -- it looks alive at first
         os.killpg(handle.pid, signal.SIGKILL)
         os.waitid(os.P_PID, handle.pid, os.WEXITED | os.WNOWAIT)
         handle._has_ended = lambda: real(handle)  # type: ignore[method-assign]
         handle._stopped = False
-        live.handle = _SeemsAlive(handle)  # type: ignore[assignment]
+        live.program = _SeemsAlive(handle)  # type: ignore[assignment]
         assert made.reply(conversation.plus(Message.user("Still there?"))).message.text.startswith("Answer")
 
 
@@ -355,7 +354,7 @@ def test_an_engine_outlives_an_event_loop(programs: Programs, simulator: Simulat
         assert asyncio.run(second(conversation)).startswith("Answer")
         assert turns(simulator) == [1, 1]
         with suppress(ChildProcessError):
-            os.waitpid(live.handle.pid, 0)
+            os.waitpid(live.program.pid, 0)
         del live
         gc.collect()
 

@@ -11,7 +11,7 @@ import pytest
 from dragoman.chat.client import ChatClient
 from dragoman.conversation import Conversation, Media, Message, Opaque, Text, TextDelta, ToolCall, ToolResult, ToolSpec
 from dragoman.engines.claude_cli.engine import ClaudeEngine
-from dragoman.engines.claude_cli.settings import ClaudeSettings
+from dragoman.engines.claude_cli.launch import ClaudeSettings
 from dragoman.errors import AuthenticationError, ContextTooLongError, RateLimitError
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.simulator import Chunking, Cut, Reply, Request, Simulator, Status

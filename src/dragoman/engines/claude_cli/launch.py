@@ -1,19 +1,21 @@
-"""From a call to the program that answers it: its arguments, its environment, and the first line it is told.
+"""From settings and a call to the program that answers it: its arguments, its environment, and its first line.
 
-Owns: what of a call is decided when the program starts, and cannot be changed while it runs.
+Owns: ClaudeSettings; what of a call is decided when the program starts, and cannot be changed while it runs.
 Must not know: the conversation, but for its system prompt. Nothing is started here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2s
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import ToolSpec
+from dragoman.conversation import ToolCall, ToolSpec
 from dragoman.engines.keys import Secret, environment_without_keys, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import PROVIDERS
@@ -21,12 +23,71 @@ from dragoman.providers.codec import Adaptation, Call
 from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
+from dragoman.tools.permission import Allow, Ask, Deny
 
-from .mcp import PREFIX, SERVER, wire_tools
-from .names import DEFAULT_MODEL
-from .settings import ClaudeSettings, found_program
+from .decode import PREFIX
+from .protocol import SERVER, wire_tools
 
-__all__ = ["Account", "Launch", "launch_for"]
+DEFAULT_MODEL: Final = "default"
+"""Stands for whichever model the program uses by itself."""
+OwnToolPermission: TypeAlias = "Callable[[ToolCall], Allow | Deny | Ask | Awaitable[Allow | Deny | Ask]]"
+"""Decides about one use of the program's own tools; with a PermissionChecker: `checker.check`."""
+
+_NAME: Final = "claude"
+_HOW_TO_GET: Final = (
+    "Install it with `npm install -g @anthropic-ai/claude-code`, start it once to log in, and see that it is on the "
+    "PATH; or say where it is: ClaudeSettings(program='/…/claude')."
+)
+
+
+class ClaudeSettings(Struct, frozen=True, kw_only=True):
+    """How the program is run. By default it is kept to itself: no settings of the user's, no tools but ours."""
+
+    program: str | None = None
+    """Its path; None: looked for with `find_program`."""
+    find_program: Callable[[str], str | None] | None = None
+    """How it is found by name; None: on the PATH, as shutil.which does."""
+    directory: str | None = None
+    """Where it works, and under which it keeps its sessions; None: the current directory."""
+    own_tools: tuple[str, ...] = ()
+    """Tools of the program itself that the model may use, such as "Bash" or "Read"."""
+    permission: OwnToolPermission | None = None
+    """Decides about each use of those that the program asks about; None: all are refused."""
+    own_prompt: bool = False
+    """Keep the program's own system prompt, and put the conversation's behind it."""
+    setting_sources: tuple[str, ...] = ()
+    """Which settings it reads: "user", "project", "local"."""
+    keep_sessions: bool = False
+    """Let the program keep its sessions on disk, so that a later process can go on with one (`--resume`)."""
+    environment: Mapping[str, str] = {}
+    """Further variables for it; they win over ours."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments for it, behind ours."""
+    start_seconds: float = 60.0
+    """How long it may take until it says its first word."""
+    idle_programs: int = 4
+    """How many programs that wait for the next turn of their conversations are kept; the oldest is ended first."""
+
+
+def find_program(settings: ClaudeSettings) -> str:
+    """The path of the program."""
+    if os.name != "posix":
+        message = "claude-local needs Linux, macOS or another POSIX system."
+        raise ConfigurationError(message, hint="Use the API instead: anthropic:claude-sonnet-4-5.")
+    if settings.program is not None:
+        if os.path.isfile(settings.program) and os.access(settings.program, os.X_OK):  # noqa: PTH113 -- a text, not a path
+            return settings.program
+        message = f"There is no program {settings.program!r} that could be run."
+        raise ConfigurationError(message, hint=_HOW_TO_GET)
+    find = settings.find_program or shutil.which
+    found = find(_NAME)
+    if found is None:
+        message = "The program `claude` was not found on this machine."
+        raise ConfigurationError(message, hint=_HOW_TO_GET)
+    return found
+
+
+# --- from a call to a program -----------------------------------------------------------------------------------------
 
 _FIXED: Final = (
     "-p",
@@ -129,7 +190,7 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
     tools = () if options.tool_choice == "none" else call.tools
     _note_tools(tools, call, adaptations)
     names = ToolNames([spec.name for spec in tools], call.profile.tool_limits)
-    arguments = [found_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
+    arguments = [find_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
     arguments += _by_reasoning(call, options, adaptations)
     opening: dict[str, object] = {"subtype": "initialize"}
     _put_prompt(opening, call.conversation.system or "", settings)

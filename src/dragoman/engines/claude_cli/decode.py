@@ -1,9 +1,9 @@
-"""From the claude program's messages to the events of one reply.
+"""From the claude program's messages to the events of one reply, or to a typed error.
 
 Owns: what belongs to a reply. The program may ask its model several times before it is our turn (it runs tools of its
 own, goes on after a cut, corrects a structured answer); for us all of that is one reply, up to the model's next call of
 one of our tools, or to the end of the turn.
-Must not know: lines, processes, control requests (dialogue.py). What a message of the API says is read by its decoder.
+Must not know: lines, processes, control requests (protocol.py). What a message of the API says is read by its decoder.
 """
 
 from __future__ import annotations
@@ -32,18 +32,23 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
+from dragoman.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    ProtocolError,
+    ProviderError,
+    RequestTimeoutError,
+)
 from dragoman.providers.answers import AnswerReader
 from dragoman.providers.anthropic.decode import ReplyDecoder
 from dragoman.providers.codec import Call
+from dragoman.providers.failures import failure
 from dragoman.providers.raw_json import read_members as members
 from dragoman.providers.raw_json import read_text as text
 
-from .failures import broke_off, malformed
-from .mcp import PREFIX
-from .names import PROVIDER
-
-__all__ = ["STRUCTURED", "ReplyReader"]
-
+PROVIDER: Final = "claude-local"
+PREFIX: Final = "mcp__dragoman__"
+"""What the program puts before the names of our tools."""
 STRUCTURED: Final = "StructuredOutput"
 """The tool by which the program has its model give a structured answer."""
 _SYNTHETIC: Final = "<synthetic>"
@@ -302,3 +307,98 @@ def _json(written: str) -> object:
         return msgspec.json.decode(written) if written.strip() else {}
     except msgspec.MsgspecError:
         return written
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+_CODES: Final = {
+    "authentication_failed": "authentication_error",
+    "billing_error": "billing_error",
+    "invalid_request": "invalid_request_error",
+    "oauth_org_not_allowed": "permission_error",
+    "overloaded": "overloaded_error",
+    "rate_limit": "rate_limit_error",
+}
+"""The program's words for a failure, in those of the API."""
+_LOGIN: Final = (
+    "Start `claude` in a terminal and log in with /login; or give a key: claude-local takes key=…, and the variable "
+    "ANTHROPIC_API_KEY."
+)
+_NO_SESSION: Final = "No conversation found with session ID"
+_NO_MESSAGE: Final = "No message found with message.uuid"
+_LIMITS: Final = ("usage limit", "session limit", "weekly limit", "hit your limit")
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+def refused(call: Call, result: Mapping[str, object], word: str | None) -> ProviderError:
+    """The error of a turn that the program says has failed. `word` is what it called the failure before."""
+    said = _said(result)
+    status = result.get("api_error_status")
+    code = _CODES.get(word or "", None)
+    if code is None and any(words in said.lower() for words in _LIMITS):
+        code = "rate_limit_error"
+    subtype = result.get("subtype")
+    error = failure(call, status if isinstance(status, int) else None, code, said, _NO_HEADERS)
+    if isinstance(error, AuthenticationError):
+        error.hint = _LOGIN
+    if error.code is None and isinstance(subtype, str) and subtype != "success":
+        error.code = subtype
+    return error
+
+
+def no_session(result: Mapping[str, object]) -> bool:
+    """Whether a turn failed because the session that was to be taken up is not there."""
+    said = _said(result)
+    return _NO_SESSION in said or _NO_MESSAGE in said
+
+
+def _said(result: Mapping[str, object]) -> str:
+    errors = result.get("errors")
+    if isinstance(errors, list) and errors:
+        return "; ".join([str(each) for each in errors])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    text = result.get("result")
+    if isinstance(text, str) and text.strip():
+        return text
+    return str(result.get("subtype") or "")
+
+
+def crashed(call: Call, code: int | None, words: str) -> ConnectionFailedError:
+    """It ended in the middle of a turn."""
+    how = (
+        "stopped" if code is None else f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
+    )
+    said = f" Its last words: {words}" if words else ""
+    return ConnectionFailedError(
+        f"The claude program {how} before its reply was complete.{said}",
+        hint="Start `claude` in a terminal to see whether it works there.",
+        provider=PROVIDER,
+        model=call.model,
+        code="exited",
+    )
+
+
+def silent(call: Call, seconds: float, doing: str, words: str, code: str = "read_timeout") -> RequestTimeoutError:
+    """It said nothing for too long."""
+    said = f" Its last words: {words}" if words else ""
+    return RequestTimeoutError(
+        f"The claude program was given up after {seconds:g} seconds while it was {doing}.{said}",
+        provider=PROVIDER,
+        model=call.model,
+        code=code,
+    )
+
+
+def broke_off(call: Call) -> ConnectionFailedError:
+    """Its connection to the provider broke, and it began anew after a part had been handed on."""
+    return ConnectionFailedError(
+        f"The reply of {PROVIDER}:{call.model} broke off, and the program began it anew.",
+        hint="Ask again; what had arrived is in error.partial.",
+        provider=PROVIDER,
+        model=call.model,
+        code="cut_off",
+    )
+
+
+def malformed(call: Call, what: str) -> ProtocolError:
+    """It said what it must not."""
+    return ProtocolError(f"What the claude program said cannot be used: {what}.", provider=PROVIDER, model=call.model)

@@ -1,7 +1,8 @@
 """What is said between us and one claude program, without any I/O: a line in, and what is to be done about it.
 
-Owns: the program's messages and control requests, ours to it, and the calls that wait for their results.
-Must not know: processes, threads, event loops; and what a conversation is, but for the reply that is being read.
+Owns: the program's messages and control requests, ours to it, our tools as it sees them (an MCP server at the other end
+of its control channel), and the calls that wait for their results.
+Must not know: processes, event loops; and what a conversation is, but for the reply that is being read.
 
 The program asks for our tools one after the other or several at once, before or after the model's message is whole, and
 of some calls (of a tool that is not there, with arguments that are no JSON) it disposes itself. So results are kept
@@ -10,25 +11,28 @@ until they are asked for, and questions until there is a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import ReplyEvent, Text, ToolCall, ToolResult
+from dragoman._version import __version__
+from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
+from dragoman.providers.codec import remembered
+from dragoman.providers.names import ToolNames
 from dragoman.providers.raw_json import read_members as members
 from dragoman.providers.raw_json import read_text as text
 from dragoman.tools.permission import Allow, Ask, Deny
 
-from .failures import too_old
-from .launch import Launch
-from .mcp import PREFIX, answer_to, result_of
-from .reading import STRUCTURED, ReplyReader
+from .decode import PREFIX, STRUCTURED, ReplyReader
 
-__all__ = ["Dialogue", "Heard", "Question", "Retried"]
+SERVER: Final = "dragoman"
+MAX_RESULT: Final = 500_000
+"""Characters of a result that reach the model; of longer ones the program shows the beginning and keeps a file."""
 
 _LEAST: Final = (2, 1)
 """The version whose `initialize` takes the system prompt; older ones would leave it out without a word."""
@@ -77,7 +81,9 @@ class _Asked(NamedTuple):
 class Dialogue:
     """One program's side of the talk, as far as we know it."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(
+        self, opening: Mapping[str, object], tools: Sequence[Raw], names: Mapping[str, str], *, structured: bool
+    ) -> None:
         self.session: str = ""
         self.message: str = ""
         """The program's id of the last message of its model."""
@@ -89,8 +95,12 @@ class Dialogue:
         """In dollars, since the program was started."""
         self.reader: ReplyReader | None = None
         """Of the reply that is being read."""
-        self._launch: Launch = launch
-        self._own_tools: frozenset[str] = frozenset()
+        self._opening: Mapping[str, object] = opening
+        self._tools: Sequence[Raw] = tools
+        self._names: Mapping[str, str] = names
+        self._structured: bool = structured
+        self.own_tools: frozenset[str] = frozenset()
+        """The names of the tools that the program runs itself."""
         self._own_calls: set[str] = set()
         self._calls: list[ToolCall] = []
         """Calls of our tools in the last reply that have no result yet."""
@@ -98,25 +108,16 @@ class Dialogue:
         self._results: dict[str, ToolResult] = {}
         self._requests: int = 0
 
-    @property
-    def own_tools(self) -> frozenset[str]:
-        """The names of the tools that the program runs itself."""
-        return self._own_tools
-
     def asks_for(self, calls: Iterable[ToolCall]) -> bool:
         """Whether the program asks us for at least one of these calls, sooner or later."""
-        ours = frozenset(self._launch.names.values())
+        ours = frozenset(self._names.values())
         return any(call.name in ours and isinstance(_arguments(call), dict) for call in calls)
 
     # --- what we say ---
 
     def opening(self) -> bytes:
         """The first line."""
-        return self._request(dict(self._launch.opening))
-
-    def interrupt(self) -> bytes:
-        """Stop the turn."""
-        return self._request({"subtype": "interrupt"})
+        return self._request(dict(self._opening))
 
     def _request(self, request: dict[str, object]) -> bytes:
         self._requests += 1
@@ -139,11 +140,6 @@ class Dialogue:
         for result in results:
             self._results[result.call_id] = result
         return [self._answer(id) for id in list(self._asked) if id in self._results]
-
-    def give_up(self, why: str) -> list[bytes]:
-        """Answer the calls that nobody will run."""
-        left = [ToolResult(id, "", (Text(why),), is_error=True) for id in self._asked]
-        return self.give(left)
 
     def _answer(self, id: str) -> bytes:
         asked, result = self._asked.pop(id), self._results.pop(id)
@@ -195,7 +191,7 @@ class Dialogue:
             return
         for block in msgspec.json.decode(said.get("content", Raw(b"[]")), type=list[Raw]):
             fields = members(block)
-            if text(fields.get("type")) == "tool_use" and text(fields.get("name")) in self._own_tools:
+            if text(fields.get("type")) == "tool_use" and text(fields.get("name")) in self.own_tools:
                 self._own_calls.add(text(fields.get("id")) or "")
         self.reader.whole(said, heard.events)
 
@@ -220,9 +216,9 @@ class Dialogue:
             self.session = text(message.get("session_id")) or ""
             _check_version(text(message.get("claude_code_version")))
             tools = msgspec.json.decode(message.get("tools", Raw(b"[]")), type=list[str])
-            self._own_tools = frozenset([name for name in tools if not name.startswith(PREFIX)])
+            self.own_tools = frozenset([name for name in tools if not name.startswith(PREFIX)])
         elif subtype == "api_retry":
-            fields = cast("dict[str, object]", msgspec.json.decode(_object(message)))
+            fields = msgspec.json.decode(msgspec.json.encode(dict(message)), type=dict[str, object])
             status, wait = fields.get("error_status"), fields.get("retry_delay_ms")
             heard.retried = Retried(
                 status if isinstance(status, int) else None,
@@ -253,7 +249,7 @@ class Dialogue:
             return
         if message.get("method") == "notifications/cancelled":
             self._forget(lambda asked: asked.id == _member(message.get("params"), "requestId"))
-        heard.out.append(_mcp(request_id, answer_to(message, self._launch.tools)))
+        heard.out.append(_mcp(request_id, answer_mcp(message, self._tools)))
 
     def _tool_call(self, request_id: str, message: Mapping[str, object], heard: Heard) -> None:
         if self.reader is not None:
@@ -277,7 +273,7 @@ class Dialogue:
             # While a message is streamed, its call may be asked for before it is whole.
             begun = self.reader.ids if self.reader is not None else frozenset[str]()
             return id if id in begun or id in self._results or any(call.id == id for call in calls) else None
-        own = self._launch.names
+        own = self._names
         name = own.get(f"{PREFIX}{_member(parameters, 'name')}", _member(parameters, "name"))
         arguments = _member(parameters, "arguments")
         free = [call for call in calls if call.name == name and call.id not in self._asked]
@@ -288,7 +284,7 @@ class Dialogue:
         name, given = text(request["tool_name"]) or "", request["input"].copy()
         call = ToolCall(text(request.get("tool_use_id")) or id, name, bytes(given).decode())
         question = Question(id, call, given)
-        if name.startswith(PREFIX) or (self._launch.structured and name == STRUCTURED):
+        if name.startswith(PREFIX) or (self._structured and name == STRUCTURED):
             heard.out.append(self.decide(question, Allow()))  # our executor decides when it runs it
         else:
             heard.questions.append(question)
@@ -329,7 +325,9 @@ def _check_version(version: str | None) -> None:
     except ValueError:
         return
     if found and found < _LEAST:
-        raise too_old(version or "", ".".join(map(str, _LEAST)))
+        needed = ".".join(map(str, _LEAST))
+        problem = f"The claude program is of version {version}; {needed} or newer is needed."
+        raise ConfigurationError(problem, hint="Run `claude update`.")
 
 
 def _is_main(message: Mapping[str, Raw]) -> bool:
@@ -348,10 +346,6 @@ def _arguments(call: ToolCall) -> object:
         return None
 
 
-def _object(fields: Mapping[str, Raw]) -> bytes:
-    return msgspec.json.encode(dict(fields))
-
-
 def _line(message: Mapping[str, object]) -> bytes:
     return msgspec.json.encode(message) + b"\n"
 
@@ -367,3 +361,71 @@ def _mcp(id: str, answer: Mapping[str, object]) -> bytes:
 
 def _failure(id: str, why: str) -> bytes:
     return _line({"type": "control_response", "response": {"subtype": "error", "request_id": id, "error": why}})
+
+
+# --- our tools, in MCP's form -----------------------------------------------------------------------------------------
+
+
+def wire_tools(tools: Sequence[ToolSpec], names: ToolNames) -> list[Raw]:
+    """The tools as `tools/list` gives them."""
+    return [_wire_tool(spec, names.wire(spec.name)) for spec in tools]
+
+
+def _wire_tool(spec: ToolSpec, name: str) -> Raw:
+    def make() -> Raw:
+        tool = {
+            "name": name,
+            "description": spec.description,
+            "inputSchema": spec.schema,
+            # Shown to the model from the start, and with all that they say.
+            "_meta": {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": MAX_RESULT},
+        }
+        return Raw(msgspec.json.encode(tool))
+
+    return remembered(spec, f"claude_cli {name}", make)
+
+
+def answer_mcp(message: Mapping[str, object], tools: Sequence[Raw]) -> dict[str, object]:
+    """The answer to anything but a call: what we are, which tools there are."""
+    method, id = message.get("method"), message.get("id")
+    if id is None:  # a notification wants no answer, but the request that carried it does
+        return {"jsonrpc": "2.0", "result": {}}
+    if method == "initialize":
+        version = _member(message.get("params"), "protocolVersion")
+        return _mcp_result(
+            id,
+            {
+                "protocolVersion": version if isinstance(version, str) else "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": SERVER, "version": __version__},
+            },
+        )
+    if method == "tools/list":
+        return _mcp_result(id, {"tools": list(tools)})
+    if method == "ping":
+        return _mcp_result(id, {})
+    error = {"code": -32601, "message": f"there is no method {method!r} here"}
+    return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+def _mcp_result(id: object, result: dict[str, object]) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def result_of(id: object, result: ToolResult) -> dict[str, object]:
+    """What came of a call."""
+    content = [_part(part) for part in result.content]
+    if not content and result.is_error:
+        content = [{"type": "text", "text": "The tool failed and gave no reason."}]
+    return _mcp_result(id, {"content": content, "isError": result.is_error})
+
+
+def _part(part: ResultPart) -> dict[str, object]:
+    match part:
+        case Text() | Json():
+            return {"type": "text", "text": part.text}
+        case Media(kind="image", data=bytes() as data):
+            return {"type": "image", "data": b64encode(data).decode(), "mimeType": part.mime_type}
+        case Media():
+            where = part.url or part.name or part.mime_type
+            return {"type": "text", "text": f"[{part.kind}: {where}]"}
