@@ -228,7 +228,7 @@ class ProgramCall:
                 await each.stop()
             if live is not None:
                 self._live = live
-                await live.program.write(self._go_on(live))
+                live.program.write(self._go_on(live))
             return live
         mark = latest_mark(self._messages) if way == "session" and self._prepared.keep_sessions else None
         if way == "session" and mark is None:
@@ -241,8 +241,8 @@ class ProgramCall:
             first, mark = found[0] + 1, found[1]
             launch = msgspec.structs.replace(launch, resume=(mark.session, mark.message))
         dialogue = Dialogue(launch.opening, launch.tools, launch.names, structured=launch.structured)
-        self._live = live = Live(await self._program.start(launch), dialogue, launch.key)
-        await live.program.write(dialogue.opening() + self._turn(first))
+        self._live = live = Live(self._program.start(launch), dialogue, launch.key)
+        live.program.write(dialogue.opening() + self._turn(first))
         return live
 
     def _go_on(self, live: Live) -> bytes:
@@ -285,9 +285,9 @@ class ProgramCall:
         while True:
             heard = dialogue.receive(await self._read_line(live))
             if heard.out:
-                await live.program.write(b"".join(heard.out))
+                live.program.write(b"".join(heard.out))
             for question in heard.questions:
-                await live.program.write(Dialogue.decide(question, await self._decide(question.call)))
+                live.program.write(Dialogue.decide(question, await self._decide(question.call)))
             if heard.retried is not None:
                 self._note(heard.retried.word, heard.retried.status, heard.retried.wait)
             if reader.complete:

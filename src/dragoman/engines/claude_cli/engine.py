@@ -30,7 +30,7 @@ from .call import Pool, Prepared, ProgramCall
 from .decode import PROVIDER
 from .history import continuation, latest_mark, result_losses, told
 from .launch import DEFAULT_MODEL, Account, ClaudeSettings, launch_for
-from .process import AsyncProgram, PlainProgram, Program
+from .process import AsyncProgram, Program
 from .protocol import wire_tools
 
 
@@ -163,7 +163,7 @@ class ClaudeEngine(_ClaudeProgram, PlainCalls):
     """The claude program, for a plain program. Safe to share between threads."""
 
     def __init__(self, model: str = "", **options: Unpack[ClaudeOptions]) -> None:
-        super().__init__(PlainProgram, model, **options)
+        super().__init__(Program, model, **options)
 
     def close(self) -> None:
         """End all programs that wait."""
