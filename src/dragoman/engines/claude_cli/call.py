@@ -28,7 +28,7 @@ from dragoman.transport.retry import AttemptRecord
 
 from .decode import PROVIDER, ReplyReader, crashed, malformed, no_session, refused, silent
 from .history import Mark, continuation, fingerprint, latest_mark, result_losses, results_in, told
-from .launch import Launch, OwnToolPermission
+from .launch import ClaudeSettings, Launch
 from .process import Program, ProgramEndedError, ProgramSilentError
 from .protocol import Dialogue
 
@@ -117,9 +117,7 @@ class Prepared(Struct, frozen=True):
     answer: AnswerReader | None
     adaptations: tuple[Adaptation, ...]
     timeouts: Timeouts
-    start_seconds: float
-    keep_sessions: bool
-    permission: OwnToolPermission | None
+    settings: ClaudeSettings
 
 
 class _UnusableError(Exception):
@@ -230,7 +228,7 @@ class ProgramCall:
                 self._live = live
                 live.program.write(self._go_on(live))
             return live
-        mark = latest_mark(self._messages) if way == "session" and self._prepared.keep_sessions else None
+        mark = latest_mark(self._messages) if way == "session" and self._prepared.settings.keep_sessions else None
         if way == "session" and mark is None:
             return None
         return await self._start(mark)
@@ -300,7 +298,7 @@ class ProgramCall:
 
     async def _read_line(self, live: Live) -> bytes:
         times, greeted = self._prepared.timeouts, live.dialogue.greeted
-        quiet = times.read if greeted else self._prepared.start_seconds
+        quiet = times.read if greeted else self._prepared.settings.start_seconds
         left = None if times.total is None else max(0.0, times.total - (self._clock() - self._began))
         patience = quiet if left is None else left if quiet is None else min(quiet, left)
         try:
@@ -314,16 +312,17 @@ class ProgramCall:
             if times.total is not None and self._clock() - self._began >= times.total:
                 raise silent(self._call, times.total, "answering", quietly.words, "total_timeout") from None
             if not greeted:
-                seconds = self._prepared.start_seconds
+                seconds = self._prepared.settings.start_seconds
                 raise silent(self._call, seconds, "starting", quietly.words, "start_timeout") from None
             raise silent(self._call, times.read or 0.0, "silent", quietly.words) from None
 
     async def _decide(self, call: ToolCall) -> Allow | Deny | Ask:
         """What the caller says about a use of one of the program's own tools."""
-        if self._prepared.permission is None:
+        permission = self._prepared.settings.permission
+        if permission is None:
             return Deny("nobody was there to allow it")
         try:
-            said = self._prepared.permission(call)
+            said = permission(call)
             if not isawaitable(said):
                 return said
             if not self._program.blocking:

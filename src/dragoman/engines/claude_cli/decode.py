@@ -165,44 +165,38 @@ class ReplyReader:
     def _take(self, found: list[ReplyEvent], events: list[ReplyEvent]) -> None:
         into = self._held if self._held_back else events
         for event in found:
-            if isinstance(event, Completed):
-                self._end_message(event, events)
-                return
-            handler = self._HANDLERS.get(type(event))
-            if handler is not None:
-                handler(self, event, into)
-                continue
-            self._pass(event, into)
+            match event:
+                case Completed():
+                    self._end_message(event, events)
+                    return
+                case ReplyStarted():
+                    into += [] if self._started else [event]
+                    self._started = True
+                case UsageReported():
+                    before = self._usage_before
+                    self._usage = event.usage if before is None else before + event.usage
+                    into.append(UsageReported(self._usage))
+                case ToolCallStarted():
+                    started = msgspec.structs.replace(event, name=event.name.removeprefix(PREFIX))
+                    self.ids.add(event.id)
+                    self._pieces[event.index] = (started, [])
+                    if not self._is_own(started):
+                        self._pass(started, into)
+                case ToolCallDelta():
+                    started, pieces = self._pieces[event.index]
+                    pieces.append(event.arguments)
+                    if not self._is_own(started):
+                        self._pass(event, into)
+                case ToolCallEnded():
+                    self._end_call(event, into)
+                case _:
+                    self._pass(event, into)
 
     def _pass(self, event: Any, into: list[ReplyEvent]) -> None:
         index = event.index + self._offset
         self._next = max(self._next, index + 1)
         self._handed_on = True
         into.append(event if self._offset == 0 else msgspec.structs.replace(event, index=index))
-
-    def _start(self, event: ReplyStarted, into: list[ReplyEvent]) -> None:
-        if not self._started:
-            self._started = True
-            into.append(event)
-
-    def _count(self, event: UsageReported, into: list[ReplyEvent]) -> None:
-        before = self._usage_before
-        self._usage = event.usage if before is None else before + event.usage
-        into.append(UsageReported(self._usage))
-
-    def _start_call(self, event: ToolCallStarted, into: list[ReplyEvent]) -> None:
-        name = event.name.removeprefix(PREFIX)
-        ours = msgspec.structs.replace(event, name=name)
-        self.ids.add(event.id)
-        self._pieces[event.index] = (ours, [])
-        if not self._is_own(ours):
-            self._pass(ours, into)
-
-    def _grow_call(self, event: ToolCallDelta, into: list[ReplyEvent]) -> None:
-        started, pieces = self._pieces[event.index]
-        pieces.append(event.arguments)
-        if not self._is_own(started):
-            self._pass(event, into)
 
     def _end_call(self, event: ToolCallEnded, into: list[ReplyEvent]) -> None:
         started, pieces = self._pieces.pop(event.index)
@@ -289,14 +283,6 @@ class ReplyReader:
         """The last event."""
         return Completed(self._stop[0], self._stop[1], native)
 
-    _HANDLERS: Final[Mapping[type[ReplyEvent], Callable[..., None]]] = {
-        ReplyStarted: _start,
-        UsageReported: _count,
-        ToolCallStarted: _start_call,
-        ToolCallDelta: _grow_call,
-        ToolCallEnded: _end_call,
-    }
-
 
 def _kind(raw: Raw) -> str | None:
     return text(members(raw).get("type"))
@@ -324,10 +310,8 @@ _LOGIN: Final = (
     "Start `claude` in a terminal and log in with /login; or give a key: claude-local takes key=…, and the variable "
     "ANTHROPIC_API_KEY."
 )
-_NO_SESSION: Final = "No conversation found with session ID"
-_NO_MESSAGE: Final = "No message found with message.uuid"
+_NO_SESSION: Final = ("No conversation found with session ID", "No message found with message.uuid")
 _LIMITS: Final = ("usage limit", "session limit", "weekly limit", "hit your limit")
-_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 def refused(call: Call, result: Mapping[str, object], word: str | None) -> ProviderError:
@@ -338,7 +322,7 @@ def refused(call: Call, result: Mapping[str, object], word: str | None) -> Provi
     if code is None and any(words in said.lower() for words in _LIMITS):
         code = "rate_limit_error"
     subtype = result.get("subtype")
-    error = failure(call, status if isinstance(status, int) else None, code, said, _NO_HEADERS)
+    error = failure(call, status if isinstance(status, int) else None, code, said, {})
     if isinstance(error, AuthenticationError):
         error.hint = _LOGIN
     if error.code is None and isinstance(subtype, str) and subtype != "success":
@@ -348,8 +332,7 @@ def refused(call: Call, result: Mapping[str, object], word: str | None) -> Provi
 
 def no_session(result: Mapping[str, object]) -> bool:
     """Whether a turn failed because the session that was to be taken up is not there."""
-    said = _said(result)
-    return _NO_SESSION in said or _NO_MESSAGE in said
+    return any(words in _said(result) for words in _NO_SESSION)
 
 
 def _said(result: Mapping[str, object]) -> str:
@@ -362,43 +345,32 @@ def _said(result: Mapping[str, object]) -> str:
     return str(result.get("subtype") or "")
 
 
-def crashed(call: Call, code: int | None, words: str) -> ConnectionFailedError:
+def crashed(call: Call, code: int | None, words: str) -> ProviderError:
     """It ended in the middle of a turn."""
-    how = (
-        "stopped" if code is None else f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
-    )
-    said = f" Its last words: {words}" if words else ""
-    return ConnectionFailedError(
-        f"The claude program {how} before its reply was complete.{said}",
-        hint="Start `claude` in a terminal to see whether it works there.",
-        provider=PROVIDER,
-        model=call.model,
-        code="exited",
-    )
+    how = "ended" if code is None or code >= 0 else f"was killed by signal {-code} and ended"
+    status = f" with exit code {code}" if code is not None and code >= 0 else ""
+    message = f"The claude program {how}{status} before its reply was complete.{_quote(words)}"
+    hint = "Start `claude` in a terminal to see whether it works there."
+    return ConnectionFailedError(message, hint=hint, provider=PROVIDER, model=call.model, code="exited")
 
 
-def silent(call: Call, seconds: float, doing: str, words: str, code: str = "read_timeout") -> RequestTimeoutError:
+def silent(call: Call, seconds: float, doing: str, words: str, code: str = "read_timeout") -> ProviderError:
     """It said nothing for too long."""
-    said = f" Its last words: {words}" if words else ""
-    return RequestTimeoutError(
-        f"The claude program was given up after {seconds:g} seconds while it was {doing}.{said}",
-        provider=PROVIDER,
-        model=call.model,
-        code=code,
-    )
+    message = f"The claude program was given up after {seconds:g} seconds while it was {doing}.{_quote(words)}"
+    return RequestTimeoutError(message, provider=PROVIDER, model=call.model, code=code)
 
 
-def broke_off(call: Call) -> ConnectionFailedError:
+def broke_off(call: Call) -> ProviderError:
     """Its connection to the provider broke, and it began anew after a part had been handed on."""
-    return ConnectionFailedError(
-        f"The reply of {PROVIDER}:{call.model} broke off, and the program began it anew.",
-        hint="Ask again; what had arrived is in error.partial.",
-        provider=PROVIDER,
-        model=call.model,
-        code="cut_off",
-    )
+    message = f"The reply of {PROVIDER}:{call.model} broke off, and the program began it anew."
+    hint = "Ask again; what had arrived is in error.partial."
+    return ConnectionFailedError(message, hint=hint, provider=PROVIDER, model=call.model, code="cut_off")
 
 
-def malformed(call: Call, what: str) -> ProtocolError:
+def malformed(call: Call, what: str) -> ProviderError:
     """It said what it must not."""
     return ProtocolError(f"What the claude program said cannot be used: {what}.", provider=PROVIDER, model=call.model)
+
+
+def _quote(words: str) -> str:
+    return f" Its last words: {words}" if words else ""

@@ -54,38 +54,23 @@ class ClaudeOptions(TypedDict, total=False):
 class _ClaudeProgram:
     """What the two engines have in common. Every argument has a default: `ClaudeEngine()` is a whole sentence."""
 
-    def __init__(
-        self,
-        program: type[Program],
-        model: str = "",
-        *,
-        settings: ClaudeSettings | None = None,
-        key: str | Secret | None = None,
-        base_url: str | None = None,
-        options: ModelOptions | None = None,
-        profile: Profile | Mapping[str, Any] | None = None,
-        strict: bool = False,
-        retry: RetryPolicy | None = None,
-        timeouts: Timeouts | None = None,
-        headers: Mapping[str, str] | None = None,
-        allow_insecure_base_url: bool = False,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, program: type[Program], model: str, given: ClaudeOptions) -> None:
+        base_url, environ = given.get("base_url"), given.get("environ")
         if base_url:
-            validate_base_url(base_url, allow_insecure=allow_insecure_base_url)
-        self.settings: ClaudeSettings = settings or ClaudeSettings()
-        self.options: ModelOptions = options or ModelOptions()
-        self.profile: Profile = profile_with(PROVIDER, profile or {})
+            validate_base_url(base_url, allow_insecure=given.get("allow_insecure_base_url", False))
+        self.settings: ClaudeSettings = given.get("settings") or ClaudeSettings()
+        self.options: ModelOptions = given.get("options") or ModelOptions()
+        self.profile: Profile = profile_with(PROVIDER, given.get("profile") or {})
         self._program: type[Program] = program
         self._pool: Pool = Pool(self.settings.idle_programs)
         self._model: str = model or DEFAULT_MODEL
-        self._strict: bool = strict
-        self._timeouts: Timeouts = timeouts or Timeouts()
+        self._strict: bool = given.get("strict", False)
+        self._timeouts: Timeouts = given.get("timeouts") or Timeouts()
         self._account: Account = Account(
-            key=given_key(key),
+            key=given_key(given.get("key")),
             base_url=base_url,
-            headers=headers or {},
-            attempts=(retry or RetryPolicy()).max_attempts,
+            headers=given.get("headers") or {},
+            attempts=(given.get("retry") or RetryPolicy()).max_attempts,
             environ=dict(os.environ if environ is None else environ),
         )
 
@@ -147,9 +132,7 @@ class _ClaudeProgram:
             answer=answer,
             adaptations=tuple(adaptations),
             timeouts=self._timeouts,
-            start_seconds=self.settings.start_seconds,
-            keep_sessions=self.settings.keep_sessions,
-            permission=self.settings.permission,
+            settings=self.settings,
         )
         if self._strict and (losses := self.losses(conversation)):
             raise lossy(self.name, losses)
@@ -163,7 +146,7 @@ class ClaudeEngine(_ClaudeProgram, PlainCalls):
     """The claude program, for a plain program. Safe to share between threads."""
 
     def __init__(self, model: str = "", **options: Unpack[ClaudeOptions]) -> None:
-        super().__init__(Program, model, **options)
+        super().__init__(Program, model, options)
 
     def close(self) -> None:
         """End all programs that wait."""
@@ -174,7 +157,7 @@ class AsyncClaudeEngine(_ClaudeProgram, AsyncCalls):
     """The claude program, on an event loop. Safe to share between tasks."""
 
     def __init__(self, model: str = "", **options: Unpack[ClaudeOptions]) -> None:
-        super().__init__(AsyncProgram, model, **options)
+        super().__init__(AsyncProgram, model, options)
 
     async def aclose(self) -> None:
         """End all programs that wait."""
