@@ -15,8 +15,7 @@ from dragoman.chat.client import ChatClient
 from dragoman.conversation import Conversation, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
 from dragoman.engines.claude_cli.history import mark_of
-from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError, RateLimitError
-from dragoman.loop.limits import Limits
+from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError
 from dragoman.simulator import Reply, Request, Simulator, Status
 from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
 from dragoman.tools.definition import tool
@@ -275,37 +274,6 @@ def test_strict_refuses_them(programs: Programs, simulator: Simulator) -> None:
 
 
 # --- failures lose nothing --------------------------------------------------------------------------------------------
-
-
-def test_pending_adds_survive_a_failed_call(programs: Programs) -> None:
-    failing = [True]
-
-    def said(request: Request) -> Any:
-        return Status(429) if failing[0] else f"Heard {len(request.user_texts)} texts: {request.last_user_text}"
-
-    with Simulator(said) as simulator, engine(programs, simulator) as made, ChatClient(made) as client:
-        client.add("First this.")
-        client.add("Then that.")
-        with pytest.raises(RateLimitError):
-            client.chat("What did I say?")
-        assert [message.text for message in client.history] == ["First this.", "Then that."]
-        failing[0] = False
-        answer = client.chat("What did I say?").text
-        assert "First this." in answer
-        assert "Then that." in answer
-
-
-def test_a_limit_leaves_the_program_waiting(programs: Programs, simulator: Simulator) -> None:
-    before = children()
-    limits = Limits(steps=1)
-    with (
-        engine(programs, simulator) as made,
-        ChatClient(made, [weather], limits=limits, on_limit="return") as client,
-    ):
-        client.chat("Weather in Lyon?")
-        (pid,) = children() - before
-        assert client.chat().text == "It rains."
-        assert children() - before == {pid}
 
 
 def test_speaking_instead_of_approving(programs: Programs, simulator: Simulator) -> None:

@@ -28,7 +28,6 @@ from dragoman.conversation import (
     ToolSpec,
 )
 from dragoman.engines.factory import async_engine, engine
-from dragoman.engines.local.factory import local_engine
 from dragoman.engines.local.models import DEFAULT
 from dragoman.engines.local.prompt import write_call
 from dragoman.errors import (
@@ -37,12 +36,9 @@ from dragoman.errors import (
     ContextTooLongError,
     LocalModelError,
     LossyConversionError,
-    StepLimitError,
     ToolDefinitionError,
 )
-from dragoman.loop.limits import Limits
 from dragoman.loop.run import Cancelled
-from dragoman.providers.catalogue import profile_of
 from dragoman.providers.options import ModelOptions, ResponseFormat
 from dragoman.simulator import Chunking, Reply
 from dragoman.simulator.faults import Cut, NoResponse, Stall, Status
@@ -62,12 +58,6 @@ SLOW = Chunking(delta=1)
 def weather(city: str) -> str:
     """What the weather is like."""
     return f"rain in {city}"
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """The sum of two numbers."""
-    return a + b
 
 
 class Place(msgspec.Struct):
@@ -133,24 +123,6 @@ def test_a_structured_answer_after_tools(way: str, tmp_path: Path, monkeypatch: 
         assert "rainy" not in thanked["grammar"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_wrong_arguments_limits_and_going_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, streamed = WAYS[way]
-    replies = [write_call("add", '{"a": "one"}'), write_call("add", '{"a": 1, "b": 2}'), "Three."]
-    with scripted(replies, tmp_path, monkeypatch) as stand:
-        talk = kind(stand.model, [add], streamed=streamed, limits=Limits(steps=2))
-        try:
-            with pytest.raises(StepLimitError):
-                talk.chat("Add.")
-            assert talk.chat().text == "Three."
-            assert [block.error_type for block in talk.client.history[2].tool_results] == ["validation"]
-            assert talk.client.conversation.is_valid
-            ids = [call.id for message in talk.client.history for call in message.tool_calls]
-            assert len(set(ids)) == 2
-        finally:
-            talk.close()
-
-
 @pytest.mark.parametrize("way", [way for way in WAYS if "stream" in way])
 def test_cancel_and_go_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, streamed = WAYS[way]
@@ -164,17 +136,6 @@ def test_cancel_and_go_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert talk.chat("Go on.").text == "The end."
         finally:
             talk.close()
-
-
-def test_a_switch_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted([LYON, "It rains.", "Still.", "As before."], tmp_path, monkeypatch) as stand:
-        url = stand.simulator.base_url("anthropic")
-        with ChatClient(stand.model, [weather]) as client:
-            client.chat("Weather in Lyon?")
-            assert client.switch("anthropic:claude-sonnet-4-5", base_url=url, key="k") == ()
-            assert client.chat("Now?").text == "Still."
-            client.switch(stand.model)
-            assert client.chat("And now?").text == "As before."
 
 
 # --- one model for all ------------------------------------------------------------------------------------------------
@@ -296,12 +257,6 @@ def test_tool_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "other" not in one
         with pytest.raises(ConfigurationError, match="no tool of that name"):
             asked(stand, [WEATHER], tool_choice=OneTool("nobody"))
-
-
-def test_without_tools_a_text_that_looks_like_a_call_is_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted([LYON], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
-        reply = talker.reply(ASKED, tools=[WEATHER], options=ModelOptions(tool_choice="none"))
-        assert reply.message.text == LYON
 
 
 def test_what_a_schema_says_and_no_grammar_holds_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,9 +430,3 @@ def test_names_of_engines() -> None:
             assert (talker.profile.structured, talker.profile.context_window) == ("native", 8192)
     with pytest.raises(LocalModelError, match="Did you mean"):
         engine("local:qwen-1.5b")
-
-
-def test_the_catalogue_knows_it() -> None:
-    assert profile_of("local", "").tools
-    told = local_engine().options
-    assert told == ModelOptions()

