@@ -320,9 +320,8 @@ PAGES: Final[tuple[Page, ...]] = (
         guide="local.md",
         sections=(
             Section(
-                namespace="dragoman.engines.local.shelf", only=("models", "present", "pull", "remove", "ModelOnShelf")
+                namespace="dragoman.engines.local.storage", only=("models", "present", "pull", "remove", "StoredModel")
             ),
-            Section(namespace="dragoman.engines.local.grammar", only=("schema_grammar",)),
         ),
     ),
     Page(
