@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import isawaitable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -286,8 +286,9 @@ class ProgramCall:
                 live.program.write(b"".join(heard.out))
             for question in heard.questions:
                 live.program.write(Dialogue.decide(question, await self._decide(question.call)))
-            if heard.retried is not None:
-                self._note(heard.retried.word, heard.retried.status, heard.retried.wait)
+            if (retried := heard.retried) is not None:
+                waited = (retried.get("retry_delay_ms") or 0) / 1000
+                self._note(str(retried.get("error") or "failed"), retried.get("error_status"), waited)
             if reader.complete:
                 dialogue.take_calls()
                 return await self._end(live, reader, heard.events, {})
@@ -351,23 +352,22 @@ class ProgramCall:
     # --- the end ---
 
     async def _end_turn(
-        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], result: Mapping[str, Raw]
+        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], result: dict[str, Any]
     ) -> list[ReplyEvent]:
-        fields = msgspec.json.decode(msgspec.json.encode(dict(result)), type=dict[str, object])
-        if fields.get("is_error"):
-            error = refused(self._call, fields, live.dialogue.word)
-            raise _UnusableError(error) if no_session(fields) and not self._says_something() else error
+        if result.get("is_error"):
+            error = refused(self._call, result, live.dialogue.word)
+            raise _UnusableError(error) if no_session(result) and not self._says_something() else error
         reader.finish(result, events)
         live.dialogue.reader = None
-        kept = {name: Raw(bytes(result[name])) for name in _KEPT if name in result}
-        cost = fields.get("total_cost_usd")
+        kept = {name: result[name] for name in _KEPT if name in result}
+        cost = result.get("total_cost_usd")
         if isinstance(cost, int | float):
-            kept["cost_usd"] = Raw(msgspec.json.encode(max(0.0, cost - live.dialogue.cost)))
+            kept["cost_usd"] = max(0.0, cost - live.dialogue.cost)
             live.dialogue.cost = cost
         return await self._end(live, reader, events, kept)
 
     async def _end(
-        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], kept: dict[str, Raw]
+        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], kept: dict[str, Any]
     ) -> list[ReplyEvent]:
         """The reply is complete: keep the program for the next call."""
         self._fold.extend(events)
@@ -380,13 +380,14 @@ class ProgramCall:
             await surplus.stop(gently=True)
         return self._unsaid + events
 
-    def _native(self, dialogue: Dialogue, kept: dict[str, Raw]) -> Native:
-        marks = {
+    def _native(self, dialogue: Dialogue, kept: dict[str, Any]) -> Native:
+        fields = {
             "session_id": dialogue.session,
             "uuid": dialogue.message,
             "history": fingerprint((*self._messages, self._fold.message())),
+            **kept,
         }
-        return Native(PROVIDER, {**{name: Raw(msgspec.json.encode(mark)) for name, mark in marks.items()}, **kept})
+        return Native(PROVIDER, {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
 
     def _note(self, outcome: str, status: int | None, waited: float) -> None:
         number, duration = len(self._attempts) + 1, self._clock() - self._began

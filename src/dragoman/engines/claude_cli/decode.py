@@ -43,8 +43,6 @@ from dragoman.providers.answers import AnswerReader
 from dragoman.providers.anthropic.decode import ReplyDecoder
 from dragoman.providers.codec import Call
 from dragoman.providers.failures import failure
-from dragoman.providers.raw_json import read_members as members
-from dragoman.providers.raw_json import read_text as text
 
 PROVIDER: Final = "claude-local"
 PREFIX: Final = "mcp__dragoman__"
@@ -53,8 +51,6 @@ STRUCTURED: Final = "StructuredOutput"
 """The tool by which the program has its model give a structured answer."""
 _SYNTHETIC: Final = "<synthetic>"
 """The model of messages that the program made up itself, mostly to tell of a failure."""
-
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class ReplyReader:
@@ -84,10 +80,10 @@ class ReplyReader:
         self._decoder: ReplyDecoder | None = None
         self._streamed: str | None = None
         """The id of the message that is, or was last, streamed."""
-        self._whole: dict[str, Raw] = {}
-        self._blocks: list[Raw] = []
+        self._whole: dict[str, Any] = {}
+        """A message that was not streamed, as far as it has come."""
         self._held: list[ReplyEvent] = []
-        self._late: list[Raw] = []
+        self._late: list[dict[str, Any]] = []
         """Results of the program's own tools that came in the middle of a message."""
         self._pieces: dict[int, tuple[ToolCallStarted, list[str]]] = {}
         self._given: str | None = None
@@ -102,46 +98,39 @@ class ReplyReader:
 
     # --- a message while it arrives ---
 
-    def stream(self, event: Raw, events: list[ReplyEvent]) -> None:
+    def stream(self, event: dict[str, Any], events: list[ReplyEvent]) -> None:
         """One event of the API's stream."""
-        kind = _kind(event)
-        if kind == "message_start":
+        if event["type"] == "message_start":
             self.settle(events)
             self._begin_anew()
-            self._streamed = text(members(members(event)["message"]).get("id"))
+            self._streamed = event["message"].get("id")
             self._decoder = ReplyDecoder(self._call, self._names)
         if self._decoder is None:
             return
         found: list[ReplyEvent] = []
-        self._decoder.feed(b"data: " + bytes(event).replace(b"\r", b" ") + b"\n\n", found)
+        self._decoder.feed(b"data: " + msgspec.json.encode(event) + b"\n\n", found)
         self._take(found, events)
 
-    def whole(self, message: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+    def whole(self, message: dict[str, Any], events: list[ReplyEvent]) -> None:
         """A message that may have been streamed before; if not, it comes block by block under one id."""
-        id = text(message.get("id"))
+        id = message.get("id")
         if id is not None and id == self._streamed:
             return
-        if self._whole and text(self._whole.get("id")) != id:
+        if self._whole and self._whole.get("id") != id:
             self.settle(events)
-        if not self._whole:
-            self._whole = {name: raw.copy() for name, raw in message.items()}
-            self._blocks = []
-        self._blocks += [raw.copy() for raw in _decode_list(message.get("content", Raw(b"[]")))]
+        before = self._whole.get("content", [])
+        self._whole = {**message, **self._whole, "content": [*before, *message.get("content", [])]}
 
     def settle(self, events: list[ReplyEvent], *, over: bool = False) -> None:
         """Nothing more will come of a message that was not streamed. What the program made up counts at the end."""
-        message, blocks = self._whole, self._blocks
-        if not message or self.complete:
+        message = self._whole
+        if not message or self.complete or (message.get("model") == _SYNTHETIC and not over):
             return
-        made_up = text(message.get("model")) == _SYNTHETIC
-        if made_up and not over:
-            return
-        self._whole, self._blocks = {}, []
+        self._whole = {}
         self._begin_anew()
-        if text(message.get("stop_reason")) is None:
-            calls = any(_kind(block) == "tool_use" for block in blocks)
-            message["stop_reason"] = Raw(b'"tool_use"' if calls else b'"end_turn"')
-        message["content"] = Raw(b"[" + b",".join([bytes(block) for block in blocks]) + b"]")
+        if message.get("stop_reason") is None:
+            calls = any(block.get("type") == "tool_use" for block in message["content"])
+            message["stop_reason"] = "tool_use" if calls else "end_turn"
         found: list[ReplyEvent] = []
         decoder = ReplyDecoder(self._call, self._names)
         decoder.feed(msgspec.json.encode(message), found)
@@ -223,7 +212,7 @@ class ReplyReader:
         self._usage_before = self._usage
         late, self._late = self._late, []
         for block in late:
-            self._append_late(block, events)
+            self.own_result(block, events)
         if self.calls:
             self.complete = True
             self._stop = (StopReason.TOOL_CALLS, event.raw_stop_reason)
@@ -235,21 +224,17 @@ class ReplyReader:
 
     # --- what the program did itself ---
 
-    def own_result(self, block: Raw, events: list[ReplyEvent]) -> None:
-        """The result of a tool that the program ran itself."""
+    def own_result(self, block: dict[str, Any], events: list[ReplyEvent]) -> None:
+        """The result of a tool that the program ran itself; one that comes within a message waits for its end."""
         if self._decoder is not None:
-            self._late.append(block.copy())
-        else:
-            self._append_late(block.copy(), events)
-
-    def _append_late(self, block: Raw, events: list[ReplyEvent]) -> None:
-        if not self._structured:
-            events.append(BlockReceived(self._next, "", Opaque(PROVIDER, block)))
+            self._late.append(block)
+        elif not self._structured:
+            events.append(BlockReceived(self._next, "", Opaque(PROVIDER, Raw(msgspec.json.encode(block)))))
             self._next += 1
 
     # --- the end ---
 
-    def finish(self, result: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+    def finish(self, result: dict[str, Any], events: list[ReplyEvent]) -> None:
         """The turn is over, and well."""
         self.settle(events, over=True)
         if self._decoder is not None:
@@ -257,21 +242,14 @@ class ReplyReader:
         if not self._started:
             self._started = True
             events.append(ReplyStarted(self._call.profile.provider, self._call.model))
-        if self._structured:
-            self._tell_answer(result, events)
-        elif self._next == 0 and (said := text(result.get("result"))):
+        answer, said = result.get("structured_output"), str(result.get("result") or "")
+        if self._structured and answer is not None:
+            # If the model wrote the same value itself, in its own spelling.
+            same = self._given is not None and _json(self._given) == answer
+            said = self._given if same and self._given is not None else msgspec.json.encode(answer).decode()
+            self._stop = (StopReason.END, self._stop[1])
+        if self._structured or (self._next == 0 and said):
             self._tell(said, events)
-
-    def _tell_answer(self, result: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        answer = result.get("structured_output")
-        if answer is None or bytes(answer) == b"null":
-            self._tell(text(result.get("result")) or "", events)
-            return
-        written = bytes(answer).decode()
-        if self._given is not None and _json(self._given) == msgspec.json.decode(written):
-            written = self._given  # the same value in the model's own spelling
-        self._stop = (StopReason.END, self._stop[1])
-        self._tell(written, events)
 
     def _tell(self, said: str, events: list[ReplyEvent]) -> None:
         index = self._next
@@ -282,10 +260,6 @@ class ReplyReader:
     def ending(self, native: Native) -> Completed:
         """The last event."""
         return Completed(self._stop[0], self._stop[1], native)
-
-
-def _kind(raw: Raw) -> str | None:
-    return text(members(raw).get("type"))
 
 
 def _json(written: str) -> object:

@@ -14,18 +14,16 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import remembered
 from dragoman.providers.names import ToolNames
-from dragoman.providers.raw_json import read_members as members
-from dragoman.providers.raw_json import read_text as text
 from dragoman.tools.permission import Allow, Ask, Deny
 
 from .decode import PREFIX, STRUCTURED, ReplyReader
@@ -37,7 +35,10 @@ MAX_RESULT: Final = 500_000
 _LEAST: Final = (2, 1)
 """The version whose `initialize` takes the system prompt; older ones would leave it out without a word."""
 _NOT_YOURS: Final = "Only the conversation itself can call this tool, not a part of the program that works by itself."
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError)
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+_Message: TypeAlias = dict[str, Any]
 
 
 class Question(NamedTuple):
@@ -45,37 +46,19 @@ class Question(NamedTuple):
 
     request: str
     call: ToolCall
-    input: Raw
 
 
-class Retried(NamedTuple):
-    """The program tries a request of its own again."""
-
-    status: int | None
-    word: str
-    wait: float
-
-
-class Heard:
+class Heard(Struct):
     """What came of one line."""
 
-    __slots__ = ("events", "out", "questions", "result", "retried")
-
-    def __init__(self) -> None:
-        self.out: list[bytes] = []
-        """Lines to be written."""
-        self.events: list[ReplyEvent] = []
-        self.questions: list[Question] = []
-        self.result: dict[str, Raw] | None = None
-        """The turn is over."""
-        self.retried: Retried | None = None
-
-
-class _Asked(NamedTuple):
-    """A call that waits for its result."""
-
-    request: str
-    id: object
+    out: list[bytes] = []
+    """Lines to be written."""
+    events: list[ReplyEvent] = []
+    questions: list[Question] = []
+    result: _Message | None = None
+    """The turn is over."""
+    retried: _Message | None = None
+    """The program tries a request of its own again."""
 
 
 class Dialogue:
@@ -95,18 +78,18 @@ class Dialogue:
         """In dollars, since the program was started."""
         self.reader: ReplyReader | None = None
         """Of the reply that is being read."""
+        self.own_tools: frozenset[str] = frozenset()
+        """The names of the tools that the program runs itself."""
         self._opening: Mapping[str, object] = opening
         self._tools: Sequence[Raw] = tools
         self._names: Mapping[str, str] = names
         self._structured: bool = structured
-        self.own_tools: frozenset[str] = frozenset()
-        """The names of the tools that the program runs itself."""
         self._own_calls: set[str] = set()
         self._calls: list[ToolCall] = []
         """Calls of our tools in the last reply that have no result yet."""
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, tuple[str, object]] = {}
+        """Calls that wait for their results: the program's request, and the id of the message in it."""
         self._results: dict[str, ToolResult] = {}
-        self._requests: int = 0
 
     def asks_for(self, calls: Iterable[ToolCall]) -> bool:
         """Whether the program asks us for at least one of these calls, sooner or later."""
@@ -117,11 +100,7 @@ class Dialogue:
 
     def opening(self) -> bytes:
         """The first line."""
-        return self._request(dict(self._opening))
-
-    def _request(self, request: dict[str, object]) -> bytes:
-        self._requests += 1
-        return _line({"type": "control_request", "request_id": f"dragoman-{self._requests}", "request": request})
+        return _line({"type": "control_request", "request_id": "opening", "request": self._opening})
 
     @staticmethod
     def turn(content: list[dict[str, object]]) -> bytes:
@@ -142,172 +121,142 @@ class Dialogue:
         return [self._answer(id) for id in list(self._asked) if id in self._results]
 
     def _answer(self, id: str) -> bytes:
-        asked, result = self._asked.pop(id), self._results.pop(id)
+        (request, message), result = self._asked.pop(id), self._results.pop(id)
         self._calls = [call for call in self._calls if call.id != id]
-        return _mcp(asked.request, result_of(asked.id, result))
+        return _success(request, {"mcp_response": result_of(message, result)})
 
     @staticmethod
     def decide(question: Question, decision: Allow | Deny | Ask) -> bytes:
         """The answer to a question about one of the program's own tools."""
-        match decision:
-            case Allow():
-                answer: dict[str, object] = {"behavior": "allow", "updatedInput": question.input}
-            case Deny():
-                answer = {"behavior": "deny", "message": decision.reason or "not permitted"}
-            case Ask():
-                reason = f": {decision.reason}" if decision.reason else ""
-                answer = {"behavior": "deny", "message": f"a person would have to approve this first{reason}"}
-        return _success(question.request, answer)
+        if isinstance(decision, Allow):
+            given = Raw(question.call.arguments.encode())
+            return _success(question.request, {"behavior": "allow", "updatedInput": given})
+        reason = decision.reason or "not permitted"
+        if isinstance(decision, Ask):
+            reason = f"a person would have to approve this first{f': {decision.reason}' if decision.reason else ''}"
+        return _success(question.request, {"behavior": "deny", "message": reason})
 
     # --- what it says ---
 
     def receive(self, line: bytes) -> Heard:
         """One line of the program. What is no message of the protocol is ignored, as is any message we do not know."""
         heard = Heard()
-        try:
-            line.decode()
-            message = members(line)
-            kind = text(message.get("type")) or ""
-        except _UNREADABLE:
-            return heard
-        self.greeted = True
-        handler = self._HANDLERS.get(kind)
-        if handler is not None:
-            with suppress(*_UNREADABLE):  # a known message in a shape we do not know is no better than an unknown one
+        with suppress(*_UNREADABLE):  # a known message in a shape we do not know is no better than an unknown one
+            message = _decode(line)
+            handler = self._HANDLERS.get(message["type"])
+            self.greeted = True
+            # What a helper says that the program has sent out is no part of the conversation.
+            if handler is not None and message.get("parent_tool_use_id") is None:
                 handler(self, message, heard)
         return heard
 
-    def _stream(self, message: Mapping[str, Raw], heard: Heard) -> None:
-        if self.reader is not None and not self.reader.complete and _is_main(message):
+    def _stream(self, message: _Message, heard: Heard) -> None:
+        if self.reader is not None and not self.reader.complete:
             self.reader.stream(message["event"], heard.events)
 
-    def _assistant(self, message: Mapping[str, Raw], heard: Heard) -> None:
-        if not _is_main(message):
-            return
-        said = members(message["message"])
-        self.word = text(message.get("error"))
-        self.message = text(message.get("uuid")) or self.message
+    def _assistant(self, message: _Message, heard: Heard) -> None:
+        said = message["message"]
+        self.word = message.get("error")
+        self.message = message.get("uuid") or self.message
         if self.reader is None or self.reader.complete:
             return
-        for block in msgspec.json.decode(said.get("content", Raw(b"[]")), type=list[Raw]):
-            fields = members(block)
-            if text(fields.get("type")) == "tool_use" and text(fields.get("name")) in self.own_tools:
-                self._own_calls.add(text(fields.get("id")) or "")
+        for block in said.get("content", ()):
+            if block.get("type") == "tool_use" and block.get("name") in self.own_tools:
+                self._own_calls.add(block["id"])
         self.reader.whole(said, heard.events)
 
-    def _user(self, message: Mapping[str, Raw], heard: Heard) -> None:
+    def _user(self, message: _Message, heard: Heard) -> None:
         """Results of tools, as the program tells them to its model."""
-        if not _is_main(message) or self.reader is None:
+        if self.reader is None:
             return
         self.reader.settle(heard.events)
-        content = bytes(members(message["message"]).get("content", b""))
-        for block in msgspec.json.decode(content, type=list[Raw]) if content.startswith(b"[") else []:
-            id = text(members(block).get("tool_use_id"))
-            if id in self._own_calls:
-                self._own_calls.discard(id or "")
+        content = message["message"].get("content")
+        for block in () if isinstance(content, str) else content:
+            if block.get("tool_use_id") in self._own_calls:
+                self._own_calls.discard(block["tool_use_id"])
                 self.reader.own_result(block, heard.events)
 
-    def _result(self, message: Mapping[str, Raw], heard: Heard) -> None:
-        heard.result = {name: raw.copy() for name, raw in message.items()}
+    def _result(self, message: _Message, heard: Heard) -> None:
+        heard.result = message
 
-    def _system(self, message: Mapping[str, Raw], heard: Heard) -> None:
-        subtype = text(message.get("subtype"))
-        if subtype == "init":
-            self.session = text(message.get("session_id")) or ""
-            _check_version(text(message.get("claude_code_version")))
-            tools = msgspec.json.decode(message.get("tools", Raw(b"[]")), type=list[str])
-            self.own_tools = frozenset([name for name in tools if not name.startswith(PREFIX)])
-        elif subtype == "api_retry":
-            fields = msgspec.json.decode(msgspec.json.encode(dict(message)), type=dict[str, object])
-            status, wait = fields.get("error_status"), fields.get("retry_delay_ms")
-            heard.retried = Retried(
-                status if isinstance(status, int) else None,
-                str(fields.get("error") or "failed"),
-                wait / 1000 if isinstance(wait, int | float) else 0.0,
-            )
+    def _system(self, message: _Message, heard: Heard) -> None:
+        if message["subtype"] == "init":
+            self.session = str(message.get("session_id") or "")
+            _check_version(str(message.get("claude_code_version")))
+            self.own_tools = frozenset([name for name in message["tools"] if not name.startswith(PREFIX)])
+        elif message["subtype"] == "api_retry":
+            heard.retried = message
 
     # --- its requests ---
 
-    def _control(self, message: Mapping[str, Raw], heard: Heard) -> None:
-        id = text(message.get("request_id")) or ""
+    def _control(self, message: _Message, heard: Heard) -> None:
+        id = str(message["request_id"])
         try:
-            request = members(message["request"])
-            subtype = text(request.get("subtype"))
-            if subtype == "mcp_message":
-                self._mcp(id, request, heard)
-            elif subtype == "can_use_tool":
+            request = message["request"]
+            if request["subtype"] == "mcp_message":
+                self._mcp(id, request["message"], heard)
+            elif request["subtype"] == "can_use_tool":
                 self._can_use(id, request, heard)
             else:
-                heard.out.append(_failure(id, f"dragoman does not know the request {subtype!r}"))
+                heard.out.append(_failure(id, f"dragoman does not know the request {request['subtype']!r}"))
         except _UNREADABLE as error:
             heard.out.append(_failure(id, f"the request cannot be read ({type(error).__name__})"))
 
-    def _mcp(self, request_id: str, request: Mapping[str, Raw], heard: Heard) -> None:
-        message = msgspec.json.decode(request["message"], type=dict[str, object])
-        if message.get("method") == "tools/call" and "id" in message:
-            self._tool_call(request_id, message, heard)
-            return
+    def _mcp(self, request: str, message: _Message, heard: Heard) -> None:
         if message.get("method") == "notifications/cancelled":
-            self._forget(lambda asked: asked.id == _member(message.get("params"), "requestId"))
-        heard.out.append(_mcp(request_id, answer_mcp(message, self._tools)))
-
-    def _tool_call(self, request_id: str, message: Mapping[str, object], heard: Heard) -> None:
+            self._forget(lambda asked: asked[1] == message["params"]["requestId"])
+        if message.get("method") != "tools/call" or "id" not in message:
+            heard.out.append(_success(request, {"mcp_response": answer_mcp(message, self._tools)}))
+            return
         if self.reader is not None:
             self.reader.settle(heard.events)
-        parameters = message.get("params")
-        id = self._id_of(parameters)
-        asked = _Asked(request_id, message["id"])
+        id = self._id_of(message["params"])
         if id is None:
-            result = ToolResult("", "", (Text(_NOT_YOURS),), is_error=True)
-            heard.out.append(_mcp(request_id, result_of(asked.id, result)))
+            refusal = result_of(message["id"], ToolResult("", "", (Text(_NOT_YOURS),), is_error=True))
+            heard.out.append(_success(request, {"mcp_response": refusal}))
             return
-        self._asked[id] = asked
+        self._asked[id] = (request, message["id"])
         if id in self._results:
             heard.out.append(self._answer(id))
 
-    def _id_of(self, parameters: object) -> str | None:
+    def _id_of(self, parameters: _Message) -> str | None:
         """Which call of the reply this is: by its id, or, where the program does not say it, by name and arguments."""
         calls = [*self._calls, *(self.reader.calls if self.reader is not None else ())]
-        id = _member(_member(parameters, "_meta"), "claudecode/toolUseId")
+        meta: _Message = parameters.get("_meta", {})
+        id = meta.get("claudecode/toolUseId")
         if isinstance(id, str):
             # While a message is streamed, its call may be asked for before it is whole.
             begun = self.reader.ids if self.reader is not None else frozenset[str]()
             return id if id in begun or id in self._results or any(call.id == id for call in calls) else None
-        own = self._names
-        name = own.get(f"{PREFIX}{_member(parameters, 'name')}", _member(parameters, "name"))
-        arguments = _member(parameters, "arguments")
+        name = self._names.get(f"{PREFIX}{parameters['name']}", parameters["name"])
         free = [call for call in calls if call.name == name and call.id not in self._asked]
-        same = [call for call in free if _arguments(call) == arguments]
+        same = [call for call in free if _arguments(call) == parameters.get("arguments")]
         return next((call.id for call in [*same, *free]), None)
 
-    def _can_use(self, id: str, request: Mapping[str, Raw], heard: Heard) -> None:
-        name, given = text(request["tool_name"]) or "", request["input"].copy()
-        call = ToolCall(text(request.get("tool_use_id")) or id, name, bytes(given).decode())
-        question = Question(id, call, given)
+    def _can_use(self, id: str, request: _Message, heard: Heard) -> None:
+        name, arguments = str(request["tool_name"]), msgspec.json.encode(request["input"]).decode()
+        question = Question(id, ToolCall(str(request.get("tool_use_id") or id), name, arguments))
         if name.startswith(PREFIX) or (self._structured and name == STRUCTURED):
             heard.out.append(self.decide(question, Allow()))  # our executor decides when it runs it
         else:
             heard.questions.append(question)
 
-    def _cancelled(self, message: Mapping[str, Raw], _heard: Heard) -> None:
+    def _cancelled(self, message: _Message, _heard: Heard) -> None:
         """The program no longer wants an answer to one of its requests."""
-        id = text(message.get("request_id"))
-        self._forget(lambda asked: asked.request == id)
+        self._forget(lambda asked: asked[0] == message["request_id"])
 
-    def _forget(self, is_it: Callable[[_Asked], bool]) -> None:
+    def _forget(self, is_it: Callable[[tuple[str, object]], bool]) -> None:
         self._asked = {id: asked for id, asked in self._asked.items() if not is_it(asked)}
 
-    def _answered(self, message: Mapping[str, Raw], _heard: Heard) -> None:
-        """An answer to a request of ours; only a refused opening matters."""
-        response = members(message["response"])
-        if text(response.get("subtype")) == "error" and text(response.get("request_id")) == "dragoman-1":
-            said = text(response.get("error")) or "no reason was given"
-            problem = f"The claude program refused to begin: {said}."
-            raise ConfigurationError(
-                problem, hint="Run `claude update`, and see that nothing in ClaudeSettings is odd."
-            )
+    def _answered(self, message: _Message, _heard: Heard) -> None:
+        """An answer to our opening, which may be refused."""
+        response = message["response"]
+        if response["subtype"] == "error":
+            problem = f"The claude program refused to begin: {response.get('error') or 'no reason was given'}."
+            hint = "Run `claude update`, and see that nothing in ClaudeSettings is odd."
+            raise ConfigurationError(problem, hint=hint)
 
-    _HANDLERS: ClassVar[dict[str, Callable[[Dialogue, Mapping[str, Raw], Heard], None]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[Dialogue, _Message, Heard], None]]] = {
         "stream_event": _stream,
         "assistant": _assistant,
         "user": _user,
@@ -319,24 +268,15 @@ class Dialogue:
     }
 
 
-def _check_version(version: str | None) -> None:
+def _check_version(version: str) -> None:
     try:
-        found = tuple([int(part) for part in (version or "").split(".")[:2]])
+        found = tuple([int(part) for part in version.split(".")[:2]])
     except ValueError:
         return
-    if found and found < _LEAST:
+    if found < _LEAST:
         needed = ".".join(map(str, _LEAST))
         problem = f"The claude program is of version {version}; {needed} or newer is needed."
         raise ConfigurationError(problem, hint="Run `claude update`.")
-
-
-def _is_main(message: Mapping[str, Raw]) -> bool:
-    """Whether a message belongs to the conversation, and not to a helper that the program has sent out."""
-    return text(message.get("parent_tool_use_id")) is None
-
-
-def _member(value: object, name: str) -> object:
-    return cast("dict[str, object]", value).get(name) if isinstance(value, dict) else None
 
 
 def _arguments(call: ToolCall) -> object:
@@ -353,10 +293,6 @@ def _line(message: Mapping[str, object]) -> bytes:
 def _success(id: str, response: Mapping[str, object]) -> bytes:
     answer = {"subtype": "success", "request_id": id, "response": response}
     return _line({"type": "control_response", "response": answer})
-
-
-def _mcp(id: str, answer: Mapping[str, object]) -> bytes:
-    return _success(id, {"mcp_response": answer})
 
 
 def _failure(id: str, why: str) -> bytes:
@@ -385,21 +321,15 @@ def _wire_tool(spec: ToolSpec, name: str) -> Raw:
     return remembered(spec, f"claude_cli {name}", make)
 
 
-def answer_mcp(message: Mapping[str, object], tools: Sequence[Raw]) -> dict[str, object]:
+def answer_mcp(message: _Message, tools: Sequence[Raw]) -> dict[str, object]:
     """The answer to anything but a call: what we are, which tools there are."""
     method, id = message.get("method"), message.get("id")
     if id is None:  # a notification wants no answer, but the request that carried it does
         return {"jsonrpc": "2.0", "result": {}}
     if method == "initialize":
-        version = _member(message.get("params"), "protocolVersion")
-        return _mcp_result(
-            id,
-            {
-                "protocolVersion": version if isinstance(version, str) else "2025-06-18",
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": SERVER, "version": __version__},
-            },
-        )
+        version = message.get("params", {}).get("protocolVersion", "2025-06-18")
+        server = {"name": SERVER, "version": __version__}
+        return _mcp_result(id, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server})
     if method == "tools/list":
         return _mcp_result(id, {"tools": list(tools)})
     if method == "ping":
