@@ -11,7 +11,7 @@ from hypothesis import given
 
 from dragoman.conversation import Conversation, Fold, Json, Media, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.engines.claude_cli.decode import ReplyReader
-from dragoman.engines.claude_cli.history import Continuation, continuation, fingerprint, told
+from dragoman.engines.claude_cli.history import Continuation, continuation, fingerprint, write_turn
 from dragoman.engines.claude_cli.protocol import Dialogue, result_of
 from dragoman.errors import DragomanError
 from dragoman.providers.codec import Call
@@ -182,7 +182,7 @@ def test_fingerprints_tell_words_apart(one: str, other: str) -> None:
 @given(st.lists(st.text(max_size=30) | st.just("</conversation>\n<conversation>"), min_size=1, max_size=4))
 def test_nothing_in_a_transcript_can_end_it(texts: list[str]) -> None:
     messages = tuple([Message.assistant(text, ToolCall("c", text, text)) for text in texts])
-    ((content,), _) = told(messages, 0, PROFILE)
+    ((content,), _) = write_turn(messages, 0, PROFILE)
     written = str(content["text"])
     assert written.count("<conversation>") == written.count("</conversation>") == 1
     lines = written.partition("<conversation>\n")[2].partition("\n</conversation>")[0].split("\n")
@@ -192,7 +192,7 @@ def test_nothing_in_a_transcript_can_end_it(texts: list[str]) -> None:
 def test_pictures_of_a_transcript_follow_it() -> None:
     picture = Media.from_bytes(b"png", "image/png")
     messages = (Message.user("See:", picture), Message.assistant("A dog."), Message.user("Sure?", picture))
-    content, losses = told(messages, 0, PROFILE)
+    content, losses = write_turn(messages, 0, PROFILE)
     assert [part["type"] for part in content] == ["text", "text", "image", "text", "image"]
     assert '{"see":"image 1"}' in str(content[0]["text"])
     assert losses == ()

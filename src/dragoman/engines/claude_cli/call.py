@@ -27,7 +27,7 @@ from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import AttemptRecord
 
 from .decode import PROVIDER, ReplyReader, crashed, malformed, no_session, refused, silent
-from .history import Mark, continuation, fingerprint, latest_mark, result_losses, results_in, told
+from .history import Mark, continuation, fingerprint, latest_mark, result_losses, results_in, write_turn
 from .launch import ClaudeSettings, Launch
 from .process import Program, ProgramEndedError, ProgramSilentError
 from .protocol import Dialogue
@@ -262,7 +262,7 @@ class ProgramCall:
 
     def _turn(self, first: int) -> bytes:
         """All messages from this one on, as a turn of the user."""
-        content, losses = told(self._read[first:], first, self._call.profile)
+        content, losses = write_turn(self._read[first:], first, self._call.profile)
         self._losses += losses
         return Dialogue.turn(content)
 

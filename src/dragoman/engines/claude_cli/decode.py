@@ -290,7 +290,7 @@ _LIMITS: Final = ("usage limit", "session limit", "weekly limit", "hit your limi
 
 def refused(call: Call, result: Mapping[str, object], word: str | None) -> ProviderError:
     """The error of a turn that the program says has failed. `word` is what it called the failure before."""
-    said = _said(result)
+    said = _failure_text(result)
     status = result.get("api_error_status")
     code = _CODES.get(word or "", None)
     if code is None and any(words in said.lower() for words in _LIMITS):
@@ -306,10 +306,10 @@ def refused(call: Call, result: Mapping[str, object], word: str | None) -> Provi
 
 def no_session(result: Mapping[str, object]) -> bool:
     """Whether a turn failed because the session that was to be taken up is not there."""
-    return any(words in _said(result) for words in _NO_SESSION)
+    return any(words in _failure_text(result) for words in _NO_SESSION)
 
 
-def _said(result: Mapping[str, object]) -> str:
+def _failure_text(result: Mapping[str, object]) -> str:
     errors = result.get("errors")
     if isinstance(errors, list) and errors:
         return "; ".join([str(each) for each in errors])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

@@ -28,7 +28,7 @@ from dragoman.transport.retry import RetryPolicy
 
 from .call import Pool, Prepared, ProgramCall
 from .decode import PROVIDER
-from .history import continuation, latest_mark, result_losses, told
+from .history import continuation, latest_mark, result_losses, write_turn
 from .launch import DEFAULT_MODEL, Account, ClaudeSettings, launch_for
 from .process import AsyncProgram, Program
 from .protocol import wire_tools
@@ -96,10 +96,10 @@ class _ClaudeProgram:
         messages = with_files_read(conversation).messages
         middle = first + answering
         answered = result_losses(messages[first:middle], first, self.profile)
-        return (*answered, *told(messages[middle:], middle, self.profile).losses)
+        return (*answered, *write_turn(messages[middle:], middle, self.profile).losses)
 
     def _known(self, conversation: Conversation) -> tuple[int, int]:
-        """How many messages need not be told, and how many after these answer calls."""
+        """How many messages need not be write_turn, and how many after these answer calls."""
         messages = conversation.messages
         live = self._pool.find(messages)
         new = None if live is None else continuation(live.seen, messages)

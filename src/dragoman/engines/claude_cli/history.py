@@ -10,7 +10,6 @@ of JSON for each message, in which no `<` stands, so that nothing said in it can
 
 from __future__ import annotations
 
-from functools import partial
 from hashlib import blake2s
 from typing import Final, NamedTuple
 
@@ -19,7 +18,7 @@ from msgspec import Raw
 
 from dragoman.conversation import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from dragoman.providers.anthropic.history import encode_media
-from dragoman.providers.codec import Loss, remembered
+from dragoman.providers.codec import Loss
 from dragoman.providers.profile import Profile
 
 from .decode import PROVIDER
@@ -79,13 +78,8 @@ def fingerprint(messages: tuple[Message, ...]) -> str:
     """What was said in these messages, in short; the same for the same words, wherever they were kept meanwhile."""
     digest = blake2s(digest_size=_SIZE)
     for message in messages:
-        digest.update(remembered(message, "claude_cli print", partial(_print, message)))
+        digest.update(msgspec.json.encode([message.role, message.blocks]))
     return digest.hexdigest()
-
-
-def _print(message: Message) -> bytes:
-    said = msgspec.json.encode([message.role, message.blocks])
-    return blake2s(said, digest_size=_SIZE).digest()
 
 
 def mark_of(message: Message) -> Mark | None:
@@ -101,14 +95,16 @@ def mark_of(message: Message) -> Mark | None:
 
 def latest_mark(messages: tuple[Message, ...]) -> tuple[int, Mark] | None:
     """The last reply whose session can be taken up again, by its index; what stands before it is unchanged."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
+    found: tuple[int, Mark] | None = None
+    digest = blake2s(digest_size=_SIZE)
+    for index, message in enumerate(messages):
+        digest.update(msgspec.json.encode([message.role, message.blocks]))
         if message.role != "assistant" or message.interrupted or message.tool_calls:
             continue  # in the middle of a turn a session cannot be taken up
         mark = mark_of(message)
-        if mark is not None and mark.history == fingerprint(messages[: index + 1]):
-            return index, mark
-    return None
+        if mark is not None and mark.history == digest.hexdigest():
+            found = (index, mark)
+    return found
 
 
 # --- a turn of the user -----------------------------------------------------------------------------------------------
@@ -127,16 +123,16 @@ _NOTHING: Final = "(nothing)"
 _AS_TRANSCRIPT: Final = "it is told in a transcript, not as a call and its result"
 
 
-class Told(NamedTuple):
+class UserTurn(NamedTuple):
     """A turn of the user as the program takes it, and what is lost in it."""
 
     content: list[dict[str, object]]
     losses: tuple[Loss, ...]
 
 
-def told(messages: tuple[Message, ...], first: int, profile: Profile) -> Told:
+def write_turn(messages: tuple[Message, ...], first: int, profile: Profile) -> UserTurn:
     """These messages as one turn of the user. `first` is the index of the first one in its conversation."""
-    return _Writer(profile).told(messages, first)
+    return _Writer(profile).write(messages, first)
 
 
 def result_losses(messages: tuple[Message, ...], first: int, profile: Profile) -> tuple[Loss, ...]:
@@ -158,7 +154,7 @@ class _Writer:
         """What the transcript speaks of and cannot hold, with its number before it."""
         self.losses: list[Loss] = []
 
-    def told(self, messages: tuple[Message, ...], first: int) -> Told:
+    def write(self, messages: tuple[Message, ...], first: int) -> UserTurn:
         spoken = len(messages)
         while spoken and messages[spoken - 1].role == "user":
             spoken -= 1
@@ -168,7 +164,7 @@ class _Writer:
             content += self._media
         for index, message in enumerate(messages[spoken:], first + spoken):
             content += self._turn(message, index)
-        return Told(content or [_text(_NOTHING)], tuple(self.losses))
+        return UserTurn(content or [_text(_NOTHING)], tuple(self.losses))
 
     # --- the user's own turn ---
 
@@ -230,8 +226,8 @@ class _Writer:
         content = [
             self._numbered(part, index, number) if isinstance(part, Media) else part.text for part in result.content
         ]
-        told: dict[str, object] = {"result_of": result.call_id, "tool": result.name, "content": content}
-        return {**told, "failed": True} if result.is_error else told
+        line: dict[str, object] = {"result_of": result.call_id, "tool": result.name, "content": content}
+        return {**line, "failed": True} if result.is_error else line
 
     def _numbered(self, media: Media, index: int, number: int) -> dict[str, object]:
         wire, why = encode_media(media, self._profile.media, self._profile.media_urls)

@@ -33,7 +33,6 @@ DEFAULT_MODEL: Final = "default"
 OwnToolPermission: TypeAlias = "Callable[[ToolCall], Allow | Deny | Ask | Awaitable[Allow | Deny | Ask]]"
 """Decides about one use of the program's own tools; with a PermissionChecker: `checker.check`."""
 
-_NAME: Final = "claude"
 _HOW_TO_GET: Final = (
     "Install it with `npm install -g @anthropic-ai/claude-code`, start it once to log in, and see that it is on the "
     "PATH; or say where it is: ClaudeSettings(program='/…/claude')."
@@ -79,8 +78,7 @@ def find_program(settings: ClaudeSettings) -> str:
             return settings.program
         message = f"There is no program {settings.program!r} that could be run."
         raise ConfigurationError(message, hint=_HOW_TO_GET)
-    find = settings.find_program or shutil.which
-    found = find(_NAME)
+    found = (settings.find_program or shutil.which)("claude")
     if found is None:
         message = "The program `claude` was not found on this machine."
         raise ConfigurationError(message, hint=_HOW_TO_GET)
@@ -193,15 +191,23 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
     arguments = [find_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
     arguments += _by_reasoning(call, options, adaptations)
     opening: dict[str, object] = {"subtype": "initialize"}
-    _put_prompt(opening, call.conversation.system or "", settings)
+    # The system prompt goes through standard input: arguments can be seen by everybody on the machine.
+    system = call.conversation.system or ""
+    if system or not settings.own_prompt:
+        opening["appendSystemPrompt" if settings.own_prompt else "systemPrompt"] = system
     if tools:
         opening["sdkMcpServers"] = [SERVER]
         arguments += ["--allowed-tools", f"{PREFIX}*"]
     if options.response_format is not None:
-        _put_schema(arguments, opening, options.response_format.schema)
+        schema = options.response_format.schema
+        if len(bytes(schema)) <= _LONGEST_ARGUMENT:
+            arguments += ["--json-schema", bytes(schema).decode()]
+        else:
+            opening["jsonSchema"] = schema
     arguments += settings.arguments
     environment = _environment(settings, account, options)
     offered = tuple(wire_tools(tools, names))
+    everything = msgspec.json.encode([arguments, sorted(environment.items()), opening, offered])
     return Launch(
         arguments=tuple(arguments),
         environment=environment,
@@ -210,7 +216,7 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
         tools=offered,
         names={f"{PREFIX}{names.wire(spec.name)}": spec.name for spec in tools},
         structured=options.response_format is not None,
-        key=_key_of(arguments, environment, opening, offered),
+        key=blake2s(everything).hexdigest(),  # hashed: it holds the key of the account
     )
 
 
@@ -244,21 +250,6 @@ def _by_reasoning(call: Call, options: ModelOptions, adaptations: list[Adaptatio
         return ["--effort", wanted.effort]
     refuse_or_adapt(call, adaptations, f"reasoning.effort={wanted.effort!r}", "it knows low to max", "Say 'low'.")
     return ["--effort", "low"]
-
-
-def _put_prompt(opening: dict[str, object], system: str, settings: ClaudeSettings) -> None:
-    """The system prompt goes through standard input: arguments can be seen by everybody on the machine."""
-    if not settings.own_prompt:
-        opening["systemPrompt"] = system
-    elif system:
-        opening["appendSystemPrompt"] = system
-
-
-def _put_schema(arguments: list[str], opening: dict[str, object], schema: Raw) -> None:
-    if len(bytes(schema)) <= _LONGEST_ARGUMENT:
-        arguments += ["--json-schema", bytes(schema).decode()]
-    else:
-        opening["jsonSchema"] = schema
 
 
 def _note_tools(tools: tuple[ToolSpec, ...], call: Call, adaptations: list[Adaptation]) -> None:
@@ -319,11 +310,3 @@ def _login(account: Account) -> dict[str, str]:
         if value and (said_together or (usual is not None and may_go(usual[0], address))):
             found[name] = value
     return found
-
-
-def _key_of(
-    arguments: list[str], environment: Mapping[str, str], opening: Mapping[str, object], tools: tuple[Raw, ...]
-) -> str:
-    # Hashed: it holds the key of the account.
-    everything = msgspec.json.encode([arguments, sorted(environment.items()), opening, tools])
-    return blake2s(everything).hexdigest()
