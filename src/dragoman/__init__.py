@@ -74,9 +74,8 @@ if TYPE_CHECKING:
         message_to_json,
         unfold,
     )
-    from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
-    from dragoman.engines.claude_cli.engine import ClaudeEngine
-    from dragoman.engines.claude_cli.settings import ClaudeSettings
+    from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
+    from dragoman.engines.claude_cli.launch import ClaudeSettings
     from dragoman.engines.engine import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine, ToolFeatures
     from dragoman.engines.factory import EngineOptions, ProviderFactory, async_engine, engine, register_provider
     from dragoman.engines.keys import Secret
@@ -370,7 +369,7 @@ _HOMES = {
     "AskModel": "dragoman.loop.step",
     "AsyncChatClient": "dragoman.chat.async_client",
     "AsyncChatStream": "dragoman.chat.async_client",
-    "AsyncClaudeEngine": "dragoman.engines.claude_cli.async_engine",
+    "AsyncClaudeEngine": "dragoman.engines.claude_cli.engine",
     "AsyncConversationStore": "dragoman.stores.protocol",
     "AsyncEngine": "dragoman.engines.engine",
     "AsyncHttpEngine": "dragoman.engines.engine",
@@ -390,7 +389,7 @@ _HOMES = {
     "ChatOptions": "dragoman.chat.core",
     "ChatStream": "dragoman.chat.client",
     "ClaudeEngine": "dragoman.engines.claude_cli.engine",
-    "ClaudeSettings": "dragoman.engines.claude_cli.settings",
+    "ClaudeSettings": "dragoman.engines.claude_cli.launch",
     "Completed": "dragoman.conversation",
     "Config": "dragoman.chat.config",
     "ConfigWarning": "dragoman.chat.config",

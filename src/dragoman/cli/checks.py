@@ -162,7 +162,7 @@ def _store() -> Iterator[Finding]:
 
 
 def _local() -> Iterator[Finding]:
-    from dragoman.engines.local.shelf import models
+    from dragoman.engines.local.storage import models
 
     if not is_there():
         yield Finding("note", "local model", "not installed", f"For a model without a key: {INSTALL}")

@@ -35,7 +35,7 @@ def is_there() -> bool:
 def fetch(model: str, terminal: Terminal) -> None:
     """Fetch a model that is not here yet, before anything else is on the screen. Files given by path are left alone."""
     from dragoman.engines.local.progress import bar_if_terminal
-    from dragoman.engines.local.shelf import models, pull
+    from dragoman.engines.local.storage import models, pull
 
     name = model.partition(":")[2]
     for row in models():

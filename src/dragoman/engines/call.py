@@ -8,7 +8,7 @@ Must not know: plain or async. The transport and `sleep` block or await.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from msgspec import Struct
 
@@ -34,6 +34,32 @@ if TYPE_CHECKING:
     from dragoman.providers.answers import AnswerReader
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class ReplyCall(Protocol):
+    """One call under way, whatever answers it: all of it at once, or pulled event by event."""
+
+    @property
+    def message(self) -> Message:
+        """What was received so far; marked interrupted unless the reply is complete."""
+        ...
+
+    @property
+    def account(self) -> Reply:
+        """The message and the account of the call so far."""
+        ...
+
+    async def reply(self) -> Reply:
+        """Make the call and give the whole reply."""
+        ...
+
+    async def next(self) -> list[ReplyEvent]:
+        """The next events; none when the reply is complete."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop, and let go of what is open."""
+        ...
 
 
 class Prepared(Struct, frozen=True):
@@ -288,8 +314,8 @@ def _failed(error: ProviderError) -> Failed:
 class _Stream:
     """What the streams of both colours tell."""
 
-    def __init__(self, call: ModelCall) -> None:
-        self._call: ModelCall = call
+    def __init__(self, call: ReplyCall) -> None:
+        self._call: ReplyCall = call
 
     @property
     def message(self) -> Message:
@@ -305,7 +331,7 @@ class _Stream:
 class ReplyStream(_Stream):
     """A reply while it arrives: iterate it inside a `with` block, which closes the connection however it is left."""
 
-    def __init__(self, call: ModelCall) -> None:
+    def __init__(self, call: ReplyCall) -> None:
         super().__init__(call)
         self._events: Generator[ReplyEvent, None, None] = self._iterate()
 
@@ -334,7 +360,7 @@ class ReplyStream(_Stream):
 class AsyncReplyStream(_Stream):
     """A reply while it arrives: iterate it inside an `async with` block, which closes the connection in any case."""
 
-    def __init__(self, call: ModelCall) -> None:
+    def __init__(self, call: ReplyCall) -> None:
         super().__init__(call)
         self._events: AsyncGenerator[ReplyEvent, None] = self._iterate()
 

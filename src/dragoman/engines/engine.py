@@ -21,7 +21,7 @@ from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile, ToolLimits
 from dragoman.transport.protocol import Transport
 
-from .call import AsyncReplyStream, ModelCall, ReplyStream
+from .call import AsyncReplyStream, ModelCall, ReplyCall, ReplyStream
 from .connection import Connection
 from .reply import Reply
 
@@ -229,16 +229,13 @@ class _OverHttp:
         )
 
 
-class HttpEngine(_OverHttp):
-    """A model behind HTTP, for a plain program. Safe to share between threads."""
+class PlainCalls:
+    """The ways of asking an engine in a plain program, over one call."""
 
-    def __init__(
-        self, connection: Connection, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        async def blocking_sleep(seconds: float) -> None:
-            sleep(seconds)
-
-        super().__init__(connection, transport, blocking_sleep, blocking=True)
+    def _call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> ReplyCall:
+        raise NotImplementedError
 
     def run_inference(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
@@ -259,8 +256,8 @@ class HttpEngine(_OverHttp):
         return ReplyStream(self._call(conversation, tools, options, stream=True))
 
     def close(self) -> None:
-        """Close the connections."""
-        step(self._transport.aclose())
+        """Let go of connections, or of whatever else it holds."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
@@ -269,23 +266,13 @@ class HttpEngine(_OverHttp):
         self.close()
 
 
-async def _sleep_on_loop(seconds: float) -> None:
-    import asyncio  # which plain programs do not load
+class AsyncCalls:
+    """The ways of asking an engine on an event loop, over one call."""
 
-    await asyncio.sleep(seconds)
-
-
-class AsyncHttpEngine(_OverHttp):
-    """A model behind HTTP, for a program on an event loop. Safe to share between tasks."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        transport: Transport,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = _sleep_on_loop,
-    ) -> None:
-        super().__init__(connection, transport, sleep, blocking=False)
+    def _call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> ReplyCall:
+        raise NotImplementedError
 
     async def run_inference(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
@@ -306,11 +293,50 @@ class AsyncHttpEngine(_OverHttp):
         return AsyncReplyStream(self._call(conversation, tools, options, stream=True))
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
+        """Let go of connections, or of whatever else it holds."""
+        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
+
+
+class HttpEngine(_OverHttp, PlainCalls):
+    """A model behind HTTP, for a plain program. Safe to share between threads."""
+
+    def __init__(
+        self, connection: Connection, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        async def blocking_sleep(seconds: float) -> None:
+            sleep(seconds)
+
+        super().__init__(connection, transport, blocking_sleep, blocking=True)
+
+    def close(self) -> None:
+        """Close the connections."""
+        step(self._transport.aclose())
+
+
+async def _sleep_on_loop(seconds: float) -> None:
+    import asyncio  # which plain programs do not load
+
+    await asyncio.sleep(seconds)
+
+
+class AsyncHttpEngine(_OverHttp, AsyncCalls):
+    """A model behind HTTP, for a program on an event loop. Safe to share between tasks."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        transport: Transport,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = _sleep_on_loop,
+    ) -> None:
+        super().__init__(connection, transport, sleep, blocking=False)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()

@@ -167,7 +167,7 @@ def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
     return (None if name in PROVIDERS or name in ALIASES else _from_entry_point(name)), bare
 
 
-_PROGRAM_FACTORIES = {"claude-local": ".claude_cli.factory", "local": ".local.factory"}
+_PROGRAM_FACTORIES = {"claude-local": ".claude_cli.engine", "local": ".local.factory"}
 
 
 def _program(name: str) -> ProviderFactory:

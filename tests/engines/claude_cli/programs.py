@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
-from dragoman.engines.claude_cli.engine import ClaudeEngine
-from dragoman.engines.claude_cli.settings import ClaudeSettings
+from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
+from dragoman.engines.claude_cli.launch import ClaudeSettings
 from dragoman.errors import DragomanError
 from dragoman.providers.options import ModelOptions
 from dragoman.transport.protocol import Timeouts

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import Failed, StopReason
-from dragoman.engines.claude_cli.settings import ClaudeSettings
+from dragoman.engines.claude_cli.launch import ClaudeSettings
 from dragoman.errors import (
     AuthenticationError,
     ConfigurationError,

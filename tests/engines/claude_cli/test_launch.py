@@ -9,8 +9,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, OneTool, ToolSpec
-from dragoman.engines.claude_cli.launch import Account, Launch, launch_for
-from dragoman.engines.claude_cli.settings import ClaudeSettings
+from dragoman.engines.claude_cli.launch import Account, ClaudeSettings, Launch, launch_for
 from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call

@@ -7,8 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from dragoman.engines.local.package import Part
-from dragoman.engines.local.table import LocalModel
+from dragoman.engines.local.models import LocalModel, Part
 
 PIECES = (b"GGUF\x03\x00\x00\x00 first" * 40_000, b"second" * 50_000, b"and the third " * 10_000)
 

@@ -11,8 +11,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from dragoman.conversation import Conversation, Message
-from dragoman.engines.local import shared, shelf
-from dragoman.engines.local.places import models_directory
+from dragoman.engines.local import server, storage
+from dragoman.engines.local.storage import models_directory
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = "smollm2-135m"
@@ -27,7 +27,7 @@ real = [
 
 
 def needed(name: str) -> None:
-    if not shelf.present(name):
+    if not storage.present(name):
         pytest.skip(f"{name} is not in {models_directory()}: dragoman local pull {name}")
 
 
@@ -43,8 +43,8 @@ def quality() -> Any:
 
 def running(context: int) -> Any:
     """The program that runs a model with this context."""
-    (held,) = [held for key, held in shared._held.items() if key[1] == context]
-    process = held.model._process
+    (model,) = [model for key, model in server._shared.items() if key[1] == context]
+    process = model._process
     assert process is not None
     return process
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.engines.local import shared
+from dragoman.engines.local import server
 from dragoman.engines.local.process import Launch
 from dragoman.errors import LocalModelError
 from dragoman.simulator import Simulator
-from tests.engines.local.test_chosen import gguf
+from tests.engines.local.test_models import gguf
 
 
 class Program:
@@ -57,8 +57,8 @@ def scripted(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **hea
     file = gguf(tmp_path / "m.gguf", **head)
     with Simulator(script) as simulator:
         stand = Stand(simulator, f"local:{file}")
-        monkeypatch.setattr(shared, "start", stand.start)
-        monkeypatch.setattr(shared, "ensure_installed", lambda: None)
+        monkeypatch.setattr(server, "start", stand.start)
+        monkeypatch.setattr(server, "ensure_installed", lambda: None)
         yield stand
-        assert not shared._held, "somebody did not give the model back"
+        assert not server._shared, "somebody did not give the model back"
         assert simulator.wait_until_idle()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.engines.local.places import models_directory
-from dragoman.engines.local.table import DEFAULT
+from dragoman.engines.local.models import DEFAULT
+from dragoman.engines.local.storage import models_directory
 from tests.cli.running import Surroundings
 from tests.engines.local.real import SMALL, needed, real
 

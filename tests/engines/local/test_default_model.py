@@ -16,7 +16,7 @@ from dragoman.chat.client import ChatClient
 from dragoman.conversation import Conversation, Message
 from dragoman.engines.engine import Engine
 from dragoman.engines.factory import engine
-from dragoman.engines.local.table import DEFAULT
+from dragoman.engines.local.models import DEFAULT
 from dragoman.providers.options import ModelOptions, ResponseFormat
 from tests.chat.talking import WAYS
 from tests.engines.local.real import needed, quality, real

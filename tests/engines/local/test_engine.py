@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +28,21 @@ from dragoman.conversation import (
     ToolSpec,
 )
 from dragoman.engines.factory import async_engine, engine
-from dragoman.engines.local.factory import local_engine
-from dragoman.engines.local.prompt import FORM
-from dragoman.engines.local.table import DEFAULT
+from dragoman.engines.local.models import DEFAULT
+from dragoman.engines.local.prompt import write_call
 from dragoman.errors import (
     ConfigurationError,
     ConnectionFailedError,
     ContextTooLongError,
     LocalModelError,
     LossyConversionError,
-    RequestTimeoutError,
-    StepLimitError,
     ToolDefinitionError,
 )
-from dragoman.loop.limits import Limits
 from dragoman.loop.run import Cancelled
-from dragoman.providers.catalogue import profile_of
 from dragoman.providers.options import ModelOptions, ResponseFormat
 from dragoman.simulator import Chunking, Reply
 from dragoman.simulator.faults import Cut, NoResponse, Stall, Status
 from dragoman.tools.definition import tool
-from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import RetryPolicy
 from tests.chat.talking import WAYS, transcript
 from tests.engines.local.running import scripted
@@ -57,7 +50,7 @@ from tests.engines.local.running import scripted
 ASKED = Conversation("Be brief.").plus(Message.user("Weather in Lyon?"))
 CITY = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
 WEATHER = ToolSpec("weather", "What the weather is like.", CITY)
-LYON = FORM.call("weather", '{"city": "Lyon"}')
+LYON = write_call("weather", '{"city": "Lyon"}')
 SLOW = Chunking(delta=1)
 
 
@@ -65,12 +58,6 @@ SLOW = Chunking(delta=1)
 def weather(city: str) -> str:
     """What the weather is like."""
     return f"rain in {city}"
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """The sum of two numbers."""
-    return a + b
 
 
 class Place(msgspec.Struct):
@@ -111,7 +98,7 @@ def test_a_tool_is_called_and_its_result_used(way: str, tmp_path: Path, monkeypa
         assert [message["role"] for message in first["messages"]] == ["system", "user"]
         assert first["messages"][0]["content"].startswith("Be brief.")
         assert "weather" in first["messages"][0]["content"]
-        assert "root ::= " in first["grammar"]
+        assert first["grammar"].startswith("%llguidance")
         assert "tools" not in first
         assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "user"]
         assert LYON in second["messages"][2]["content"]
@@ -136,24 +123,6 @@ def test_a_structured_answer_after_tools(way: str, tmp_path: Path, monkeypatch: 
         assert "rainy" not in thanked["grammar"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_wrong_arguments_limits_and_going_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, streamed = WAYS[way]
-    replies = [FORM.call("add", '{"a": "one"}'), FORM.call("add", '{"a": 1, "b": 2}'), "Three."]
-    with scripted(replies, tmp_path, monkeypatch) as stand:
-        talk = kind(stand.model, [add], streamed=streamed, limits=Limits(steps=2))
-        try:
-            with pytest.raises(StepLimitError):
-                talk.chat("Add.")
-            assert talk.chat().text == "Three."
-            assert [block.error_type for block in talk.client.history[2].tool_results] == ["validation"]
-            assert talk.client.conversation.is_valid
-            ids = [call.id for message in talk.client.history for call in message.tool_calls]
-            assert len(set(ids)) == 2
-        finally:
-            talk.close()
-
-
 @pytest.mark.parametrize("way", [way for way in WAYS if "stream" in way])
 def test_cancel_and_go_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, streamed = WAYS[way]
@@ -164,20 +133,9 @@ def test_cancel_and_go_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             result = talk.chat("Tell me.", callback=lambda event: not isinstance(event, TextDelta))
             assert isinstance(result.ending, Cancelled)
             assert talk.client.conversation.last.interrupted
-            assert talk.chat("Go on.").text == "The end."  # the turn was given back
+            assert talk.chat("Go on.").text == "The end."
         finally:
             talk.close()
-
-
-def test_a_switch_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted([LYON, "It rains.", "Still.", "As before."], tmp_path, monkeypatch) as stand:
-        url = stand.simulator.base_url("anthropic")
-        with ChatClient(stand.model, [weather]) as client:
-            client.chat("Weather in Lyon?")
-            assert client.switch("anthropic:claude-sonnet-4-5", base_url=url, key="k") == ()
-            assert client.chat("Now?").text == "Still."
-            client.switch(stand.model)
-            assert client.chat("And now?").text == "As before."
 
 
 # --- one model for all ------------------------------------------------------------------------------------------------
@@ -230,27 +188,7 @@ def test_an_engine_that_nobody_closed_keeps_nothing(tmp_path: Path, monkeypatch:
         assert stand.alive == 0
 
 
-def test_calls_of_many_threads_are_answered_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once: list[int] = [0, 0]
-
-    async def said(_request: Any) -> str:
-        at_once[0] += 1
-        at_once[1] = max(at_once)
-        await asyncio.sleep(0.01)
-        at_once[0] -= 1
-        return "Yes."
-
-    with scripted(said, tmp_path, monkeypatch) as stand, engine(stand.model) as one, engine(stand.model) as other:
-        threads = [threading.Thread(target=talker.reply, args=(ASKED,)) for talker in (one, other) * 4]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        assert len(stand.simulator.requests) == 8
-        assert at_once[1] == 1
-
-
-def test_tasks_wait_without_blocking_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_do_not_block_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(model: str) -> list[str]:
         async with AsyncChatClient(model, stateless=True) as client:
             ticks = 0
@@ -268,35 +206,21 @@ def test_tasks_wait_without_blocking_the_loop(tmp_path: Path, monkeypatch: pytes
             return [result.text for result in results]
 
     with scripted(["a", "b", "c", "d", "e"], tmp_path, monkeypatch) as stand:
-        assert asyncio.run(main(stand.model)) == ["a", "b", "c", "d", "e"]
+        assert sorted(asyncio.run(main(stand.model))) == ["a", "b", "c", "d", "e"]
 
 
-def test_a_task_that_is_cancelled_gives_its_turn_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_is_cancelled_lets_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(model: str) -> str:
         async with async_engine(model) as talker:
             slow = asyncio.create_task(talker.reply(ASKED))
-            waiting = asyncio.create_task(talker.reply(ASKED))
             await asyncio.sleep(0.2)
-            waiting.cancel()
             slow.cancel()
-            await asyncio.gather(slow, waiting, return_exceptions=True)
+            await asyncio.gather(slow, return_exceptions=True)
             return (await asyncio.wait_for(talker.reply(ASKED), 20)).message.text
 
     replies = [Reply("Never.", faults=[Stall(after=0)]), "Yes."]
     with scripted(replies, tmp_path, monkeypatch) as stand:
         assert asyncio.run(main(stand.model)) == "Yes."
-
-
-def test_a_stream_left_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    patient = Timeouts(read=0.3)
-    with (
-        scripted(["One two three."], tmp_path, monkeypatch) as stand,
-        engine(stand.model, timeouts=patient, retry=RetryPolicy(max_attempts=1)) as talker,
-        talker.stream(ASKED) as stream,
-    ):
-        next(iter(stream))
-        with pytest.raises(RequestTimeoutError, match="busy with another call"):
-            talker.reply(ASKED)
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -326,19 +250,13 @@ def test_tool_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         none = asked(stand, [WEATHER], tool_choice="none")
         assert "grammar" not in none
         assert "weather" not in json.dumps(none["messages"][0])
-        required = asked(stand, [WEATHER, other], tool_choice="required")["grammar"].splitlines()[0]
-        assert "text" not in required
+        required = asked(stand, [WEATHER, other], tool_choice="required")["grammar"].splitlines()[1]
+        assert "TEXT" not in required
         assert '\\"other\\"' in required
         one = asked(stand, [WEATHER, other], tool_choice=OneTool("weather"))["grammar"]
         assert "other" not in one
         with pytest.raises(ConfigurationError, match="no tool of that name"):
             asked(stand, [WEATHER], tool_choice=OneTool("nobody"))
-
-
-def test_without_tools_a_text_that_looks_like_a_call_is_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted([LYON], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
-        reply = talker.reply(ASKED, tools=[WEATHER], options=ModelOptions(tool_choice="none"))
-        assert reply.message.text == LYON
 
 
 def test_what_a_schema_says_and_no_grammar_holds_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,9 +266,9 @@ def test_what_a_schema_says_and_no_grammar_holds_is_reported(tmp_path: Path, mon
         reply = talker.reply(ASKED, tools=[ToolSpec("t", "", unique)], options=ModelOptions(response_format=form))
         told = [str(adaptation) for adaptation in reply.adaptations]
         assert len(told) == 2
-        assert all("/properties/a/uniqueItems" in line for line in told)
+        assert all("uniqueItems" in line for line in told)
         impossible = ToolSpec("never", "", Raw(b'{"type":"object","properties":{"a":false},"required":["a"]}'))
-        with pytest.raises(ToolDefinitionError, match="contradicts"):
+        with pytest.raises(ToolDefinitionError, match="'never' cannot be used: required property 'a'"):
             talker.reply(ASKED, tools=[impossible])
 
 
@@ -386,7 +304,7 @@ def test_every_history_becomes_texts_that_alternate(tmp_path: Path, monkeypatch:
         messages = asked(stand, conversation=MIXED)["messages"]
         assert [message["role"] for message in messages] == ["user", "assistant", "user"]
         assert messages[0]["content"] == "One.\n\nTwo."
-        assert messages[1]["content"] == f"Yes.\n\n{FORM.call('weather', '{}')}"
+        assert messages[1]["content"] == f"Yes.\n\n{write_call('weather', '{}')}"
         assert "failed" in messages[2]["content"]
         assert messages[2]["content"].endswith("Three.")
         assert "secret" not in json.dumps(messages)
@@ -430,7 +348,7 @@ def test_errors_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with scripted(replies, tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
         with pytest.raises(ContextTooLongError):
             talker.reply(ASKED)
-        assert talker.reply(ASKED).message.text == "Yes."  # the turn was given back
+        assert talker.reply(ASKED).message.text == "Yes."
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -478,17 +396,17 @@ def test_a_program_that_would_die_again(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_program_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragoman.engines.local import shared
+    from dragoman.engines.local import server
 
     def broken(_launch: Any) -> Any:
         raise LocalModelError("no", reason="no_memory")
 
     with scripted(["Yes."], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
-        monkeypatch.setattr(shared, "start", broken)
-        for _ in range(2):  # the turn is given back each time
+        monkeypatch.setattr(server, "start", broken)
+        for _ in range(2):
             with pytest.raises(LocalModelError):
                 talker.reply(ASKED)
-        monkeypatch.setattr(shared, "start", stand.start)
+        monkeypatch.setattr(server, "start", stand.start)
         assert talker.reply(ASKED).message.text == "Yes."
 
 
@@ -512,9 +430,3 @@ def test_names_of_engines() -> None:
             assert (talker.profile.structured, talker.profile.context_window) == ("native", 8192)
     with pytest.raises(LocalModelError, match="Did you mean"):
         engine("local:qwen-1.5b")
-
-
-def test_the_catalogue_knows_it() -> None:
-    assert profile_of("local", "").tools
-    told = local_engine().options
-    assert told == ModelOptions()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import Text, ToolCall, ToolResult
-from dragoman.engines.local.prompt import FORM
+from dragoman.engines.local.prompt import write_call
 from dragoman.simulator import Reply, Request, Simulator
 from tests.chat import scenarios
 from tests.chat.scenarios import SCENARIOS, check, script
@@ -36,7 +36,7 @@ def in_its_words(said: Callable[[Request], Any]) -> Callable[[Request], Any]:
         reply = said(request)
         if not isinstance(reply, Reply) or request.tools or request.dialect != "openai_chat":
             return reply
-        texts = [FORM.call(block.name, block.arguments) if isinstance(block, ToolCall) else _text(block)
+        texts = [write_call(block.name, block.arguments) if isinstance(block, ToolCall) else _text(block)
                  for block in reply.blocks]  # fmt: skip
         return Reply("\n".join(texts), chunking=reply.chunking, usage=reply.usage)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,14 +29,11 @@ from dragoman.conversation import (
 )
 from dragoman.engines.engine import Engine
 from dragoman.engines.factory import async_engine, engine
-from dragoman.engines.local.bench import bench
-from dragoman.engines.local.places import models_directory
-from dragoman.engines.local.table import MODELS
+from dragoman.engines.local.factory import bench
+from dragoman.engines.local.models import MODELS
+from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ContextTooLongError, LocalModelError
-from dragoman.loop.run import Cancelled
 from dragoman.providers.options import ModelOptions
-from dragoman.simulator import Simulator
-from dragoman.stores.file import FileStore
 from tests.chat.talking import WAYS
 from tests.engines.local.real import SMALL, STORY, at_work, needed, quality, real
 
@@ -76,23 +74,6 @@ def test_a_seed(small: Engine) -> None:
 
     assert said(1) == said(1)
     assert len({said(seed) for seed in range(4)}) > 1
-
-
-def test_a_stop_sequence(small: Engine) -> None:
-    whole = small.reply(STORY, options=ModelOptions(temperature=0, max_tokens=40)).message.text
-    word = whole.split()[5]
-    cut = small.reply(STORY, options=ModelOptions(temperature=0, max_tokens=40, stop=(word,))).message
-    assert cut.text == whole.partition(word)[0]
-    assert cut.stop_reason in (StopReason.END, StopReason.STOP_SEQUENCE)
-
-
-def test_the_system_prompt_is_read(small: Engine) -> None:
-    options = ModelOptions(max_tokens=1)
-    short = small.reply(STORY, options=options).message.usage
-    long = small.reply(STORY.with_system("You tell stories. " * 20), options=options).message.usage
-    assert short is not None
-    assert long is not None
-    assert (long.input or 0) > (short.input or 0) + 50
 
 
 def test_answers_are_valid_whatever_the_model_would_like(small: Engine) -> None:
@@ -140,6 +121,24 @@ def test_an_answer_that_nobody_reads_any_more_is_not_written_on() -> None:
     assert 5 <= stopped_after(5) <= 200
 
 
+def test_a_stream_that_nobody_reads_on_holds_nobody_up(small: Engine) -> None:
+    """Calls of many threads are answered one by one, in the order in which llama.cpp gets them."""
+    said: list[str] = []
+
+    def ask() -> None:
+        said.append(small.reply(STORY, options=ModelOptions(max_tokens=3, temperature=0)).message.text)
+
+    with small.stream(STORY, options=ModelOptions(max_tokens=60, temperature=0)) as stream:
+        next(iter(stream))
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    assert len(said) == 6
+    assert len(set(said)) == 1
+
+
 def test_too_long_and_full() -> None:
     needed(SMALL)
     with engine(f"local:{SMALL}", profile={"context_window": 256}) as talker:
@@ -168,22 +167,6 @@ def test_on_a_loop(small: Engine) -> None:
             assert (await talker.reply(STORY, options=options)).message.text == replies[0].message.text
 
     asyncio.run(main())
-
-
-def test_a_chat_with_a_store_and_a_cancel(small: Engine, tmp_path: Path) -> None:
-    options = ModelOptions(max_tokens=8, temperature=0)
-    store = FileStore(tmp_path)
-    with ChatClient(f"local:{SMALL}", store=store, options=options) as client:
-        client.chat("Hello, who are you?")
-        result = client.stream_chat("And then?", lambda event: not isinstance(event, TextDelta))
-        assert isinstance(result.ending, Cancelled)
-        client.save()
-        identity = client.id
-    assert identity is not None
-    with ChatClient(f"local:{SMALL}", store=store, options=options) as client:
-        client.restore(identity)
-        assert len(client.history) == 4
-        assert client.chat("Go on.").text
 
 
 def test_a_structured_answer(small: Engine) -> None:
@@ -217,17 +200,6 @@ def test_a_call_its_result_and_an_answer(small: Engine, way: str) -> None:
         assert messages[-1].role == "assistant"
     finally:
         talk.close()
-
-
-def test_a_switch_there_and_back(small: Engine) -> None:
-    options = ModelOptions(max_tokens=6, temperature=0)
-    with Simulator(["I am Claude."]) as simulator, ChatClient(f"local:{SMALL}", options=options) as client:
-        client.chat("Hello.")
-        assert client.switch("anthropic:claude-sonnet-4-5", base_url=simulator.base_url("anthropic"), key="k") == ()
-        assert client.chat("And who are you?").text == "I am Claude."
-        client.switch(f"local:{SMALL}")
-        client.chat("And you?")
-        assert [message.provider for message in client.history[1::2]] == ["local", "anthropic", "local"]
 
 
 # --- files ---

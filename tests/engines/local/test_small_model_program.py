@@ -15,7 +15,7 @@ import pytest
 from dragoman.conversation import Conversation, Message, TextDelta
 from dragoman.engines.engine import Engine
 from dragoman.engines.factory import engine
-from dragoman.engines.local.places import models_directory
+from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ConnectionFailedError
 from dragoman.providers.options import ModelOptions
 from dragoman.transport.retry import RetryPolicy
@@ -81,13 +81,13 @@ def test_it_survives_the_death_of_its_program(alone: Callable[[], Engine]) -> No
 PARENT = f"""
 import os, sys, time
 from dragoman import Conversation, Message, ModelOptions, engine
-from dragoman.engines.local import shared
+from dragoman.engines.local import server
 talker = engine("local:{SMALL}")
 talker.reply(Conversation().plus(Message.user("Hi")), options=ModelOptions(max_tokens=1))
-(held,) = shared._held.values()
+(model,) = server._shared.values()
 if "fork" in sys.argv and os.fork() == 0:
     time.sleep(600)  # holds a copy of every pipe
-print(held.model._process.pid, flush=True)
+print(model._process.pid, flush=True)
 time.sleep(600)
 """
 

@@ -24,9 +24,9 @@ def _list_arguments(parser: Parser) -> None:
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from dragoman.cli.tables import print_json, print_table
-    from dragoman.engines.local.shelf import ModelOnShelf, models
+    from dragoman.engines.local.storage import StoredModel, models
 
-    def state(model: ModelOnShelf) -> str:
+    def state(model: StoredModel) -> str:
         if model.present:
             return "here"
         return f"{100 * model.fetched // model.size} % here" if model.fetched else "not fetched"
@@ -66,9 +66,9 @@ def _optional_name(parser: Parser) -> None:
 
 
 def _pull(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from dragoman.engines.local.models import model_named
     from dragoman.engines.local.progress import bar_if_terminal
-    from dragoman.engines.local.shelf import models, present, pull
-    from dragoman.engines.local.table import model_named
+    from dragoman.engines.local.storage import models, present, pull
 
     name = model_named(_bare(arguments.model)).name
     if not present(name):
@@ -83,7 +83,7 @@ def _name(parser: Parser) -> None:
 
 
 def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.engines.local.shelf import remove
+    from dragoman.engines.local.storage import remove
 
     freed = remove(_bare(arguments.model))
     terminal.say(f"{freed / 1e6:,.0f} MB are free again." if freed else "It was not here.")
@@ -91,7 +91,7 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.engines.local.bench import bench
+    from dragoman.engines.local.factory import bench
     from dragoman.engines.local.progress import bar_if_terminal
 
     terminal.line(str(bench(_bare(arguments.model), progress=bar_if_terminal(terminal.stderr))))

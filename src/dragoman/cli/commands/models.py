@@ -45,7 +45,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _on_this_machine() -> list[dict[str, object]]:
     """Models of programs rather than of services."""
-    from dragoman.engines.local.table import MODELS
+    from dragoman.engines.local.models import MODELS
     from dragoman.providers.programs import PROFILES
 
     found: list[dict[str, object]] = []

@@ -1,101 +1,112 @@
-"""One call of the claude program, written once: find or start it, speak, listen, as a generator of effects.
+"""One call of the claude program: find or start one, speak, listen.
 
 Owns: the order of things in a call, which program answers it, and what becomes of the program afterwards.
-Must not know: processes, threads, event loops. It asks for effects and is told how they went (plain.py, on_loop.py).
+Must not know: plain or async. A program's methods block or await.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import Failed, Fold, Message, Native, ReplyEvent, ReplyStarted, Text, ToolCall
+from dragoman.conversation import Failed, Fold, Message, Native, ReplyEvent, ReplyStarted, ToolCall
 from dragoman.engines.keys import without_keys
 from dragoman.engines.media import with_files_read
 from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError, ProviderError
 from dragoman.providers.answers import AnswerReader
 from dragoman.providers.codec import Adaptation, Call, Loss
-from dragoman.tools.permission import Deny
+from dragoman.tools.permission import Allow, Ask, Deny
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import AttemptRecord
 
-from .dialogue import Dialogue, Question
-from .failures import crashed, malformed, no_session, refused, silent
-from .history import Mark, fingerprint, latest_mark
-from .launch import Launch
-from .names import PROVIDER
-from .pool import Handle, Live, Pool, continuation, results_in
-from .prompting import result_losses, told
-from .reading import ReplyReader
+from .decode import PROVIDER, ReplyReader, crashed, malformed, no_session, refused, silent
+from .history import Mark, continuation, fingerprint, latest_mark, result_losses, results_in, write_turn
+from .launch import ClaudeSettings, Launch
+from .process import Program, ProgramEndedError, ProgramSilentError
+from .protocol import Dialogue
 
-__all__ = ["Decide", "Effect", "Emit", "Gone", "Prepared", "ProgramCall", "Read", "Start", "Stop", "TimedOut", "Write"]
-
-H = TypeVar("H", bound=Handle)
-
-_DRAIN_SECONDS: Final = 10.0
-"""How long an interrupted program may take to stop."""
 _KEPT: Final = ("duration_ms", "modelUsage", "num_turns", "permission_denials", "total_cost_usd")
 
 
-class Start(Struct, frozen=True):
-    """Effect: start the program; the answer is its handle, or an error is thrown in."""
-
-    launch: Launch
+# --- programs that wait for the next turn of their conversations ------------------------------------------------------
 
 
-class Write(Struct, frozen=True):
-    """Effect: say this to the program. Whether it listens shows when it is read from."""
+class Live:
+    """A program, and what it knows."""
 
-    handle: Any
-    data: bytes
+    def __init__(self, program: Program, dialogue: Dialogue, key: str) -> None:
+        self.program: Program = program
+        self.dialogue: Dialogue = dialogue
+        self.key: str = key
+        """How it was started."""
+        self.seen: tuple[Message, ...] = ()
 
-
-class Read(Struct, frozen=True):
-    """Effect: the program's next line; or Gone, or TimedOut."""
-
-    handle: Any
-    seconds: float | None
-
-
-class Decide(Struct, frozen=True):
-    """Effect: ask the caller about a tool of the program's own; the answer is a decision."""
-
-    call: ToolCall
+    async def stop(self, *, gently: bool = False) -> None:
+        """End it. In the middle of a turn it would take the end of its input for the failure of a tool, and go on."""
+        await self.program.stop(gently=gently and not (self.seen and self.seen[-1].tool_calls))
 
 
-class Emit(Struct, frozen=True):
-    """Effect: hand these events to the caller."""
+class Pool:
+    """The programs that nobody speaks to at the moment. Safe to use from any thread.
 
-    events: list[ReplyEvent]
+    A program is taken out while it is spoken to, so that no two callers ever share one.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most: int = most
+        self._idle: list[Live] = []
+        """The one that was used last stands last."""
+        self._closed: bool = False
+        self._lock: threading.Lock = threading.Lock()
+
+    def find(self, messages: tuple[Message, ...]) -> Live | None:
+        """The program that knows most of this conversation, however it was started."""
+        with self._lock:
+            return self._best(None, messages)
+
+    def take(self, key: str, messages: tuple[Message, ...]) -> tuple[Live | None, list[Live]]:
+        """The program that knows most of this conversation; and those that have ended meanwhile, to be buried."""
+        with self._lock:
+            ended = [live for live in self._idle if not live.program.usable]
+            best = self._best(key, messages)
+            self._idle = [live for live in self._idle if live not in ended and live is not best]
+            return best, ended
+
+    def _best(self, key: str | None, messages: tuple[Message, ...]) -> Live | None:
+        fitting = [
+            live
+            for live in self._idle
+            if key in (None, live.key) and live.program.usable and continuation(live.seen, messages) is not None
+        ]
+        return max(fitting, key=lambda live: len(live.seen), default=None)
+
+    def put(self, live: Live) -> list[Live]:
+        """Keep a program; those that are to be ended instead."""
+        with self._lock:
+            if self._closed:
+                return [live]
+            self._idle.append(live)
+            surplus = max(0, len(self._idle) - self._most)
+            gone, self._idle = self._idle[:surplus], self._idle[surplus:]
+            return gone
+
+    async def aclose(self) -> None:
+        """End all programs, and keep none from now on."""
+        with self._lock:
+            self._closed = True
+            left, self._idle = self._idle, []
+        for live in left:
+            await live.stop(gently=True)
 
 
-class Stop(Struct, frozen=True):
-    """Effect: end the program, and all that it has started."""
-
-    handle: Any
-    gently: bool = False
-    """Let it come to its own end first."""
-
-
-Effect: TypeAlias = Start | Write | Read | Decide | Emit | Stop
-
-
-class Gone(Struct, frozen=True):
-    """The program has ended."""
-
-    code: int | None
-    words: str
-
-
-class TimedOut(Struct, frozen=True):
-    """It said nothing in time."""
-
-    words: str
+# --- a call -----------------------------------------------------------------------------------------------------------
 
 
 class Prepared(Struct, frozen=True):
@@ -106,11 +117,10 @@ class Prepared(Struct, frozen=True):
     answer: AnswerReader | None
     adaptations: tuple[Adaptation, ...]
     timeouts: Timeouts
-    start_seconds: float
-    keep_sessions: bool
+    settings: ClaudeSettings
 
 
-class _Unusable(Exception):  # noqa: N818 -- it never leaves this module
+class _UnusableError(Exception):
     """This program will not answer, and nothing of its reply was seen: another one may."""
 
     def __init__(self, error: ProviderError) -> None:
@@ -118,33 +128,37 @@ class _Unusable(Exception):  # noqa: N818 -- it never leaves this module
         self.error: ProviderError = error
 
 
-class ProgramCall(Generic[H]):
-    """One call under way."""
+class ProgramCall:
+    """One call under way, with an account of it that is complete at any time."""
 
     def __init__(
         self,
         prepared: Prepared,
-        pool: Pool[H],
+        pool: Pool,
+        program: type[Program],
         *,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._prepared: Prepared = prepared
         self._call: Call = prepared.call
         self._messages: tuple[Message, ...] = prepared.call.conversation.messages
         self._read: tuple[Message, ...] = with_files_read(prepared.call.conversation).messages
         """The same with the files that they name; what a program knows is told by the others."""
-        self._pool: Pool[H] = pool
+        self._pool: Pool = pool
+        self._program: type[Program] = program
         self._clock: Callable[[], float] = clock
-        self._wall_clock: Callable[[], float] = wall_clock
         self._began: float = clock()
         self._fold: Fold = Fold()
         self._unsaid: list[ReplyEvent] = []
         self._handed_over: bool = False
-        self._live: Live[H] | None = None
+        self._ways: list[str] = ["live", "session", "new"]
+        """Who may answer: a program that knows the conversation, one that takes its session up, one told everything."""
+        self._live: Live | None = None
         """The program that is being spoken to."""
         self._losses: tuple[Loss, ...] = ()
         self._attempts: list[AttemptRecord] = []
+        self._over: bool = False
+        self._failure: ProviderError | None = None
 
     @property
     def message(self) -> Message:
@@ -152,259 +166,239 @@ class ProgramCall(Generic[H]):
         return self._fold.message()
 
     @property
-    def reply(self) -> Reply:
+    def account(self) -> Reply:
         """The message and the account of the call so far."""
         return Reply(
             message=self._fold.message(),
-            received=self._wall_clock(),
+            received=time.time(),
             adaptations=self._prepared.adaptations,
             losses=self._losses,
             attempts=tuple(self._attempts),
         )
 
-    # --- the call ---
-
-    def steps(self) -> Generator[Effect, Any, None]:
-        """Carry the call out. Ends when the reply is complete; raises otherwise, and then the program is gone."""
+    async def reply(self) -> Reply:
+        """Carry the call out to its end."""
         try:
-            yield from self._by_any_program()
-        except (ProviderError, ConfigurationError) as error:
-            yield from self._give_up()
-            if isinstance(error, ProviderError):
-                without_keys(error, {"x-api-key": self._prepared.launch.environment.get("ANTHROPIC_API_KEY", "")})
-                yield from self._fail(error)
-            raise
+            while await self.next():
+                pass
+        finally:
+            await self.aclose()
+        return self.account
 
-    def _by_any_program(self) -> Generator[Effect, Any, None]:
-        """The one that knows the conversation, or one that takes its session up, or one that is told everything."""
-        for ended in self._pool.sweep():
-            yield Stop(ended.handle)
-        live = self._pool.take(self._prepared.launch.key, self._messages)
-        if live is not None and (yield from self._tried(live, None)):
-            return
-        mark = latest_mark(self._messages) if self._prepared.keep_sessions else None
-        if mark is not None and (yield from self._tried(None, mark)):
-            return
-        try:
-            yield from self._by(None, None)
-        except _Unusable as unusable:
-            raise unusable.error from None
+    async def next(self) -> list[ReplyEvent]:
+        """The next events; none when the reply is complete. Raises ProviderError, once its event was handed over."""
+        while not self._over:
+            try:
+                live = self._live or await self._connect()
+                if live is not None and (events := await self._listen(live)):
+                    return events
+            except _UnusableError as unusable:
+                await self.aclose()
+                self._fold, self._unsaid = Fold(), []
+                if not self._ways:
+                    return self._fail(unusable.error)
+            except ProviderError as error:
+                await self.aclose()
+                return self._fail(error)
+            except ConfigurationError:
+                self._over = True
+                await self.aclose()
+                raise
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return []
 
-    def _tried(self, live: Live[H] | None, mark: tuple[int, Mark] | None) -> Generator[Effect, Any, bool]:
-        try:
-            yield from self._by(live, mark)
-        except _Unusable:
-            yield from self._give_up()
-            self._fold, self._unsaid = Fold(), []
-            return False
-        return True
-
-    def _by(self, live: Live[H] | None, mark: tuple[int, Mark] | None) -> Generator[Effect, Any, None]:
+    async def aclose(self) -> None:
+        """Nobody wants the rest: end the program that is speaking. The next call starts another one."""
+        live, self._live = self._live, None
         if live is not None:
-            self._live = live
-            if live.draining:
-                yield from self._drain(live)
-            yield from self._go_on(live)
-        else:
-            known = 0 if mark is None else mark[0] + 1
-            live = yield from self._start(None if mark is None else mark[1])
-            yield Write(live.handle, live.dialogue.opening() + self._turn(known))
-        yield from self._listen(live)
+            await live.program.stop(gently=False)
 
-    def _start(self, mark: Mark | None) -> Generator[Effect, Any, Live[H]]:
-        launch = self._prepared.launch
-        if mark is not None:
+    # --- speaking ---
+
+    async def _connect(self) -> Live | None:
+        """Tell the next program that may answer what is new to it; None if there is none of this kind."""
+        way = self._ways.pop(0)
+        if way == "live":
+            live, ended = self._pool.take(self._prepared.launch.key, self._messages)
+            for each in ended:
+                await each.stop()
+            if live is not None:
+                self._live = live
+                live.program.write(self._go_on(live))
+            return live
+        mark = latest_mark(self._messages) if way == "session" and self._prepared.settings.keep_sessions else None
+        if way == "session" and mark is None:
+            return None
+        return await self._start(mark)
+
+    async def _start(self, found: tuple[int, Mark] | None) -> Live:
+        launch, first = self._prepared.launch, 0
+        if found is not None:
+            first, mark = found[0] + 1, found[1]
             launch = msgspec.structs.replace(launch, resume=(mark.session, mark.message))
-        handle: H = yield Start(launch)
-        self._live = live = Live(handle, Dialogue(launch), launch.key)
+        dialogue = Dialogue(launch.opening, launch.tools, launch.names, structured=launch.structured)
+        self._live = live = Live(self._program.start(launch), dialogue, launch.key)
+        live.program.write(dialogue.opening() + self._turn(first))
         return live
 
-    def _go_on(self, live: Live[H]) -> Generator[Effect, Any, None]:
-        """Tell a program that knows the beginning what is new."""
+    def _go_on(self, live: Live) -> bytes:
+        """What is new to a program that knows the beginning."""
         new = continuation(live.seen, self._messages)
         assert new is not None
         middle = new.first + new.answering
         if not new.answering:
-            yield Write(live.handle, self._turn(middle))
-            return
+            return self._turn(middle)
         answers = self._read[new.first : middle]
         self._losses = result_losses(answers, new.first, self._call.profile)
         said = b""
         if middle < len(self._messages):
             if not live.dialogue.asks_for(live.seen[-1].tool_calls):
                 # It disposes of these calls itself and is speaking already: it would not hear this in time.
-                raise _Unusable(malformed(self._call, "it went on without the user's words"))
+                raise _UnusableError(malformed(self._call, "it went on without the user's words"))
             said = self._turn(middle)
-        yield Write(live.handle, said + b"".join(live.dialogue.give(results_in(answers))))
+        return said + b"".join(live.dialogue.give(results_in(answers)))
 
     def _turn(self, first: int) -> bytes:
         """All messages from this one on, as a turn of the user."""
-        content, losses = told(self._read[first:], first, self._call.profile)
+        content, losses = write_turn(self._read[first:], first, self._call.profile)
         self._losses += losses
         return Dialogue.turn(content)
 
-    def _drain(self, live: Live[H]) -> Generator[Effect, Any, None]:
-        """Read what is left of a turn that was interrupted."""
-        until = self._clock() + _DRAIN_SECONDS
-        while True:
-            line = yield Read(live.handle, max(0.0, until - self._clock()))
-            if not isinstance(line, bytes):
-                raise _Unusable(crashed(self._call, None, ""))
-            heard = live.dialogue.receive(line)
-            heard.out += live.dialogue.give_up("The user interrupted.")
-            heard.out += [Dialogue.decide(question, Deny("The user interrupted.")) for question in heard.questions]
-            if heard.out:
-                yield Write(live.handle, b"".join(heard.out))
-            if heard.result is not None:
-                live.draining = False
-                return
-
     # --- listening ---
 
-    def _listen(self, live: Live[H]) -> Generator[Effect, Any, None]:
+    async def _listen(self, live: Live) -> list[ReplyEvent]:
+        """The next events of the reply; none at its end."""
         dialogue = live.dialogue
-        dialogue.reader = reader = ReplyReader(
-            self._call,
-            self._prepared.launch.names,
-            own_tools=lambda: dialogue.own_tools,
-            structured=self._prepared.launch.structured,
-            answer=self._prepared.answer,
-        )
+        if dialogue.reader is None:
+            dialogue.reader = ReplyReader(
+                self._call,
+                self._prepared.launch.names,
+                own_tools=lambda: dialogue.own_tools,
+                structured=self._prepared.launch.structured,
+                answer=self._prepared.answer,
+            )
+        reader = dialogue.reader
         while True:
-            line = yield Read(live.handle, self._patience(dialogue))
-            if not isinstance(line, bytes):
-                raise self._unanswered(line, dialogue, reused=bool(live.seen))
-            heard = dialogue.receive(line)
+            heard = dialogue.receive(await self._read_line(live))
             if heard.out:
-                yield Write(live.handle, b"".join(heard.out))
+                live.program.write(b"".join(heard.out))
             for question in heard.questions:
-                yield Write(live.handle, (yield from self._decided(question)))
-            if heard.retried is not None:
-                self._note(heard.retried.word, heard.retried.status, heard.retried.wait)
+                live.program.write(Dialogue.decide(question, await self._decide(question.call)))
+            if (retried := heard.retried) is not None:
+                waited = (retried.get("retry_delay_ms") or 0) / 1000
+                self._note(str(retried.get("error") or "failed"), retried.get("error_status"), waited)
             if reader.complete:
                 dialogue.take_calls()
-                yield from self._end(live, reader, heard.events, {})
-                return
+                return await self._end(live, reader, heard.events, {})
             if heard.result is not None:
-                yield from self._end_turn(live, reader, heard.events, heard.result)
-                return
-            if heard.events:
-                yield from self._hand_over(heard.events)
+                return await self._end_turn(live, reader, heard.events, heard.result)
+            if events := self._hand_over(heard.events):
+                return events
 
-    def _decided(self, question: Question) -> Generator[Effect, Any, bytes]:
-        decision = yield Decide(question.call)
-        return Dialogue.decide(question, decision)
+    async def _read_line(self, live: Live) -> bytes:
+        times, greeted = self._prepared.timeouts, live.dialogue.greeted
+        quiet = times.read if greeted else self._prepared.settings.start_seconds
+        left = None if times.total is None else max(0.0, times.total - (self._clock() - self._began))
+        patience = quiet if left is None else left if quiet is None else min(quiet, left)
+        try:
+            return await live.program.read(patience)
+        except ProgramEndedError as gone:
+            error = crashed(self._call, gone.code, gone.words)
+            if live.seen and not self._says_something():
+                raise _UnusableError(error) from None
+            raise error from None
+        except ProgramSilentError as quietly:
+            if times.total is not None and self._clock() - self._began >= times.total:
+                raise silent(self._call, times.total, "answering", quietly.words, "total_timeout") from None
+            if not greeted:
+                seconds = self._prepared.settings.start_seconds
+                raise silent(self._call, seconds, "starting", quietly.words, "start_timeout") from None
+            raise silent(self._call, times.read or 0.0, "silent", quietly.words) from None
 
-    def _patience(self, dialogue: Dialogue) -> float | None:
-        times = self._prepared.timeouts
-        quiet = times.read if dialogue.greeted else self._prepared.start_seconds
-        if times.total is None:
-            return quiet
-        left = max(0.0, times.total - (self._clock() - self._began))
-        return left if quiet is None else min(quiet, left)
+    async def _decide(self, call: ToolCall) -> Allow | Deny | Ask:
+        """What the caller says about a use of one of the program's own tools."""
+        permission = self._prepared.settings.permission
+        if permission is None:
+            return Deny("nobody was there to allow it")
+        try:
+            said = permission(call)
+            if not isawaitable(said):
+                return said
+            if not self._program.blocking:
+                return await said
+        except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
+            return Deny(f"the question could not be asked ({type(error).__name__})")
+        close = getattr(said, "close", None)
+        if close is not None:
+            close()
+        return Deny("the permission check is async, and this program is not")
 
-    def _unanswered(self, why: Gone | TimedOut, dialogue: Dialogue, *, reused: bool) -> Exception:
-        if isinstance(why, Gone):
-            error: ProviderError = crashed(self._call, why.code, why.words)
-            return _Unusable(error) if reused and not self._fold_has_parts() else error
-        total = self._prepared.timeouts.total
-        passed = self._clock() - self._began
-        if total is not None and passed >= total:
-            return silent(self._call, total, "answering", why.words, "total_timeout")
-        if not dialogue.greeted:
-            return silent(self._call, self._prepared.start_seconds, "starting", why.words, "start_timeout")
-        return silent(self._call, self._prepared.timeouts.read or 0.0, "silent", why.words)
-
-    def _fold_has_parts(self) -> bool:
+    def _says_something(self) -> bool:
         return self._handed_over or bool(self._fold.message().blocks)
+
+    def _hand_over(self, events: list[ReplyEvent]) -> list[ReplyEvent]:
+        """The events that the caller may see now."""
+        self._fold.extend(events)
+        self._unsaid += events
+        # That a reply has begun is told together with what it begins with, as other engines do.
+        if not self._call.stream or all(type(event) is ReplyStarted for event in self._unsaid):
+            return []
+        self._handed_over = True
+        said, self._unsaid = self._unsaid, []
+        return said
 
     # --- the end ---
 
-    def _end_turn(
-        self, live: Live[H], reader: ReplyReader, events: list[ReplyEvent], result: Mapping[str, Raw]
-    ) -> Generator[Effect, Any, None]:
-        told = msgspec.json.decode(msgspec.json.encode(dict(result)), type=dict[str, object])
-        if told.get("is_error"):
-            if no_session(told) and not self._fold_has_parts():
-                raise _Unusable(refused(self._call, told, live.dialogue.word))
-            raise refused(self._call, told, live.dialogue.word)
+    async def _end_turn(
+        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], result: dict[str, Any]
+    ) -> list[ReplyEvent]:
+        if result.get("is_error"):
+            error = refused(self._call, result, live.dialogue.word)
+            raise _UnusableError(error) if no_session(result) and not self._says_something() else error
         reader.finish(result, events)
         live.dialogue.reader = None
-        fields = {name: Raw(bytes(result[name])) for name in _KEPT if name in result}
-        cost = told.get("total_cost_usd")
+        kept = {name: result[name] for name in _KEPT if name in result}
+        cost = result.get("total_cost_usd")
         if isinstance(cost, int | float):
-            fields["cost_usd"] = Raw(msgspec.json.encode(max(0.0, cost - live.dialogue.cost)))
+            kept["cost_usd"] = max(0.0, cost - live.dialogue.cost)
             live.dialogue.cost = cost
-        yield from self._end(live, reader, events, fields)
+        return await self._end(live, reader, events, kept)
 
-    def _end(
-        self, live: Live[H], reader: ReplyReader, events: list[ReplyEvent], fields: dict[str, Raw]
-    ) -> Generator[Effect, Any, None]:
-        """The reply is complete: keep the program for the next call, and tell."""
+    async def _end(
+        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], kept: dict[str, Any]
+    ) -> list[ReplyEvent]:
+        """The reply is complete: keep the program for the next call."""
         self._fold.extend(events)
-        so_far = self._fold.message()
-        events.append(reader.ending(self._native(live.dialogue, so_far, fields)))
+        events.append(reader.ending(self._native(live.dialogue, kept)))
         self._fold.push(events[-1])
         self._note("ok", None, 0.0)
         live.seen = (*self._messages, self._fold.message())
-        self._live = None
+        self._live, self._over = None, True
         for surplus in self._pool.put(live):
-            yield Stop(surplus.handle, gently=surplus.at_rest)
-        if self._call.stream:
-            yield Emit(self._unsaid + events)
+            await surplus.stop(gently=True)
+        return self._unsaid + events
 
-    def _native(self, dialogue: Dialogue, message: Message, fields: dict[str, Raw]) -> Native:
-        marks = {
+    def _native(self, dialogue: Dialogue, kept: dict[str, Any]) -> Native:
+        fields = {
             "session_id": dialogue.session,
             "uuid": dialogue.message,
-            "history": fingerprint((*self._messages, message)),
+            "history": fingerprint((*self._messages, self._fold.message())),
+            **kept,
         }
-        return Native(PROVIDER, {**{name: Raw(msgspec.json.encode(mark)) for name, mark in marks.items()}, **fields})
-
-    def _hand_over(self, events: list[ReplyEvent]) -> Generator[Effect, Any, None]:
-        self._fold.extend(events)
-        if not self._call.stream:
-            return
-        self._unsaid += events
-        # That a reply has begun is told together with what it begins with, as other engines do.
-        if any(type(event) is not ReplyStarted for event in self._unsaid):
-            self._handed_over = True
-            said, self._unsaid = self._unsaid, []
-            yield Emit(said)
+        return Native(PROVIDER, {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
 
     def _note(self, outcome: str, status: int | None, waited: float) -> None:
-        number = len(self._attempts) + 1
-        duration = self._clock() - self._began
+        number, duration = len(self._attempts) + 1, self._clock() - self._began
         self._attempts.append(
             AttemptRecord(number=number, outcome=outcome, waited=waited, duration=duration, status=status)
         )
 
-    def _fail(self, error: ProviderError) -> Generator[Effect, Any, None]:
+    def _fail(self, error: ProviderError) -> list[ReplyEvent]:
+        without_keys(error, {"x-api-key": self._prepared.launch.environment.get("ANTHROPIC_API_KEY", "")})
         failed = Failed(type(error).__name__, error.message)
         self._fold.push(failed)
         error.partial = self.message if self.message.blocks else None
-        if self._call.stream:
-            yield Emit([failed])
-
-    def _give_up(self) -> Generator[Effect, Any, None]:
-        live, self._live = self._live, None
-        if live is not None:
-            yield Stop(live.handle)
-
-    def abandon(self) -> list[Effect]:
-        """Nobody wants the rest: what is to be done with the program. It goes on where something had been said."""
-        live, self._live = self._live, None
-        if live is None:
-            return []
-        partial = self.message
-        if not _says_something(partial) or live.draining or not live.handle.usable:
-            return [Stop(live.handle)]
-        live.dialogue.reader = None
-        live.draining = True
-        live.seen = self._call.conversation.plus(partial).repaired().conversation.messages
-        said = live.dialogue.interrupt() + b"".join(live.dialogue.give_up("The user interrupted."))
-        return [Write(live.handle, said), *[Stop(each.handle, gently=each.at_rest) for each in self._pool.put(live)]]
-
-
-def _says_something(message: Message) -> bool:
-    return any(not isinstance(block, Text) or block.text for block in message.blocks)
+        self._over, self._failure = True, error
+        return [failed]

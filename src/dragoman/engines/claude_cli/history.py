@@ -1,24 +1,64 @@
-"""Which part of a conversation a program, or a session that it keeps on disk, knows already.
+"""What a program knows of a conversation, and how it is told the rest.
 
-Owns: the mark that a reply carries (session, message, fingerprint of all that was said until then), and reading it.
-Must not know: processes. A mark is trusted only if the messages before it are still the same.
+Owns: whether a conversation goes on from what a program knows; the mark by which a session on disk is found again; the
+content of a user's turn, the transcript in which the program reads what it was not there to hear, and what is lost.
+Must not know: processes, and how a program is spoken to.
+
+The program takes turns of the user only. What the model, or another model, said before is told as a transcript: a line
+of JSON for each message, in which no `<` stands, so that nothing said in it can end it.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from hashlib import blake2s
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Message, Native
-from dragoman.providers.codec import remembered
+from dragoman.conversation import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.providers.anthropic.history import encode_media
+from dragoman.providers.codec import Loss
+from dragoman.providers.profile import Profile
 
-from .names import PROVIDER
+from .decode import PROVIDER
+from .protocol import MAX_RESULT
 
-__all__ = ["Mark", "fingerprint", "latest_mark", "mark_of", "same_start"]
+
+class Continuation(NamedTuple):
+    """What of a conversation is new to a program."""
+
+    first: int
+    """The index of the first new message."""
+    answering: int
+    """How many messages from there on answer the calls that it waits for."""
+
+
+def continuation(seen: tuple[Message, ...], messages: tuple[Message, ...]) -> Continuation | None:
+    """How a conversation goes on from what a program knows of it; None if that is not possible."""
+    if len(seen) > len(messages) or any(mine != other for mine, other in zip(seen, messages, strict=False)):
+        return None
+    first = len(seen)
+    calls = seen[-1].tool_calls if seen and seen[-1].role == "assistant" else ()
+    if not calls:
+        return Continuation(first, 0) if len(messages) > first else None
+    last = first
+    answered: set[str] = set()
+    while last < len(messages) and messages[last].role == "tool":
+        answered.update([result.call_id for result in messages[last].tool_results])
+        last += 1
+    if not all(call.id in answered for call in calls):
+        return None
+    # In the middle of a turn the program hears the user only.
+    return Continuation(first, last - first) if all(each.role == "user" for each in messages[last:]) else None
+
+
+def results_in(messages: tuple[Message, ...]) -> list[ToolResult]:
+    """All results in these messages."""
+    return [result for message in messages for result in message.tool_results]
+
+
+# --- sessions on disk -------------------------------------------------------------------------------------------------
 
 _SIZE: Final = 16
 _FIELDS: Final = ("session_id", "uuid", "history")
@@ -38,13 +78,8 @@ def fingerprint(messages: tuple[Message, ...]) -> str:
     """What was said in these messages, in short; the same for the same words, wherever they were kept meanwhile."""
     digest = blake2s(digest_size=_SIZE)
     for message in messages:
-        digest.update(remembered(message, "claude_cli print", partial(_print, message)))
+        digest.update(msgspec.json.encode([message.role, message.blocks]))
     return digest.hexdigest()
-
-
-def _print(message: Message) -> bytes:
-    said = msgspec.json.encode([message.role, message.blocks])
-    return blake2s(said, digest_size=_SIZE).digest()
 
 
 def mark_of(message: Message) -> Mark | None:
@@ -53,29 +88,171 @@ def mark_of(message: Message) -> Mark | None:
     if native is None or native.provider != PROVIDER or not all(name in native.fields for name in _FIELDS):
         return None
     try:
-        return Mark(*[_text(native, name) for name in _FIELDS])
+        return Mark(*[msgspec.json.decode(Raw(native.fields[name]), type=str) for name in _FIELDS])
     except msgspec.MsgspecError:
         return None
 
 
-def _text(native: Native, name: str) -> str:
-    return msgspec.json.decode(Raw(native.fields[name]), type=str)
-
-
 def latest_mark(messages: tuple[Message, ...]) -> tuple[int, Mark] | None:
     """The last reply whose session can be taken up again, by its index; what stands before it is unchanged."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
+    found: tuple[int, Mark] | None = None
+    digest = blake2s(digest_size=_SIZE)
+    for index, message in enumerate(messages):
+        digest.update(msgspec.json.encode([message.role, message.blocks]))
         if message.role != "assistant" or message.interrupted or message.tool_calls:
             continue  # in the middle of a turn a session cannot be taken up
         mark = mark_of(message)
-        if mark is not None and mark.history == fingerprint(messages[: index + 1]):
-            return index, mark
-    return None
+        if mark is not None and mark.history == digest.hexdigest():
+            found = (index, mark)
+    return found
 
 
-def same_start(known: tuple[Message, ...], messages: tuple[Message, ...]) -> bool:
-    """Whether a conversation begins with these messages."""
-    if len(known) > len(messages):
-        return False
-    return all(mine is other or mine == other for mine, other in zip(known, messages, strict=False))
+# --- a turn of the user -----------------------------------------------------------------------------------------------
+
+_BEFORE: Final = (
+    "This is the conversation so far, one JSON object for each message. You are the assistant in it. It is here for "
+    "you to know what was said and done; nothing in it is addressed to you anew."
+)
+_MEANWHILE: Final = (
+    "Meanwhile the conversation went on as follows, one JSON object for each message. You are the assistant in it."
+)
+_THEN: Final = "The next message of the user follows."
+_AFTER_RESULTS: Final = "The results of your last calls stand at its end. Go on from there."
+_GO_ON: Final = "Go on from there."
+_NOTHING: Final = "(nothing)"
+_AS_TRANSCRIPT: Final = "it is told in a transcript, not as a call and its result"
+
+
+class UserTurn(NamedTuple):
+    """A turn of the user as the program takes it, and what is lost in it."""
+
+    content: list[dict[str, object]]
+    losses: tuple[Loss, ...]
+
+
+def write_turn(messages: tuple[Message, ...], first: int, profile: Profile) -> UserTurn:
+    """These messages as one turn of the user. `first` is the index of the first one in its conversation."""
+    return _Writer(profile).write(messages, first)
+
+
+def result_losses(messages: tuple[Message, ...], first: int, profile: Profile) -> tuple[Loss, ...]:
+    """What of the results in these messages is lost where they answer calls that the program waits for."""
+    writer = _Writer(profile)
+    for index, message in enumerate(messages, first):
+        for number, block in enumerate(message.blocks):
+            if isinstance(block, ToolResult):
+                writer.note_result(block, index, number)
+    return tuple(writer.losses)
+
+
+class _Writer:
+    """One turn while it is written."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile: Profile = profile
+        self._media: list[dict[str, object]] = []
+        """What the transcript speaks of and cannot hold, with its number before it."""
+        self.losses: list[Loss] = []
+
+    def write(self, messages: tuple[Message, ...], first: int) -> UserTurn:
+        spoken = len(messages)
+        while spoken and messages[spoken - 1].role == "user":
+            spoken -= 1
+        content: list[dict[str, object]] = []
+        if spoken:
+            content.append(_text(self._transcript(messages, spoken, first)))
+            content += self._media
+        for index, message in enumerate(messages[spoken:], first + spoken):
+            content += self._turn(message, index)
+        return UserTurn(content or [_text(_NOTHING)], tuple(self.losses))
+
+    # --- the user's own turn ---
+
+    def _turn(self, message: Message, index: int) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for number, block in enumerate(message.blocks):
+            if isinstance(block, Text):
+                if block.text:
+                    found.append(_text(block.text))
+            elif isinstance(block, Media):
+                wire, why = encode_media(block, self._profile.media, self._profile.media_urls)
+                if wire is None:
+                    self._lose(index, number, block, why)
+                else:
+                    found.append(wire)
+            else:
+                self._lose(index, number, block, "the program takes no such block")
+        return found
+
+    # --- the transcript ---
+
+    def _transcript(self, messages: tuple[Message, ...], spoken: int, first: int) -> str:
+        lines = [self._line(message, index) for index, message in enumerate(messages[:spoken], first)]
+        alone = _AFTER_RESULTS if messages[-1].role == "tool" else _GO_ON
+        closing = _THEN if spoken < len(messages) else alone
+        opening = _MEANWHILE if first else _BEFORE
+        return "\n".join([opening, "<conversation>", *lines, "</conversation>", closing])
+
+    def _line(self, message: Message, index: int) -> str:
+        parts = [
+            part
+            for number, block in enumerate(message.blocks)
+            if (part := self._part(block, index, number)) is not None
+        ]
+        line: dict[str, object] = {"role": message.role, "content": parts}
+        if message.interrupted:
+            line["interrupted"] = True
+        return msgspec.json.encode(line).decode().replace("<", "\\u003c")
+
+    def _part(self, block: Block, index: int, number: int) -> object:
+        match block:
+            case Text():
+                return block.text
+            case ToolCall():
+                self._lose(index, number, block, _AS_TRANSCRIPT)
+                return {"call": block.id, "tool": block.name, "arguments": block.arguments or "{}"}
+            case ToolResult():
+                self._lose(index, number, block, _AS_TRANSCRIPT)
+                return self._result(block, index, number)
+            case Media():
+                return self._numbered(block, index, number)
+            case Thinking():
+                self._lose(index, number, block, "thinking cannot be told to the program")
+            case Opaque():
+                self._lose(index, number, block, "only its provider understands it")
+        return None
+
+    def _result(self, result: ToolResult, index: int, number: int) -> dict[str, object]:
+        content = [
+            self._numbered(part, index, number) if isinstance(part, Media) else part.text for part in result.content
+        ]
+        line: dict[str, object] = {"result_of": result.call_id, "tool": result.name, "content": content}
+        return {**line, "failed": True} if result.is_error else line
+
+    def _numbered(self, media: Media, index: int, number: int) -> dict[str, object]:
+        wire, why = encode_media(media, self._profile.media, self._profile.media_urls)
+        if wire is None:
+            self._lose(index, number, media, why)
+            return {media.kind: "not shown"}
+        name = f"{media.kind} {len(self._media) // 2 + 1}"
+        self._media += [_text(f"{name} of the conversation:"), wire]
+        return {"see": name}
+
+    # --- what is lost ---
+
+    def note_result(self, result: ToolResult, index: int, number: int) -> None:
+        """What of a result does not reach the model although it answers its call."""
+        for part in result.content:
+            if isinstance(part, Media) and (part.kind != "image" or part.data is None):
+                self._lose(index, number, part, "of media in results the program takes images only")
+        if len(result.text) > MAX_RESULT:
+            why = f"of a result with more than {MAX_RESULT} characters the program shows the beginning"
+            self._lose(index, number, result, why)
+
+    def _lose(self, index: int, number: int, block: Block, why: str) -> None:
+        kind = str(type(block).__struct_config__.tag)
+        self.losses.append(Loss(index, number, kind, why))
+
+
+def _text(text: str) -> dict[str, object]:
+    return {"type": "text", "text": text}

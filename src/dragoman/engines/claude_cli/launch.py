@@ -1,19 +1,21 @@
-"""From a call to the program that answers it: its arguments, its environment, and the first line it is told.
+"""From settings and a call to the program that answers it: its arguments, its environment, and its first line.
 
-Owns: what of a call is decided when the program starts, and cannot be changed while it runs.
+Owns: ClaudeSettings; what of a call is decided when the program starts, and cannot be changed while it runs.
 Must not know: the conversation, but for its system prompt. Nothing is started here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2s
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import ToolSpec
+from dragoman.conversation import ToolCall, ToolSpec
 from dragoman.engines.keys import Secret, environment_without_keys, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import PROVIDERS
@@ -21,12 +23,69 @@ from dragoman.providers.codec import Adaptation, Call
 from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
+from dragoman.tools.permission import Allow, Ask, Deny
 
-from .mcp import PREFIX, SERVER, wire_tools
-from .names import DEFAULT_MODEL
-from .settings import ClaudeSettings, found_program
+from .decode import PREFIX
+from .protocol import SERVER, wire_tools
 
-__all__ = ["Account", "Launch", "launch_for"]
+DEFAULT_MODEL: Final = "default"
+"""Stands for whichever model the program uses by itself."""
+OwnToolPermission: TypeAlias = "Callable[[ToolCall], Allow | Deny | Ask | Awaitable[Allow | Deny | Ask]]"
+"""Decides about one use of the program's own tools; with a PermissionChecker: `checker.check`."""
+
+_HOW_TO_GET: Final = (
+    "Install it with `npm install -g @anthropic-ai/claude-code`, start it once to log in, and see that it is on the "
+    "PATH; or say where it is: ClaudeSettings(program='/…/claude')."
+)
+
+
+class ClaudeSettings(Struct, frozen=True, kw_only=True):
+    """How the program is run. By default it is kept to itself: no settings of the user's, no tools but ours."""
+
+    program: str | None = None
+    """Its path; None: looked for with `find_program`."""
+    find_program: Callable[[str], str | None] | None = None
+    """How it is found by name; None: on the PATH, as shutil.which does."""
+    directory: str | None = None
+    """Where it works, and under which it keeps its sessions; None: the current directory."""
+    own_tools: tuple[str, ...] = ()
+    """Tools of the program itself that the model may use, such as "Bash" or "Read"."""
+    permission: OwnToolPermission | None = None
+    """Decides about each use of those that the program asks about; None: all are refused."""
+    own_prompt: bool = False
+    """Keep the program's own system prompt, and put the conversation's behind it."""
+    setting_sources: tuple[str, ...] = ()
+    """Which settings it reads: "user", "project", "local"."""
+    keep_sessions: bool = False
+    """Let the program keep its sessions on disk, so that a later process can go on with one (`--resume`)."""
+    environment: Mapping[str, str] = {}
+    """Further variables for it; they win over ours."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments for it, behind ours."""
+    start_seconds: float = 60.0
+    """How long it may take until it says its first word."""
+    idle_programs: int = 4
+    """How many programs that wait for the next turn of their conversations are kept; the oldest is ended first."""
+
+
+def find_program(settings: ClaudeSettings) -> str:
+    """The path of the program."""
+    if os.name != "posix":
+        message = "claude-local needs Linux, macOS or another POSIX system."
+        raise ConfigurationError(message, hint="Use the API instead: anthropic:claude-sonnet-4-5.")
+    if settings.program is not None:
+        if os.path.isfile(settings.program) and os.access(settings.program, os.X_OK):  # noqa: PTH113 -- a text, not a path
+            return settings.program
+        message = f"There is no program {settings.program!r} that could be run."
+        raise ConfigurationError(message, hint=_HOW_TO_GET)
+    found = (settings.find_program or shutil.which)("claude")
+    if found is None:
+        message = "The program `claude` was not found on this machine."
+        raise ConfigurationError(message, hint=_HOW_TO_GET)
+    return found
+
+
+# --- from a call to a program -----------------------------------------------------------------------------------------
 
 _FIXED: Final = (
     "-p",
@@ -129,18 +188,26 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
     tools = () if options.tool_choice == "none" else call.tools
     _note_tools(tools, call, adaptations)
     names = ToolNames([spec.name for spec in tools], call.profile.tool_limits)
-    arguments = [found_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
+    arguments = [find_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
     arguments += _by_reasoning(call, options, adaptations)
     opening: dict[str, object] = {"subtype": "initialize"}
-    _put_prompt(opening, call.conversation.system or "", settings)
+    # The system prompt goes through standard input: arguments can be seen by everybody on the machine.
+    system = call.conversation.system or ""
+    if system or not settings.own_prompt:
+        opening["appendSystemPrompt" if settings.own_prompt else "systemPrompt"] = system
     if tools:
         opening["sdkMcpServers"] = [SERVER]
         arguments += ["--allowed-tools", f"{PREFIX}*"]
     if options.response_format is not None:
-        _put_schema(arguments, opening, options.response_format.schema)
+        schema = options.response_format.schema
+        if len(bytes(schema)) <= _LONGEST_ARGUMENT:
+            arguments += ["--json-schema", bytes(schema).decode()]
+        else:
+            opening["jsonSchema"] = schema
     arguments += settings.arguments
     environment = _environment(settings, account, options)
     offered = tuple(wire_tools(tools, names))
+    everything = msgspec.json.encode([arguments, sorted(environment.items()), opening, offered])
     return Launch(
         arguments=tuple(arguments),
         environment=environment,
@@ -149,7 +216,7 @@ def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptatio
         tools=offered,
         names={f"{PREFIX}{names.wire(spec.name)}": spec.name for spec in tools},
         structured=options.response_format is not None,
-        key=_key_of(arguments, environment, opening, offered),
+        key=blake2s(everything).hexdigest(),  # hashed: it holds the key of the account
     )
 
 
@@ -183,21 +250,6 @@ def _by_reasoning(call: Call, options: ModelOptions, adaptations: list[Adaptatio
         return ["--effort", wanted.effort]
     refuse_or_adapt(call, adaptations, f"reasoning.effort={wanted.effort!r}", "it knows low to max", "Say 'low'.")
     return ["--effort", "low"]
-
-
-def _put_prompt(opening: dict[str, object], system: str, settings: ClaudeSettings) -> None:
-    """The system prompt goes through standard input: arguments can be seen by everybody on the machine."""
-    if not settings.own_prompt:
-        opening["systemPrompt"] = system
-    elif system:
-        opening["appendSystemPrompt"] = system
-
-
-def _put_schema(arguments: list[str], opening: dict[str, object], schema: Raw) -> None:
-    if len(bytes(schema)) <= _LONGEST_ARGUMENT:
-        arguments += ["--json-schema", bytes(schema).decode()]
-    else:
-        opening["jsonSchema"] = schema
 
 
 def _note_tools(tools: tuple[ToolSpec, ...], call: Call, adaptations: list[Adaptation]) -> None:
@@ -258,11 +310,3 @@ def _login(account: Account) -> dict[str, str]:
         if value and (said_together or (usual is not None and may_go(usual[0], address))):
             found[name] = value
     return found
-
-
-def _key_of(
-    arguments: list[str], environment: Mapping[str, str], opening: Mapping[str, object], tools: tuple[Raw, ...]
-) -> str:
-    # Hashed: it holds the key of the account.
-    everything = msgspec.json.encode([arguments, sorted(environment.items()), opening, tools])
-    return blake2s(everything).hexdigest()

@@ -1,7 +1,6 @@
 """The program in which llama.cpp runs, apart from the user's own: what crashes here does not crash there.
 
-Owns: starting its server on this machine's loopback address, and ending with the program that started it.
-Must not know: anything of this package. It is run as a file, by the Python of the user's program.
+It knows nothing of this package: it is run as a file, by the Python of the user's program.
 
 It reads one line of JSON, what to run; it writes one, the address or what went wrong; it ends when its input ends, or
 when its parent is gone although somebody else (a process that the parent forked) still holds the other end.
@@ -59,14 +58,13 @@ def _parameters(runtime: Any, asked: dict[str, Any]) -> Any:
     parameters.n_ctx = asked["context"]
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = asked["threads"]
     parameters.hostnames, parameters.port = ["127.0.0.1"], 0
-    parameters.n_parallel = 1  # one call at a time; who comes next is decided by the parent
+    parameters.n_parallel = 1  # one call at a time, in the order in which they come
+    parameters.n_threads_http = 32  # a connection that waits for its turn, or is kept, holds a thread
     parameters.cache_ram_mib = 512  # of earlier conversations
     parameters.use_jinja = True
     parameters.warmup = False
     parameters.ui = False
     parameters.verbosity = -1
-    if asked.get("chat_template"):
-        parameters.chat_template = asked["chat_template"]
     return parameters
 
 

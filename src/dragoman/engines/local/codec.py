@@ -7,7 +7,6 @@ Must not know: processes, files. The rest is the codec of chat completions, unch
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -18,13 +17,10 @@ from dragoman.providers.codec import Adaptation, Call, Decoder, Encoded
 from dragoman.providers.openai_chat import CODEC as CHAT
 from dragoman.providers.parameters import refuse_or_adapt
 
-from .chosen import Thinks
+from .decode import LocalDecoder
 from .grammar import Turn, turn_grammar
-from .prompt import FORM, asking_for, plain_messages, reminded, with_tools
-from .reading import CallReader, ReadingDecoder
-from .thoughts import ThoughtReader
-
-__all__ = ["LocalCodec"]
+from .models import Thinks
+from .prompt import add_reminder, add_tools, ask_for_schema, to_plain_text
 
 _FREE: Final = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repeat_penalty": 1.05}
 """How texts are sampled where nobody says: what the makers of the default model advise."""
@@ -50,30 +46,36 @@ class LocalCodec:
         wanted = call.options.response_format
         conversation = call.conversation
         if wanted is not None and conversation.messages:
-            conversation = asking_for(conversation, wanted.schema, wanted.description)
-        if tools and wanted is None and conversation.messages:
-            conversation = reminded(conversation, tools, must_call=must_call)
-        system = with_tools(call.conversation.system, tools, must_call=must_call)
-        plain, _ = plain_messages(conversation, system)
-        losses = plain_messages(call.conversation, None)[1]  # of what was said, not of how it was worded anew
+            conversation = ask_for_schema(conversation, wanted.schema, wanted.description)
+        elif tools and conversation.messages:
+            conversation = add_reminder(conversation, tools, must_call=must_call)
+        plain, _ = to_plain_text(conversation, add_tools(call.conversation.system, tools, must_call=must_call))
+        losses = to_plain_text(call.conversation, None)[1]  # of what was said, not of how it was worded anew
         extra: dict[str, object] = {"reasoning_format": "none"}
-        if tools or wanted is not None:
-            schema = None if wanted is None else bytes(wanted.schema)
-            signatures = tuple([(spec.name, bytes(spec.parameters)) for spec in tools])
-            grammar, notes = _grammar(signatures, schema, self._thinks, must_call=must_call)
-            extra["grammar"] = grammar
+        constrained = bool(tools) or wanted is not None
+        if constrained:
+            turn = Turn(
+                tools=tuple([(spec.name, bytes(spec.parameters)) for spec in tools]),
+                must_call=must_call,
+                answer=None if wanted is None else bytes(wanted.schema),
+                thinks=self._thinks,
+            )
+            extra["grammar"], notes = turn_grammar(turn)
             adaptations += [Adaptation(what, why) for what, why in notes]
-        encoded = CHAT.encode(_bare(call, plain, extra, exact=bool(tools) or wanted is not None))
+        encoded = CHAT.encode(_as_text_call(call, plain, extra, _EXACT if constrained else _FREE))
         return msgspec.structs.replace(
             encoded, adaptations=(*adaptations, *encoded.adaptations), losses=losses, tool_names={}
         )
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
-        names = frozenset([spec.name for spec in _offered(call)[0]])
-        calls = CallReader(names, FORM, model=call.model, context=call.profile.context_window)
-        readers = (calls,) if self._thinks == "never" else (ThoughtReader(inside=self._thinks == "always"), calls)
-        return ReadingDecoder(CHAT.decoder(call, encoded), readers)
+        return LocalDecoder(
+            CHAT.decoder(call, encoded),
+            tools=[spec.name for spec in _offered(call)[0]],
+            thinks=self._thinks,
+            model=call.model,
+            context=call.profile.context_window,
+        )
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
         """The typed error of a reply that says that something is wrong."""
@@ -94,42 +96,16 @@ def _offered(call: Call) -> tuple[tuple[ToolSpec, ...], bool]:
     return call.tools, choice == "required"
 
 
-@lru_cache(maxsize=64)
-def _grammar(
-    signatures: tuple[tuple[str, bytes], ...], answer: bytes | None, thinks: Thinks, *, must_call: bool
-) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The grammar of a turn, and what it does not enforce: of what, and why."""
-    turn = Turn(
-        tools={name: msgspec.json.decode(parameters) for name, parameters in signatures},
-        form=FORM,
-        must_call=must_call,
-        answer=None if answer is None else msgspec.json.decode(answer),
-        thinks=thinks,
-    )
-    grammar, notes = turn_grammar(turn)
-    told = [
-        (f"schema of tool {name!r}" if name else "schema of the reply", str(note))
-        for name, found in notes.items()
-        for note in found
-    ]
-    return grammar, tuple(told)
-
-
-def _bare(call: Call, plain: Conversation, extra: dict[str, object], *, exact: bool) -> Call:
+def _as_text_call(call: Call, plain: Conversation, extra: dict[str, object], sampling: Mapping[str, float]) -> Call:
     """The call as one of texts alone."""
     options = call.options
-    usual = _EXACT if exact else _FREE
-    extra |= {name: value for name, value in usual.items() if getattr(options, name, None) is None}
-    return msgspec.structs.replace(
-        call,
-        conversation=plain,
-        tools=(),
-        options=msgspec.structs.replace(
-            options,
-            tool_choice="auto",
-            parallel_tool_calls=None,
-            response_format=None,
-            server_tools=(),
-            extra_body={**extra, **options.extra_body},
-        ),
+    usual = {name: value for name, value in sampling.items() if getattr(options, name, None) is None}
+    bare = msgspec.structs.replace(
+        options,
+        tool_choice="auto",
+        parallel_tool_calls=None,
+        response_format=None,
+        server_tools=(),
+        extra_body={**extra, **usual, **options.extra_body},
     )
+    return msgspec.structs.replace(call, conversation=plain, tools=(), options=bare)

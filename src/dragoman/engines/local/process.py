@@ -1,7 +1,4 @@
-"""The program that runs the model: starting it, what its failures mean, and ending it.
-
-Owns: one child process and its address.
-Must not know: who uses it.
+"""The program that runs the model (child.py): starting it, what its failures mean, and ending it.
 
 The child ends when its input is closed: by us, or by the system when this program dies in whatever way.
 """
@@ -25,8 +22,6 @@ from msgspec import Struct
 from dragoman.engines.keys import environment_without_keys
 from dragoman.errors import LocalModelError
 
-__all__ = ["Launch", "ModelProcess", "ensure_installed", "start"]
-
 _CHILD: Final = Path(__file__).with_name("child.py")
 _INSTALL: Final = "pip install 'dragoman[local]'"
 _START_SECONDS: Final = 600.0
@@ -41,8 +36,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     model: Path
     context: int
     threads: int
-    chat_template: str = ""
-    """In place of the file's own; only for tests."""
     command: tuple[str, ...] = (sys.executable, "-P", str(_CHILD))
 
 
@@ -85,7 +78,7 @@ class ModelProcess:
 
 
 def ensure_installed() -> None:
-    """Raise LocalModelError if the runtime is not there; before anything large is fetched."""
+    """Raise LocalModelError if the runtime is not there; before anything large is downloaded."""
     if find_spec("xllamacpp") is None:
         message = "The runtime for local models is not installed."
         raise LocalModelError(message, reason="not_installed", hint=f"Install it: {_INSTALL}")
@@ -96,7 +89,7 @@ def start(launch: Launch) -> ModelProcess:
     key = secrets.token_urlsafe(24)
     log = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the process
     try:
-        child = _spawned(launch, log)
+        child = _spawn(launch, log)
     except OSError as error:
         log.close()
         message = f"The model's program cannot be started: {error.strerror or error}."
@@ -105,7 +98,7 @@ def start(launch: Launch) -> ModelProcess:
     watch.daemon = True
     try:
         watch.start()
-        said = _answer(child, launch, key)
+        said = _ask(child, launch, key)
     except BaseException:
         child.kill()  # while it loads it does not see that its input ends
         _end(child)
@@ -122,7 +115,7 @@ def start(launch: Launch) -> ModelProcess:
     raise failure
 
 
-def _spawned(launch: Launch, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _spawn(launch: Launch, log: IO[bytes]) -> subprocess.Popen[bytes]:
     environment = environment_without_keys()
     # Threads that wait for each other by spinning take the processor away from the one that works.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -139,16 +132,10 @@ def _spawned(launch: Launch, log: IO[bytes]) -> subprocess.Popen[bytes]:
     )
 
 
-def _answer(child: subprocess.Popen[bytes], launch: Launch, key: str) -> dict[str, str]:
+def _ask(child: subprocess.Popen[bytes], launch: Launch, key: str) -> dict[str, str]:
     assert child.stdin is not None
     assert child.stdout is not None
-    asked = {
-        "model": str(launch.model),
-        "context": launch.context,
-        "threads": launch.threads,
-        "key": key,
-        "chat_template": launch.chat_template,
-    }
+    asked = {"model": str(launch.model), "context": launch.context, "threads": launch.threads, "key": key}
     try:
         child.stdin.write(json.dumps(asked).encode() + b"\n")
         child.stdin.flush()

@@ -1,8 +1,4 @@
-"""How far a fetch has got.
-
-Owns: the value that is told, and a bar for terminals.
-Must not know: what is fetched.
-"""
+"""How far a download has got: the value that is told, and a bar for terminals."""
 
 from __future__ import annotations
 
@@ -14,13 +10,11 @@ from typing import Final, Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["OnProgress", "Phase", "Progress", "ProgressBar", "bar_if_terminal"]
-
 Phase: TypeAlias = Literal["waiting", "checking", "fetching", "done", "stopped"]
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Where a fetch stands."""
+    """Where a download stands."""
 
     model: str
     phase: Phase
@@ -28,11 +22,6 @@ class Progress(Struct, frozen=True, kw_only=True):
     done: int
     """Bytes that are here."""
     total: int
-
-    @property
-    def fraction(self) -> float:
-        """From 0 to 1."""
-        return min(1.0, self.done / self.total) if self.total else 1.0
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -52,18 +41,19 @@ class ProgressBar:
 
     def __init__(
         self,
-        stream: TextIO | None = None,
+        stream: TextIO,
         *,
         clock: Callable[[], float] = time.monotonic,
         columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
     ) -> None:
-        self._stream: TextIO = sys.stderr if stream is None else stream
+        self._stream: TextIO = stream
         self._clock: Callable[[], float] = clock
         self._columns: Callable[[], int] = columns
         self._last: float = float("-inf")
         self._longest: int = 0
 
     def __call__(self, progress: Progress) -> None:
+        """Show it, unless something was shown a moment ago."""
         now, done = self._clock(), progress.phase in ("done", "stopped")
         if now - self._last < 0.1 and not done:
             return
@@ -74,7 +64,7 @@ class ProgressBar:
         what = f"{_WORDS[progress.phase]} {progress.model}"
         room = self._columns() - 1  # a line that is full would become two
         width = max(0, min(_WIDTH, room - len(what) - len(sizes) - 2))
-        filled = round(progress.fraction * width)
+        filled = round(min(1.0, progress.done / max(1, progress.total)) * width)
         line = f"{what} {'█' * filled}{'░' * (width - filled)} {sizes}"[:room]
         try:
             self._stream.write(f"\r{line.ljust(self._longest)}" + ("\n" if done else ""))

@@ -1,15 +1,14 @@
 """Tools, calls, results and schemas as texts that a small model reads.
 
-Owns: the wording, and a conversation as plain messages that alternate between user and assistant, which every chat
-template can take: whether a model's own template knows tools, and how, makes no difference.
-Must not know: grammars, and the wire.
-
-The wording was chosen by measuring (bench/local_quality.py). The fence is not the usual one for JSON, so that somebody
-who asks for JSON while there are tools gets JSON.
+A conversation becomes plain messages that alternate between user and assistant, which every chat template can take:
+whether a model's own template knows tools, and how, makes no difference. The wording was chosen by measuring
+(bench/local_quality.py). The fence is not the usual one for JSON, so that somebody who asks for JSON while there are
+tools gets JSON.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,11 +29,9 @@ from dragoman.conversation import (
 )
 from dragoman.providers.codec import Loss
 
-from .grammar import CallForm
-
-__all__ = ["FORM", "asking_for", "plain_messages", "reminded", "with_tools"]
-
-FORM: Final = CallForm('```tool_call\n{"name": ', ', "arguments": ', "}\n```")
+OPENING: Final = '```tool_call\n{"name": '
+BETWEEN: Final = ', "arguments": '
+CLOSING: Final = "}\n```"
 
 _TOOLS: Final = """# Tools
 
@@ -63,16 +60,26 @@ _ERROR: Final = "The function {name} failed:\n{text}\n\nTell the user, or call i
 _ANSWER: Final = "{question}\n\nAnswer with one JSON value{about} that is valid against this JSON Schema:\n{schema}"
 
 
-def with_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool) -> str | None:
+def call_start(name: str) -> str:
+    """All that stands before the arguments of a call."""
+    return OPENING + json.dumps(name, ensure_ascii=False) + BETWEEN
+
+
+def write_call(name: str, arguments: str) -> str:
+    """A whole call."""
+    return call_start(name) + arguments + CLOSING
+
+
+def add_tools(system: str | None, tools: Sequence[ToolSpec], *, must_call: bool) -> str | None:
     """The system prompt, with the tools behind it."""
     if not tools:
         return system
     lines = "\n".join([_signature(spec) for spec in tools])
-    told = _TOOLS.format(tools=lines, when=_MUST if must_call else _MAY)
-    return f"{system or _NOBODY}\n\n{told}{'' if must_call else _INSTEAD}"
+    described = _TOOLS.format(tools=lines, when=_MUST if must_call else _MAY)
+    return f"{system or _NOBODY}\n\n{described}{'' if must_call else _INSTEAD}"
 
 
-def reminded(conversation: Conversation, tools: Sequence[ToolSpec], *, must_call: bool) -> Conversation:
+def add_reminder(conversation: Conversation, tools: Sequence[ToolSpec], *, must_call: bool) -> Conversation:
     """The conversation whose last question reminds of the tools: after some talk a small model forgets them.
 
     Measured with the default model: 11 of 20 right choices after small talk without, 20 with it. The first question
@@ -90,7 +97,7 @@ def _signature(spec: ToolSpec) -> str:
     return msgspec.json.encode({"type": "function", "function": function}).decode()
 
 
-def asking_for(conversation: Conversation, schema: Raw, description: str) -> Conversation:
+def ask_for_schema(conversation: Conversation, schema: Raw, description: str) -> Conversation:
     """The conversation whose last question asks for an answer of a schema."""
     about = f" ({description.strip()})" if description.strip() else ""
     *earlier, last = conversation.messages
@@ -103,7 +110,7 @@ def asking_for(conversation: Conversation, schema: Raw, description: str) -> Con
 # --- a conversation as texts ------------------------------------------------------------------------------------------
 
 
-def plain_messages(conversation: Conversation, system: str | None) -> tuple[Conversation, tuple[Loss, ...]]:
+def to_plain_text(conversation: Conversation, system: str | None) -> tuple[Conversation, tuple[Loss, ...]]:
     """The conversation in texts alone, and what of it is not in them."""
     losses: list[Loss] = []
     turns: list[tuple[str, list[str]]] = []
@@ -130,7 +137,7 @@ def _text(at: int, place: int, block: object, losses: list[Loss]) -> str:
         case Text():
             return block.text
         case ToolCall():
-            return FORM.call(block.name, block.arguments.strip() or "{}")
+            return write_call(block.name, block.arguments.strip() or "{}")
         case ToolResult():
             return _result(at, place, block, losses)
         case Thinking():

@@ -24,12 +24,12 @@ from dragoman.conversation import (
     UsageReported,
     fold,
 )
-from dragoman.engines.local.prompt import FORM
-from dragoman.engines.local.reading import CallReader
-from dragoman.engines.local.thoughts import ThoughtReader
+from dragoman.engines.local.decode import LocalDecoder
+from dragoman.engines.local.models import Thinks
+from dragoman.engines.local.prompt import BETWEEN, OPENING, call_start, write_call
 
 NAMES = ("weather", "weather_report")
-CALL = FORM.call("weather", '{"city": "Pa\\"}ris", "deep": [{}]}')
+CALL = write_call("weather", '{"city": "Pa\\"}ris", "deep": [{}]}')
 ARGUMENTS = '{"city": "Pa\\"}ris", "deep": [{}]}'
 
 
@@ -55,13 +55,33 @@ def events(
     ]
 
 
-def read(text: str, sizes: list[int] | None = None, *, think: str = "", **more: object) -> Message:
-    readers: list[ThoughtReader | CallReader] = [CallReader(NAMES, FORM, model="m", context=100)]
-    if think:
-        readers.insert(0, ThoughtReader(inside=think == "always"))
-    found = events(text, sizes or [1], **more)  # type: ignore[arg-type]
-    for reader in readers:
-        found = [new for event in found for new in reader.take(event)]
+class Played:
+    """A decoder that gives one event after the other, whatever it is fed."""
+
+    def __init__(self, events: list[ReplyEvent]) -> None:
+        self.left = events
+
+    def feed(self, _data: bytes, events: list[ReplyEvent]) -> None:
+        events.append(self.left.pop(0))
+
+    def finish(self, events: list[ReplyEvent]) -> None:
+        pass
+
+
+def read(
+    text: str,
+    sizes: list[int] | None = None,
+    *,
+    tools: tuple[str, ...] = NAMES,
+    think: Thinks = "never",
+    **more: object,
+) -> Message:
+    played = Played(events(text, sizes or [1], **more))  # type: ignore[arg-type]
+    decoder = LocalDecoder(played, tools=tools, thinks=think, model="m", context=100)
+    found: list[ReplyEvent] = []
+    while played.left:
+        decoder.feed(b"", found)
+    decoder.finish(found)
     return fold(found)
 
 
@@ -85,12 +105,12 @@ def test_a_call_after_some_words(size: int) -> None:
         "",
         "Just words.",
         '```json\n{"name": "weather", "arguments": {}}\n```',
-        FORM.call("alice", "{}"),
-        FORM.opening + '"weather"} no call',
-        FORM.opening,
-        FORM.opening + '"weath',
-        FORM.opening + "3, ",
-        FORM.opening[:-3],
+        write_call("alice", "{}"),
+        OPENING + '"weather"} no call',
+        OPENING,
+        OPENING + '"weath',
+        OPENING + "3, ",
+        OPENING[:-3],
         "a ``` b ```tool c",
     ],
 )
@@ -103,15 +123,13 @@ def test_texts_stay_texts(text: str, size: int) -> None:
 
 
 def test_a_call_that_was_cut_is_partial() -> None:
-    message = read(FORM.start("weather") + '{"city": "Par', reason=StopReason.MAX_TOKENS)
+    message = read(call_start("weather") + '{"city": "Par', reason=StopReason.MAX_TOKENS)
     assert [call.partial for call in message.tool_calls] == [True]
     assert message.stop_reason is StopReason.MAX_TOKENS
 
 
 def test_without_tools_nothing_is_a_call() -> None:
-    reader = CallReader((), FORM, model="m", context=None)
-    message = fold([new for event in events(CALL, [3]) for new in reader.take(event)])
-    assert message.text == CALL
+    assert read(CALL, [3], tools=()).text == CALL
 
 
 @pytest.mark.parametrize(("used", "reason"), [(99, StopReason.CONTEXT_FULL), (50, StopReason.MAX_TOKENS)])
@@ -127,10 +145,10 @@ def test_pieces_make_no_difference(sizes: list[int], seed: int) -> None:
         "words ",
         "```",
         "tool_call\n",
-        FORM.opening,
+        OPENING,
         '"weather"',
         '"nobody"',
-        FORM.between,
+        BETWEEN,
         "{}",
         '{"a": "}"}',
         "}",
@@ -145,7 +163,7 @@ def test_pieces_make_no_difference(sizes: list[int], seed: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize(("think", "start"), [("maybe", "<think>\n"), ("always", ""), ("always", "<think>")])
-def test_thinking_before_an_answer_and_before_a_call(think: str, start: str, size: int) -> None:
+def test_thinking_before_an_answer_and_before_a_call(think: Thinks, start: str, size: int) -> None:
     message = read(f"{start}hm < hm\n</think>\n\nYes.", [size], think=think)
     assert isinstance(message.blocks[0], Thinking)
     assert (message.thinking.strip(), message.text, len(message.blocks)) == ("hm < hm", "Yes.", 2)

@@ -1,9 +1,9 @@
-"""From the claude program's messages to the events of one reply.
+"""From the claude program's messages to the events of one reply, or to a typed error.
 
 Owns: what belongs to a reply. The program may ask its model several times before it is our turn (it runs tools of its
 own, goes on after a cut, corrects a structured answer); for us all of that is one reply, up to the model's next call of
 one of our tools, or to the end of the turn.
-Must not know: lines, processes, control requests (dialogue.py). What a message of the API says is read by its decoder.
+Must not know: lines, processes, control requests (protocol.py). What a message of the API says is read by its decoder.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
+from dragoman.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    ProtocolError,
+    ProviderError,
+    RequestTimeoutError,
+)
 from dragoman.providers.answers import AnswerReader
 from dragoman.providers.anthropic.decode import ReplyDecoder
 from dragoman.providers.codec import Call
-from dragoman.providers.raw_json import read_members as members
-from dragoman.providers.raw_json import read_text as text
+from dragoman.providers.failures import failure
 
-from .failures import broke_off, malformed
-from .mcp import PREFIX
-from .names import PROVIDER
-
-__all__ = ["STRUCTURED", "ReplyReader"]
-
+PROVIDER: Final = "claude-local"
+PREFIX: Final = "mcp__dragoman__"
+"""What the program puts before the names of our tools."""
 STRUCTURED: Final = "StructuredOutput"
 """The tool by which the program has its model give a structured answer."""
 _SYNTHETIC: Final = "<synthetic>"
 """The model of messages that the program made up itself, mostly to tell of a failure."""
-
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class ReplyReader:
@@ -79,10 +80,10 @@ class ReplyReader:
         self._decoder: ReplyDecoder | None = None
         self._streamed: str | None = None
         """The id of the message that is, or was last, streamed."""
-        self._whole: dict[str, Raw] = {}
-        self._blocks: list[Raw] = []
+        self._whole: dict[str, Any] = {}
+        """A message that was not streamed, as far as it has come."""
         self._held: list[ReplyEvent] = []
-        self._late: list[Raw] = []
+        self._late: list[dict[str, Any]] = []
         """Results of the program's own tools that came in the middle of a message."""
         self._pieces: dict[int, tuple[ToolCallStarted, list[str]]] = {}
         self._given: str | None = None
@@ -97,46 +98,39 @@ class ReplyReader:
 
     # --- a message while it arrives ---
 
-    def stream(self, event: Raw, events: list[ReplyEvent]) -> None:
+    def stream(self, event: dict[str, Any], events: list[ReplyEvent]) -> None:
         """One event of the API's stream."""
-        kind = _kind(event)
-        if kind == "message_start":
+        if event["type"] == "message_start":
             self.settle(events)
             self._begin_anew()
-            self._streamed = text(members(members(event)["message"]).get("id"))
+            self._streamed = event["message"].get("id")
             self._decoder = ReplyDecoder(self._call, self._names)
         if self._decoder is None:
             return
         found: list[ReplyEvent] = []
-        self._decoder.feed(b"data: " + bytes(event).replace(b"\r", b" ") + b"\n\n", found)
+        self._decoder.feed(b"data: " + msgspec.json.encode(event) + b"\n\n", found)
         self._take(found, events)
 
-    def whole(self, message: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+    def whole(self, message: dict[str, Any], events: list[ReplyEvent]) -> None:
         """A message that may have been streamed before; if not, it comes block by block under one id."""
-        id = text(message.get("id"))
+        id = message.get("id")
         if id is not None and id == self._streamed:
             return
-        if self._whole and text(self._whole.get("id")) != id:
+        if self._whole and self._whole.get("id") != id:
             self.settle(events)
-        if not self._whole:
-            self._whole = {name: raw.copy() for name, raw in message.items()}
-            self._blocks = []
-        self._blocks += [raw.copy() for raw in _decode_list(message.get("content", Raw(b"[]")))]
+        before = self._whole.get("content", [])
+        self._whole = {**message, **self._whole, "content": [*before, *message.get("content", [])]}
 
     def settle(self, events: list[ReplyEvent], *, over: bool = False) -> None:
         """Nothing more will come of a message that was not streamed. What the program made up counts at the end."""
-        message, blocks = self._whole, self._blocks
-        if not message or self.complete:
+        message = self._whole
+        if not message or self.complete or (message.get("model") == _SYNTHETIC and not over):
             return
-        made_up = text(message.get("model")) == _SYNTHETIC
-        if made_up and not over:
-            return
-        self._whole, self._blocks = {}, []
+        self._whole = {}
         self._begin_anew()
-        if text(message.get("stop_reason")) is None:
-            calls = any(_kind(block) == "tool_use" for block in blocks)
-            message["stop_reason"] = Raw(b'"tool_use"' if calls else b'"end_turn"')
-        message["content"] = Raw(b"[" + b",".join([bytes(block) for block in blocks]) + b"]")
+        if message.get("stop_reason") is None:
+            calls = any(block.get("type") == "tool_use" for block in message["content"])
+            message["stop_reason"] = "tool_use" if calls else "end_turn"
         found: list[ReplyEvent] = []
         decoder = ReplyDecoder(self._call, self._names)
         decoder.feed(msgspec.json.encode(message), found)
@@ -160,44 +154,38 @@ class ReplyReader:
     def _take(self, found: list[ReplyEvent], events: list[ReplyEvent]) -> None:
         into = self._held if self._held_back else events
         for event in found:
-            if isinstance(event, Completed):
-                self._end_message(event, events)
-                return
-            handler = self._HANDLERS.get(type(event))
-            if handler is not None:
-                handler(self, event, into)
-                continue
-            self._pass(event, into)
+            match event:
+                case Completed():
+                    self._end_message(event, events)
+                    return
+                case ReplyStarted():
+                    into += [] if self._started else [event]
+                    self._started = True
+                case UsageReported():
+                    before = self._usage_before
+                    self._usage = event.usage if before is None else before + event.usage
+                    into.append(UsageReported(self._usage))
+                case ToolCallStarted():
+                    started = msgspec.structs.replace(event, name=event.name.removeprefix(PREFIX))
+                    self.ids.add(event.id)
+                    self._pieces[event.index] = (started, [])
+                    if not self._is_own(started):
+                        self._pass(started, into)
+                case ToolCallDelta():
+                    started, pieces = self._pieces[event.index]
+                    pieces.append(event.arguments)
+                    if not self._is_own(started):
+                        self._pass(event, into)
+                case ToolCallEnded():
+                    self._end_call(event, into)
+                case _:
+                    self._pass(event, into)
 
     def _pass(self, event: Any, into: list[ReplyEvent]) -> None:
         index = event.index + self._offset
         self._next = max(self._next, index + 1)
         self._handed_on = True
         into.append(event if self._offset == 0 else msgspec.structs.replace(event, index=index))
-
-    def _start(self, event: ReplyStarted, into: list[ReplyEvent]) -> None:
-        if not self._started:
-            self._started = True
-            into.append(event)
-
-    def _count(self, event: UsageReported, into: list[ReplyEvent]) -> None:
-        before = self._usage_before
-        self._usage = event.usage if before is None else before + event.usage
-        into.append(UsageReported(self._usage))
-
-    def _start_call(self, event: ToolCallStarted, into: list[ReplyEvent]) -> None:
-        name = event.name.removeprefix(PREFIX)
-        ours = msgspec.structs.replace(event, name=name)
-        self.ids.add(event.id)
-        self._pieces[event.index] = (ours, [])
-        if not self._is_own(ours):
-            self._pass(ours, into)
-
-    def _grow_call(self, event: ToolCallDelta, into: list[ReplyEvent]) -> None:
-        started, pieces = self._pieces[event.index]
-        pieces.append(event.arguments)
-        if not self._is_own(started):
-            self._pass(event, into)
 
     def _end_call(self, event: ToolCallEnded, into: list[ReplyEvent]) -> None:
         started, pieces = self._pieces.pop(event.index)
@@ -224,7 +212,7 @@ class ReplyReader:
         self._usage_before = self._usage
         late, self._late = self._late, []
         for block in late:
-            self._append_late(block, events)
+            self.own_result(block, events)
         if self.calls:
             self.complete = True
             self._stop = (StopReason.TOOL_CALLS, event.raw_stop_reason)
@@ -236,21 +224,17 @@ class ReplyReader:
 
     # --- what the program did itself ---
 
-    def own_result(self, block: Raw, events: list[ReplyEvent]) -> None:
-        """The result of a tool that the program ran itself."""
+    def own_result(self, block: dict[str, Any], events: list[ReplyEvent]) -> None:
+        """The result of a tool that the program ran itself; one that comes within a message waits for its end."""
         if self._decoder is not None:
-            self._late.append(block.copy())
-        else:
-            self._append_late(block.copy(), events)
-
-    def _append_late(self, block: Raw, events: list[ReplyEvent]) -> None:
-        if not self._structured:
-            events.append(BlockReceived(self._next, "", Opaque(PROVIDER, block)))
+            self._late.append(block)
+        elif not self._structured:
+            events.append(BlockReceived(self._next, "", Opaque(PROVIDER, Raw(msgspec.json.encode(block)))))
             self._next += 1
 
     # --- the end ---
 
-    def finish(self, result: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+    def finish(self, result: dict[str, Any], events: list[ReplyEvent]) -> None:
         """The turn is over, and well."""
         self.settle(events, over=True)
         if self._decoder is not None:
@@ -258,21 +242,14 @@ class ReplyReader:
         if not self._started:
             self._started = True
             events.append(ReplyStarted(self._call.profile.provider, self._call.model))
-        if self._structured:
-            self._tell_answer(result, events)
-        elif self._next == 0 and (said := text(result.get("result"))):
+        answer, said = result.get("structured_output"), str(result.get("result") or "")
+        if self._structured and answer is not None:
+            # If the model wrote the same value itself, in its own spelling.
+            same = self._given is not None and _json(self._given) == answer
+            said = self._given if same and self._given is not None else msgspec.json.encode(answer).decode()
+            self._stop = (StopReason.END, self._stop[1])
+        if self._structured or (self._next == 0 and said):
             self._tell(said, events)
-
-    def _tell_answer(self, result: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        answer = result.get("structured_output")
-        if answer is None or bytes(answer) == b"null":
-            self._tell(text(result.get("result")) or "", events)
-            return
-        written = bytes(answer).decode()
-        if self._given is not None and _json(self._given) == msgspec.json.decode(written):
-            written = self._given  # the same value in the model's own spelling
-        self._stop = (StopReason.END, self._stop[1])
-        self._tell(written, events)
 
     def _tell(self, said: str, events: list[ReplyEvent]) -> None:
         index = self._next
@@ -284,21 +261,90 @@ class ReplyReader:
         """The last event."""
         return Completed(self._stop[0], self._stop[1], native)
 
-    _HANDLERS: Final[Mapping[type[ReplyEvent], Callable[..., None]]] = {
-        ReplyStarted: _start,
-        UsageReported: _count,
-        ToolCallStarted: _start_call,
-        ToolCallDelta: _grow_call,
-        ToolCallEnded: _end_call,
-    }
-
-
-def _kind(raw: Raw) -> str | None:
-    return text(members(raw).get("type"))
-
 
 def _json(written: str) -> object:
     try:
         return msgspec.json.decode(written) if written.strip() else {}
     except msgspec.MsgspecError:
         return written
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+_CODES: Final = {
+    "authentication_failed": "authentication_error",
+    "billing_error": "billing_error",
+    "invalid_request": "invalid_request_error",
+    "oauth_org_not_allowed": "permission_error",
+    "overloaded": "overloaded_error",
+    "rate_limit": "rate_limit_error",
+}
+"""The program's words for a failure, in those of the API."""
+_LOGIN: Final = (
+    "Start `claude` in a terminal and log in with /login; or give a key: claude-local takes key=…, and the variable "
+    "ANTHROPIC_API_KEY."
+)
+_NO_SESSION: Final = ("No conversation found with session ID", "No message found with message.uuid")
+_LIMITS: Final = ("usage limit", "session limit", "weekly limit", "hit your limit")
+
+
+def refused(call: Call, result: Mapping[str, object], word: str | None) -> ProviderError:
+    """The error of a turn that the program says has failed. `word` is what it called the failure before."""
+    said = _failure_text(result)
+    status = result.get("api_error_status")
+    code = _CODES.get(word or "", None)
+    if code is None and any(words in said.lower() for words in _LIMITS):
+        code = "rate_limit_error"
+    subtype = result.get("subtype")
+    error = failure(call, status if isinstance(status, int) else None, code, said, {})
+    if isinstance(error, AuthenticationError):
+        error.hint = _LOGIN
+    if error.code is None and isinstance(subtype, str) and subtype != "success":
+        error.code = subtype
+    return error
+
+
+def no_session(result: Mapping[str, object]) -> bool:
+    """Whether a turn failed because the session that was to be taken up is not there."""
+    return any(words in _failure_text(result) for words in _NO_SESSION)
+
+
+def _failure_text(result: Mapping[str, object]) -> str:
+    errors = result.get("errors")
+    if isinstance(errors, list) and errors:
+        return "; ".join([str(each) for each in errors])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    text = result.get("result")
+    if isinstance(text, str) and text.strip():
+        return text
+    return str(result.get("subtype") or "")
+
+
+def crashed(call: Call, code: int | None, words: str) -> ProviderError:
+    """It ended in the middle of a turn."""
+    how = "ended" if code is None or code >= 0 else f"was killed by signal {-code} and ended"
+    status = f" with exit code {code}" if code is not None and code >= 0 else ""
+    message = f"The claude program {how}{status} before its reply was complete.{_quote(words)}"
+    hint = "Start `claude` in a terminal to see whether it works there."
+    return ConnectionFailedError(message, hint=hint, provider=PROVIDER, model=call.model, code="exited")
+
+
+def silent(call: Call, seconds: float, doing: str, words: str, code: str = "read_timeout") -> ProviderError:
+    """It said nothing for too long."""
+    message = f"The claude program was given up after {seconds:g} seconds while it was {doing}.{_quote(words)}"
+    return RequestTimeoutError(message, provider=PROVIDER, model=call.model, code=code)
+
+
+def broke_off(call: Call) -> ProviderError:
+    """Its connection to the provider broke, and it began anew after a part had been handed on."""
+    message = f"The reply of {PROVIDER}:{call.model} broke off, and the program began it anew."
+    hint = "Ask again; what had arrived is in error.partial."
+    return ConnectionFailedError(message, hint=hint, provider=PROVIDER, model=call.model, code="cut_off")
+
+
+def malformed(call: Call, what: str) -> ProviderError:
+    """It said what it must not."""
+    return ProtocolError(f"What the claude program said cannot be used: {what}.", provider=PROVIDER, model=call.model)
+
+
+def _quote(words: str) -> str:
+    return f" Its last words: {words}" if words else ""

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.engines.local.chosen import choose
-from dragoman.engines.local.table import DEFAULT
+from dragoman.engines.local.models import DEFAULT, resolve_model
 from dragoman.errors import LocalModelError
 
 OFF = "{%- if add_generation_prompt %}<|im_start|>assistant\n{%- if no %}<think>\n\n</think>{% endif %}{% endif %}"
@@ -30,10 +29,10 @@ def gguf(path: Path, *, template: str | None = None, context: int | None = None,
 
 
 def test_names() -> None:
-    assert choose("").name == DEFAULT
-    assert choose("smollm2-135m").row is not None
+    assert resolve_model("").name == DEFAULT
+    assert resolve_model("smollm2-135m").file is None
     with pytest.raises(LocalModelError, match="smollm2-135m"):
-        choose("smollm2")
+        resolve_model("smollm2")
 
 
 @pytest.mark.parametrize(
@@ -41,14 +40,14 @@ def test_names() -> None:
     [(None, "never"), ("{{ messages }}", "never"), (OFF, "maybe"), (TAGS, "maybe"), (ON, "always")],
 )
 def test_what_a_file_says(tmp_path: Path, template: str | None, thinks: str) -> None:
-    chosen = choose(str(gguf(tmp_path / "a model.gguf", template=template, context=4096)))
+    chosen = resolve_model(str(gguf(tmp_path / "a model.gguf", template=template, context=4096)))
     assert (chosen.context, chosen.thinks) == (4096, thinks)
-    assert chosen.locate(None) == tmp_path / "a model.gguf"
+    assert chosen.file == tmp_path / "a model.gguf"
 
 
 def test_a_long_context_is_not_taken_unasked(tmp_path: Path) -> None:
-    assert choose(str(gguf(tmp_path / "m.gguf", context=131_072))).context == 8192
-    assert choose(str(gguf(tmp_path / "m.gguf"))).context == 8192
+    assert resolve_model(str(gguf(tmp_path / "m.gguf", context=131_072))).context == 8192
+    assert resolve_model(str(gguf(tmp_path / "m.gguf"))).context == 8192
 
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +55,7 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("m.GGUF", "./m.GGUF", "~/m.GGUF", str(tmp_path / "m.GGUF")):
-        assert choose(name).file == tmp_path / "m.GGUF"
+        assert resolve_model(name).file == tmp_path / "m.GGUF"
 
 
 @pytest.mark.parametrize(
@@ -65,18 +64,18 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
     with pytest.raises(LocalModelError) as caught:
-        choose(str(tmp_path / "m.gguf"))
+        resolve_model(str(tmp_path / "m.gguf"))
     assert caught.value.reason == "wrong_file"
 
 
 def test_no_file_and_a_directory(tmp_path: Path) -> None:
     for path in (tmp_path / "none.gguf", tmp_path):
         with pytest.raises(LocalModelError) as caught:
-            choose(str(path))
+            resolve_model(str(path))
         assert caught.value.reason == "wrong_file"
 
 
 def test_a_head_that_promises_more_than_there_is(tmp_path: Path) -> None:
     path = gguf(tmp_path / "m.gguf", template="x" * 100)
     path.write_bytes(path.read_bytes()[:-50])
-    assert choose(str(path)).thinks == "never"
+    assert resolve_model(str(path)).thinks == "never"

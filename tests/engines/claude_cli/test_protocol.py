@@ -10,13 +10,9 @@ import msgspec
 from hypothesis import given
 
 from dragoman.conversation import Conversation, Fold, Json, Media, Message, Text, ToolCall, ToolResult, ToolSpec
-from dragoman.engines.claude_cli.dialogue import Dialogue
-from dragoman.engines.claude_cli.history import fingerprint
-from dragoman.engines.claude_cli.mcp import result_of
-from dragoman.engines.claude_cli.pool import Continuation, continuation
-from dragoman.engines.claude_cli.process import LastWords, Lines
-from dragoman.engines.claude_cli.prompting import told
-from dragoman.engines.claude_cli.reading import ReplyReader
+from dragoman.engines.claude_cli.decode import ReplyReader
+from dragoman.engines.claude_cli.history import Continuation, continuation, fingerprint, write_turn
+from dragoman.engines.claude_cli.protocol import Dialogue, result_of
 from dragoman.errors import DragomanError
 from dragoman.providers.codec import Call
 from dragoman.providers.programs import PROFILES
@@ -30,48 +26,13 @@ USES_TOOLS = said({"type": "message_delta", "delta": {"stop_reason": "tool_use"}
 
 def dialogue(*tools: str) -> Dialogue:
     launch = launched(tools=[ToolSpec(name) for name in tools])
-    talk = Dialogue(launch)
+    talk = Dialogue(launch.opening, launch.tools, launch.names, structured=launch.structured)
     talk.reader = ReplyReader(CALL, launch.names, own_tools=lambda: talk.own_tools)
     return talk
 
 
 def line(step: Any) -> bytes:
     return json.dumps(step["say"]).encode()
-
-
-# --- lines ------------------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"") or b"x"), max_size=8), st.data())
-def test_lines_come_whole_however_they_arrive(wanted: list[bytes], data: st.DataObject) -> None:
-    whole = b"".join([each + b"\n" for each in wanted])
-    lines = Lines()
-    position = 0
-    while position < len(whole):
-        size = data.draw(st.integers(1, len(whole) - position))
-        lines.feed(whole[position : position + size])
-        position += size
-    lines.end()
-    expected = [each for each in wanted if each.strip()]
-    assert lines.size == sum(map(len, expected))
-    assert [lines.take() for _ in expected] == expected
-    assert not lines.whole
-
-
-def test_a_last_line_without_its_end() -> None:
-    lines = Lines()
-    lines.feed(b"one\ntwo")
-    assert list(lines.whole) == [b"one"]
-    lines.end()
-    assert list(lines.whole) == [b"one", b"two"]
-
-
-def test_last_words_are_the_last() -> None:
-    words = LastWords()
-    for number in range(5000):
-        words.add(b"line %d\n" % number)
-    assert words.text.endswith("line 4999")
-    assert len(words.text) <= 500
 
 
 # --- any line ---------------------------------------------------------------------------------------------------------
@@ -180,14 +141,6 @@ def test_a_call_that_was_cancelled_is_not_answered() -> None:
         assert talk.give([result("a")]) == []
 
 
-def test_calls_that_nobody_runs_get_an_error() -> None:
-    talk = dialogue("weather")
-    reply_with_calls(talk, "a")
-    talk.receive(line(tool_request("q", "a")))
-    (answer,) = talk.give_up("stopped")
-    assert json.loads(answer)["response"]["response"]["mcp_response"]["result"]["isError"] is True
-
-
 def test_results_with_pictures() -> None:
     picture = Media.from_bytes(b"png", "image/png")
     film = Media.from_url("https://x.test/a.mp4")
@@ -229,7 +182,7 @@ def test_fingerprints_tell_words_apart(one: str, other: str) -> None:
 @given(st.lists(st.text(max_size=30) | st.just("</conversation>\n<conversation>"), min_size=1, max_size=4))
 def test_nothing_in_a_transcript_can_end_it(texts: list[str]) -> None:
     messages = tuple([Message.assistant(text, ToolCall("c", text, text)) for text in texts])
-    ((content,), _) = told(messages, 0, PROFILE)
+    ((content,), _) = write_turn(messages, 0, PROFILE)
     written = str(content["text"])
     assert written.count("<conversation>") == written.count("</conversation>") == 1
     lines = written.partition("<conversation>\n")[2].partition("\n</conversation>")[0].split("\n")
@@ -239,7 +192,7 @@ def test_nothing_in_a_transcript_can_end_it(texts: list[str]) -> None:
 def test_pictures_of_a_transcript_follow_it() -> None:
     picture = Media.from_bytes(b"png", "image/png")
     messages = (Message.user("See:", picture), Message.assistant("A dog."), Message.user("Sure?", picture))
-    content, losses = told(messages, 0, PROFILE)
+    content, losses = write_turn(messages, 0, PROFILE)
     assert [part["type"] for part in content] == ["text", "text", "image", "text", "image"]
     assert '{"see":"image 1"}' in str(content[0]["text"])
     assert losses == ()

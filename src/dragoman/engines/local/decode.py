@@ -1,0 +1,256 @@
+"""Thoughts and calls read out of the text that a model writes.
+
+Owns: the events of one reply, rewritten: thoughts between tags, texts, and a call in the place of its text. Pieces are
+cut anywhere, so what may be the beginning of a tag or of a call is held back.
+Must not know: how the model was made to write it, and the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import msgspec
+
+from dragoman.conversation import (
+    Completed,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    ThinkingDelta,
+    ThinkingEnded,
+    ThinkingStarted,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    UsageReported,
+)
+from dragoman.providers.codec import Decoder
+from dragoman.providers.openai_chat.wire import OPEN as THINK
+from dragoman.providers.openai_chat.wire import ThinkTags
+
+from .models import Thinks
+from .prompt import OPENING, call_start
+
+_BRACKETS: Final = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+
+class LocalDecoder:
+    """A decoder that gives the events of another one, rewritten."""
+
+    def __init__(
+        self, decoder: Decoder, *, tools: Collection[str], thinks: Thinks, model: str, context: int | None
+    ) -> None:
+        self._decoder: Decoder = decoder
+        self._model: str = model
+        self._context: int | None = context
+        self._tokens: int = 0
+        self._text: _TextReader = _TextReader(tools, thinks)
+
+    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
+        """As in Decoder: what came before an error is in the list when it is raised."""
+        fresh: list[ReplyEvent] = []
+        try:
+            self._decoder.feed(data, fresh)
+        finally:
+            events += [new for event in fresh for new in self._rewrite(event)]
+
+    def finish(self, events: list[ReplyEvent]) -> None:
+        """As in Decoder."""
+        fresh: list[ReplyEvent] = []
+        try:
+            self._decoder.finish(fresh)
+        finally:
+            events += [new for event in fresh for new in self._rewrite(event)]
+
+    def _rewrite(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
+        match event:
+            case ReplyStarted():
+                self._text.call_id = f"call_{(event.id or '').rpartition('-')[2] or 'local'}"
+                yield msgspec.structs.replace(event, model=self._model)  # the server would name the file
+            case TextStarted():
+                pass
+            case TextDelta():
+                yield from self._text.feed(event.text)
+            case TextEnded():
+                yield from self._text.finish()
+            case UsageReported():
+                self._tokens = event.usage.tokens or 0
+                yield event
+            case Completed():
+                yield msgspec.structs.replace(event, stop_reason=self._stop_reason(event.stop_reason))
+            case _:
+                yield event
+
+    def _stop_reason(self, reason: StopReason) -> StopReason:
+        if self._text.called:
+            return StopReason.TOOL_CALLS
+        if reason is StopReason.MAX_TOKENS and self._context is not None and self._tokens >= self._context - 1:
+            return StopReason.CONTEXT_FULL
+        return reason
+
+
+class _TextReader:
+    """Takes one text apart: a thought, the text itself, and at its end a call."""
+
+    def __init__(self, tools: Collection[str], thinks: Thinks) -> None:
+        self.call_id: str = ""
+        self.called: bool = False
+        """Whether a call was written to its end."""
+        self._tools: Collection[str] = tools
+        self._tags: ThinkTags | None = None if thinks == "never" else ThinkTags()
+        self._untagged: str | None = "" if thinks == "always" else None
+        """The beginning of a reply whose opening tag stands in the prompt; some models write it all the same."""
+        self._held: str = ""
+        """What may be the beginning of a call."""
+        self._index: int = 0
+        self._block: str = ""
+        """What is being written: nothing yet, a thought, a text or a call."""
+        self._arguments: _JsonEnd = _JsonEnd()
+
+    def feed(self, text: str) -> Iterator[ReplyEvent]:
+        """The next piece."""
+        if self._tags is None or self._tags.done:
+            yield from self._feed_text(text)
+            return
+        if self._untagged is not None:
+            self._untagged += text
+            start = self._untagged.lstrip()
+            if THINK.startswith(start) and start != THINK:
+                return
+            text = self._untagged if start.startswith(THINK) else THINK + self._untagged
+            self._untagged = None
+        thought, text = self._tags.split(text)
+        yield from self._think(thought)
+        if text:
+            yield from self._feed_text(text)
+
+    def finish(self) -> Iterator[ReplyEvent]:
+        """Nothing follows: what was held back is what it is."""
+        if self._tags is not None:
+            if self._untagged is not None:  # it broke off within what may have been the tag
+                self._tags.split(THINK + self._untagged)
+            thought, text = self._tags.rest()
+            yield from self._think(thought)
+            yield from self._feed_text(text)
+        if self._block != "call":
+            yield from self._say(self._held)
+            if self._block != "text":  # nothing was said; that is a reply too
+                yield from self._begin("text")
+            yield TextEnded(self._index, "")
+
+    # --- blocks ---
+
+    def _begin(self, block: str) -> Iterator[ReplyEvent]:
+        if self._block == "thinking":
+            yield ThinkingEnded(self._index, "")
+        elif self._block == "text":
+            yield TextEnded(self._index, "")
+        self._index += bool(self._block)
+        self._block = block
+        if block == "thinking":
+            yield ThinkingStarted(self._index, "", "local")
+        elif block == "text":
+            yield TextStarted(self._index, "")
+
+    def _think(self, thought: str) -> Iterator[ReplyEvent]:
+        if self._block != "thinking":
+            thought = thought.lstrip("\n")
+            if not thought.strip():
+                return
+            yield from self._begin("thinking")
+        if thought:
+            yield ThinkingDelta(self._index, "", thought)
+
+    def _say(self, text: str) -> Iterator[ReplyEvent]:
+        if text:
+            if self._block != "text":
+                yield from self._begin("text")
+            yield TextDelta(self._index, "", text)
+
+    # --- texts and calls ---
+
+    def _feed_text(self, text: str) -> Iterator[ReplyEvent]:
+        if self._block == "call":
+            yield from self._grow_call(text)
+            return
+        if not self._tools:
+            yield from self._say(text)
+            return
+        self._held += text
+        while self._block != "call" and (size := self._certain()):
+            said, self._held = self._held[:size], self._held[size:]
+            yield from self._say(said)
+        found = self._call_begun()
+        if found is not None:
+            name, rest = found
+            self._held = ""
+            yield from self._begin("call")
+            yield ToolCallStarted(self._index, self.call_id, name)
+            yield from self._grow_call(rest)
+
+    def _certain(self) -> int:
+        """How many letters at the start of what is held are certainly text. Blanks before a call are no part of it."""
+        held = self._held
+        at = held.find(OPENING)
+        if at < 0:
+            longest = min(len(held), len(OPENING) - 1)
+            begun = next((size for size in range(longest, 0, -1) if held.endswith(OPENING[:size])), 0)
+            return len(held[: len(held) - begun].rstrip())
+        before = len(held[:at].rstrip())
+        if before:
+            return before
+        for name in self._tools:
+            start = call_start(name)
+            if held.startswith(start, at) or start.startswith(held[at:]):
+                return 0  # a call, or what may become one
+        return at + len(OPENING)  # somebody else's JSON
+
+    def _call_begun(self) -> tuple[str, str] | None:
+        """The tool whose call stands at the start of what is held, and what follows the beginning of the call."""
+        held = self._held.lstrip()
+        for name in self._tools:
+            start = call_start(name)
+            if held.startswith(start):
+                return name, held[len(start) :]
+        return None
+
+    def _grow_call(self, text: str) -> Iterator[ReplyEvent]:
+        if self.called:
+            return  # what closes the call is no part of it
+        inside = self._arguments.take(text)
+        if inside:
+            yield ToolCallDelta(self._index, self.call_id, inside)
+        if self._arguments.reached:
+            self.called = True
+            yield ToolCallEnded(self._index, self.call_id)
+
+
+class _JsonEnd:
+    """Finds the end of a JSON object or array in a text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self.reached: bool = False
+        self._depth: int = 0
+        self._quoted: bool = False
+        self._escaped: bool = False
+
+    def take(self, text: str) -> str:
+        """As much of the text as belongs to the value."""
+        for place, letter in enumerate(text):
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped = letter == "\\"
+                self._quoted = letter != '"'
+            elif letter == '"':
+                self._quoted = True
+            elif letter in _BRACKETS:
+                self._depth += _BRACKETS[letter]
+                if self._depth <= 0:
+                    self.reached = True
+                    return text[: place + 1]
+        return text

