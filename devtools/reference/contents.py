@@ -304,8 +304,7 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.simulator.server",
                     "dragoman.simulator.script",
-                    "dragoman.simulator.reply",
-                    "dragoman.simulator.request",
+                    "dragoman.simulator.exchange",
                     "dragoman.simulator.faults",
                     "dragoman.providers.catalogue",
                 ),
@@ -355,6 +354,5 @@ INSIDE: Final[Mapping[str, frozenset[str]]] = {
     "dragoman.Tape": frozenset({"find", "note", "write", "write_reply"}),
     "dragoman.ToolExecutor": frozenset({"stepped_events"}),
     "dragoman.mcp.McpServer": frozenset({"answer", "call", "catalogue", "listed", "notices", "shelves"}),
-    "dragoman.simulator.Simulator": frozenset({"answer", "lost", "opened"}),
 }
 """Members that other parts of the library use and people do not: they are not shown."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from google import genai
 from google.genai import errors, types
 
-from dragoman.conversation import Media, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 from dragoman.simulator import ErrorEvent, Reply, Simulator, Status
 
 CALLS = Reply(
@@ -78,32 +77,9 @@ def streamed(simulator: Simulator) -> None:
         check(list(client.models.generate_content_stream(model="gemini-x", contents="Weather?", config=CONFIG)))
 
 
-async def whole_async(client: genai.Client) -> None:
-    check([await client.aio.models.generate_content(model="gemini-x", contents="Weather?", config=CONFIG)])
-
-
-async def streamed_async(client: genai.Client) -> None:
-    stream = await client.aio.models.generate_content_stream(model="gemini-x", contents="Weather?", config=CONFIG)
-    check([response async for response in stream])
-
-
 @pytest.mark.parametrize("talk", [whole, streamed])
 def test_the_sync_client(simulator: Simulator, talk: Callable[[Simulator], None]) -> None:
     talk(simulator)
-
-
-@pytest.mark.parametrize("talk", [whole_async, streamed_async])
-def test_the_async_client(simulator: Simulator, talk: Callable[[genai.Client], Any]) -> None:
-    async def run() -> None:
-        options = types.HttpOptions(base_url=simulator.base_url("gemini"))
-        client = genai.Client(api_key="dummy", vertexai=False, http_options=options)
-        try:
-            await talk(client)
-        finally:
-            await client.aio.aclose()
-            client.close()
-
-    asyncio.run(run())
 
 
 def test_a_chat_with_a_tool_and_thinking() -> None:
@@ -121,29 +97,6 @@ def test_a_chat_with_a_tool_and_thinking() -> None:
         assert (request.turns, request.last_user_text, request.system) == (1, "How is the weather?", "Be brief.")
         assert request.tools == ("weather",)
         assert "thoughtSignature" in request.raw.decode()
-
-
-def test_automatic_calls_of_a_function() -> None:
-    def weather(city: str) -> str:
-        """The weather in a city."""
-        return f"sun in {city}"
-
-    calls = Reply(ToolCall("", "weather", '{"city":"Paris"}'))
-    with Simulator([calls, "It is sunny."]) as simulator:
-        with client_of(simulator) as client:
-            config = types.GenerateContentConfig(tools=[weather])
-            response = client.models.generate_content(model="gemini-x", contents="Weather?", config=config)
-        assert response.text == "It is sunny."
-        assert simulator.requests[1].tool_results[0].value == {"result": "sun in Paris"}
-
-
-def test_media_that_the_model_made() -> None:
-    picture = Media.from_bytes(b"PNG", "image/png")
-    with Simulator(lambda request: Reply("Here:", picture)) as simulator, client_of(simulator) as client:
-        response = client.models.generate_content(model="gemini-x", contents="Draw.")
-    assert response.parts is not None
-    assert response.parts[1].inline_data is not None
-    assert response.parts[1].inline_data.data == b"PNG"
 
 
 @pytest.mark.parametrize(
@@ -203,11 +156,3 @@ def test_an_error_in_a_stream() -> None:
         pytest.raises(errors.APIError, match="UNAVAILABLE"),
     ):
         list(client.models.generate_content_stream(model="gemini-x", contents="Hi"))
-
-
-def test_models() -> None:
-    with Simulator(models=["one", "two"]) as simulator, client_of(simulator) as client:
-        assert [model.name for model in client.models.list()] == ["models/one", "models/two"]
-        assert client.models.get(model="one").display_name == "one"
-        with pytest.raises(errors.ClientError, match="is not found"):
-            client.models.generate_content(model="three", contents="Hi")
