@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman import errors
 from dragoman.engines.keys import Secret
 from dragoman.mcp import HttpServer, ServerOptions, StdioServer
-from dragoman.mcp.entries import expanded, servers_from_json
+from dragoman.mcp.settings import expand, servers_from_json
 
 ENVIRON = {"TOKEN": "s3cret", "EMPTY": "", "ODD": "${TOKEN}"}
 
@@ -119,18 +119,18 @@ def test_what_is_no_list_of_servers_is_refused(document: str | bytes) -> None:
     ],
 )
 def test_variables(text: str, value: str) -> None:
-    assert expanded(text, ENVIRON) == value
+    assert expand(text, ENVIRON) == value
 
 
 @given(st.text(st.characters(exclude_characters="$")))
 def test_a_text_without_variables_stays_as_it_is(text: str) -> None:
-    assert expanded(text, {}) == text
+    assert expand(text, {}) == text
 
 
 @given(st.text(), st.text())
 def test_a_value_is_put_in_as_it_is(before: str, value: str) -> None:
     escaped = before.replace("$", "")
-    assert expanded(escaped + "${NAME}", {"NAME": value}) == escaped + value
+    assert expand(escaped + "${NAME}", {"NAME": value}) == escaped + value
 
 
 def test_filters() -> None:

@@ -1,7 +1,6 @@
 """Results of tools, from our blocks to MCP's content and back.
 
-Owns: both directions, and what is cut when a stranger sends too much.
-Must not know: connections. Nothing is fetched: a link stays a link.
+Nothing is fetched: a link stays a link.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from msgspec import Raw
 
 from dragoman.conversation import Json, Media, Native, ResultPart, Text, ToolResult
 
-__all__ = ["MCP", "content_from_mcp", "result_from_mcp", "to_content", "to_structured"]
-
 MCP = "mcp"
 """The provider's name on what only MCP understands."""
 
@@ -31,6 +28,8 @@ MAX_FILE_BYTES = 20 * 1024 * 1024
 _MIME = re.compile(r"[A-Za-z0-9.+*-]{1,100}/[A-Za-z0-9.+*-]{1,100}").match
 _BINARY = "application/octet-stream"
 _TEXTUAL = re.compile(r"text/|application/(?:json|xml|javascript|yaml|[\w.-]+\+(?:json|xml))$").match
+
+_MAX_PARTS = 1_000
 
 _Block: TypeAlias = types.ContentBlock
 
@@ -130,11 +129,6 @@ class _Allowance:
         return f"{kept}\n[cut here: a result may hold {self.limit} bytes, and {rest} characters more came]"
 
 
-def content_from_mcp(blocks: Iterable[_Block], max_bytes: int) -> tuple[ResultPart, ...]:
-    """The blocks as our parts, no more than so many bytes of them."""
-    return _parts(blocks, _Allowance(max_bytes))
-
-
 def result_from_mcp(result: types.CallToolResult, max_bytes: int) -> ToolResult:
     """The result of a call. The executor puts its name and id on it."""
     allowance = _Allowance(max_bytes)
@@ -164,9 +158,6 @@ def _parts(blocks: Iterable[_Block], allowance: _Allowance) -> tuple[ResultPart,
     if left_out:
         parts.append(Text(f"[left out: {left_out} further parts of the result]"))
     return tuple(parts)
-
-
-_MAX_PARTS = 1_000
 
 
 def _from_block(block: _Block, allowance: _Allowance) -> ResultPart:

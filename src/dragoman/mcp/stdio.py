@@ -1,8 +1,7 @@
 """The door for a parent process: messages on standard input and output, one a line.
 
-Owns: these two streams while it serves. Whatever else in this process prints goes to standard error, since one stray
+Whatever else in this process prints goes to standard error, since one stray
 line would break the protocol; tools and their children find standard input empty.
-Must not know: the tools.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ from mcp.server.stdio import stdio_server
 
 from dragoman.tools.registry import AnyTools
 
-from .app import McpServer, McpServerSettings, server_of
+from .server import McpServer, McpServerSettings, make_server
 
 if TYPE_CHECKING:
     import anyio
-
-__all__ = ["aserve_stdio", "serve_stdio"]
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _AHEAD = 64
@@ -80,7 +77,7 @@ def _own_input() -> Generator[int, None, None]:
 
 
 @contextlib.contextmanager
-def _terminable() -> Generator[None, None, None]:
+def _end_on_sigterm() -> Generator[None, None, None]:
     """Let SIGTERM end the task as Ctrl-C does, so that tools are cancelled and threads end."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     try:
@@ -97,10 +94,10 @@ def _terminable() -> Generator[None, None, None]:
 
 async def aserve_stdio(tools: AnyTools | McpServer, **settings: Unpack[McpServerSettings]) -> None:
     """Serve tools to the parent process until it closes our standard input."""
-    server = server_of(tools, settings)
+    server = make_server(tools, settings)
     wire = server.sdk()
     try:
-        with _own_input() as fd, _terminable():
+        with _own_input() as fd, _end_on_sigterm():
             lines = cast("anyio.AsyncFile[str]", cast("Any", _Lines(fd)))
             async with stdio_server(stdin=lines) as (incoming, outgoing):
                 # What was printed before and not flushed must not follow into the protocol either.

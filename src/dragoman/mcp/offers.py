@@ -1,6 +1,5 @@
 """Resources and prompts: anything with a name that can be read.
 
-Owns: the small protocol such things have, and what MCP is told and given of them.
 Must not know: what they are. Skills are the first to use it.
 """
 
@@ -16,8 +15,6 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-__all__ = ["Offers", "Readable", "Shelf", "Store", "offers_of"]
 
 MAX_BYTES = 10 * 1024 * 1024
 _RESOURCE_NOT_FOUND = -32002
@@ -85,7 +82,7 @@ def offers_of(store: Store) -> Callable[[], Iterable[Readable]]:
     return lambda: [_Stored(store, about) for about in store.list()]
 
 
-class Shelf:
+class OfferList:
     """The resources, or the prompts, of a server."""
 
     def __init__(self, kind: Literal["resources", "prompts"], offers: Offers) -> None:
@@ -121,7 +118,7 @@ class Shelf:
         """What `resources/read` says."""
         for offer in await self.list():
             if self.uri(offer) == uri:
-                return types.ReadResourceResult(contents=[_contents(uri, offer, await read(offer))])
+                return types.ReadResourceResult(contents=[_contents(uri, offer, await _read(offer))])
         code = types.INVALID_PARAMS if version in MODERN_PROTOCOL_VERSIONS else _RESOURCE_NOT_FOUND
         raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
 
@@ -136,7 +133,7 @@ class Shelf:
         """What `prompts/get` says: the text, as a message of the user."""
         for offer in await self.list():
             if offer.name == name:
-                text = await read(offer)
+                text = await _read(offer)
                 words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
                 message = types.PromptMessage(role="user", content=types.TextContent(text=words))
                 return types.GetPromptResult(description=offer.description or None, messages=[message])
@@ -148,7 +145,7 @@ def _optional(offer: Readable, name: str) -> str | None:
     return str(value) if value else None
 
 
-async def read(offer: Readable) -> str | bytes:
+async def _read(offer: Readable) -> str | bytes:
     """The whole of it, unless that is too much; raises MCPError."""
     try:
         found = await anyio.to_thread.run_sync(offer.read, abandon_on_cancel=True)

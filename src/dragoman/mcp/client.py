@@ -1,7 +1,4 @@
-"""Several servers, in both colours.
-
-Owns: McpServers: opening and closing all of them, and their tools as one set.
-Must not know: how one server is spoken to.
+"""Several servers, in both colours, and their tools as one set.
 
 On an event loop the connections live on that loop; in a plain program on a loop in a thread that the object owns. Their
 tools work from anywhere: a call is carried over to where the connection lives.
@@ -11,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,18 +19,14 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError, ToolExecutionError
-from dragoman.mcp.entries import servers_from_json
-from dragoman.mcp.settings import AnyServer, HttpServer, ServerOptions, StdioServer
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.registry import ToolSet
 from dragoman.tools.threads import LoopThread
 
 from .child import Processes
 from .connection import Connection, State
-from .pins import Pins, ToolChange
-from .tools import ToolProblem
-
-__all__ = ["McpServers", "ServerStatus", "connect"]
+from .remote_tools import ToolProblem
+from .settings import AnyServer, HttpServer, Pins, ServerOptions, StdioServer, ToolChange, servers_from_json
 
 _CLOSE_SECONDS = 15.0
 """More than the longest a server may take to be ended."""
@@ -148,13 +140,11 @@ class McpServers:
         pins: Pins | None = None,
         optional: bool = False,
         environ: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._servers: dict[str, AnyServer] = dict(servers)
         self._pins: Pins | None = pins
         self._optional: bool = optional
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
-        self._clock: Callable[[], float] = clock
         self._home: _Home = _Home()
         self._connections: dict[str, Connection] = self._home.connections
         self._all: _AllServers = _AllServers(self._connections)
@@ -301,7 +291,6 @@ class McpServers:
                 processes=self._home.processes,
                 pins=pins,
                 anywhere=self._home.call,
-                clock=self._clock,
             )
         for name in self._connections:
             self._home.keep(name)

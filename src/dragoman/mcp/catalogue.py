@@ -1,7 +1,6 @@
 """What other programs are told of a set of tools.
 
-Owns: a tool as MCP's definition, and checking structured results against what was promised there.
-Must not know: requests.
+A tool as MCP's definition, and the check of structured results against what was promised there.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ import msgspec
 from dragoman.conversation import Media, Text, ToolResult
 from dragoman.conversation.values import Value
 from dragoman.errors import ToolDefinitionError
-from dragoman.mcp.about import ToolAbout, about_of
 from dragoman.tools.arguments.json_schema import Checker, compile_schema
 from dragoman.tools.definition import AnyTool
 
-__all__ = ["Catalogue"]
+from .settings import ToolAbout, read_about
 
 _OURS = (Value, ToolResult, Text, Media)
 
@@ -34,11 +32,11 @@ class Catalogue:
         self.tools: list[types.Tool] = []
         self._checkers: dict[str, Checker] = {}
         for name, tool in by_name.items():
-            given = about.get(name) or about_of(tool)
-            output = given.output_schema if given.output_schema is not None else output_schema_of(tool)
+            given = about.get(name) or read_about(tool)
+            output = given.output_schema if given.output_schema is not None else _output_schema(tool)
             if output is not None:
                 self._checkers[name] = compile_schema(output)
-            self.tools.append(_listed(tool, given, output))
+            self.tools.append(_describe(tool, given, output))
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
         """The parameters of a tool, or None if there is none of that name."""
@@ -55,7 +53,7 @@ class Catalogue:
         return "; ".join(f"{'.'.join(map(str, each.path)) or 'the value'}: {each.text}" for each in problems)
 
 
-def _listed(tool: AnyTool, about: ToolAbout, output: dict[str, object] | None) -> types.Tool:
+def _describe(tool: AnyTool, about: ToolAbout, output: dict[str, object] | None) -> types.Tool:
     options = tool.options
     annotations = types.ToolAnnotations(
         title=about.title or None,
@@ -74,13 +72,13 @@ def _listed(tool: AnyTool, about: ToolAbout, output: dict[str, object] | None) -
     )
 
 
-def output_schema_of(tool: AnyTool) -> dict[str, object] | None:
+def _output_schema(tool: AnyTool) -> dict[str, object] | None:
     """JSON Schema of what the function returns, where its return type names the fields; else None.
 
     Only where what is written is exactly what the type says: a plain dict promises nothing, and content blocks are not
     data.
     """
-    hint = _returned(tool.function)
+    hint = _return_hint(tool.function)
     if not isinstance(hint, type) or issubclass(hint, _OURS):
         return None
     hint = cast("type[Any]", hint)
@@ -101,7 +99,7 @@ def output_schema_of(tool: AnyTool) -> dict[str, object] | None:
     return schema
 
 
-def _returned(function: Callable[..., object]) -> object:
+def _return_hint(function: Callable[..., object]) -> object:
     inner: Any = function
     while hasattr(inner, "func"):  # functools.partial
         inner = inner.func

@@ -1,10 +1,8 @@
 """A server that is a program of ours to start and to end.
 
 Owns: its process, the environment it gets, and that nothing of it is left when it has ended: not itself, not its
-children, not a pipe.
+children, not a pipe. The SDK's own transport for this buffers a line of any length and hands on our standard error.
 Must not know: what is said to it.
-
-The SDK has a transport of its own for this, which buffers a line of any length and hands on our standard error.
 """
 
 from __future__ import annotations
@@ -19,17 +17,14 @@ from typing import Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import jsonrpc_message_adapter
 
 from dragoman.engines.keys import Secret
 from dragoman.errors import McpConnectionError
-from dragoman.mcp.settings import ClientLimits, StdioServer
 
-from .lines import LineSplitter, TooLong, id_of
-
-__all__ = ["LastWords", "Processes", "child", "environment"]
+from .settings import ClientLimits, StdioServer
+from .web import Streams, UnreadableMessageError
 
 SAFE_VARIABLES: Final = (
     "HOME",
@@ -116,7 +111,7 @@ async def child(
     limits: ClientLimits,
     processes: Processes,
     words: LastWords,
-) -> AsyncGenerator[TransportStreams, None]:
+) -> AsyncGenerator[Streams, None]:
     """Start the program; its streams of messages. It has ended when this is left."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -128,6 +123,7 @@ async def child(
             env=environment(server, environ),
             cwd=server.cwd,
             start_new_session=True,
+            limit=limits.max_message_bytes,
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -139,7 +135,7 @@ async def child(
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_read, process, into, limits.max_message_bytes)
+            tasks.start_soon(_read, process, into)
             tasks.start_soon(_write, process, out_of, into)
             tasks.start_soon(_listen, process, words)
             try:
@@ -159,48 +155,33 @@ async def child(
         _close_pipes(process)
 
 
-async def _read(
-    process: asyncio.subprocess.Process, into: MemoryObjectSendStream[SessionMessage | Exception], limit: int
-) -> None:
+async def _read(process: asyncio.subprocess.Process, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    """Hand on what it says, until it ends, or says something that somebody may wait for and nobody can read."""
     stdout = process.stdout
     assert stdout is not None
-    lines = LineSplitter(limit)
-    wanted = True
+    with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with into:
+            while line := await _line(stdout):
+                await into.send(_message(line))
     with suppress(OSError):
-        while data := await stdout.read(_READ):
-            if not wanted:
-                continue  # but read on, or the program would wait for us at its end
-            try:
-                for line in lines.feed(data):
-                    await into.send(_message(line, limit))
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError, _Unanswerable):
-                wanted = False
-            if lines.endless or not wanted:
-                wanted = False
-                into.close()
-    into.close()
+        while await stdout.read(_READ):
+            pass  # or the program would wait for us at its end
 
 
-class _Unanswerable(Exception):  # noqa: N818 -- it never leaves this module
-    """A message too large to be read, of which not even the id is known."""
+async def _line(stdout: asyncio.StreamReader) -> bytes:
+    try:
+        return await stdout.readuntil(b"\n")
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    except asyncio.LimitOverrunError:
+        return b"{"  # a message that is too large, and so cannot be read
 
 
-def _message(line: bytes | TooLong, limit: int) -> SessionMessage | Exception:
-    if isinstance(line, TooLong):
-        number = id_of(line.head, line.tail)
-        if number is None:
-            raise _Unanswerable
-        return _failure(number, INTERNAL_ERROR, f"the answer has {line.size} bytes; {limit} are allowed")
+def _message(line: bytes) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        # Who waits for this answer must not wait for ever.
-        number = id_of(line, line)
-        return error if number is None else _failure(number, PARSE_ERROR, "the answer cannot be read as JSON-RPC")
-
-
-def _failure(number: int | str, code: int, text: str) -> SessionMessage:
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=text)))
+        return UnreadableMessageError() if line.lstrip().startswith(b"{") else error
 
 
 async def _write(

@@ -1,7 +1,8 @@
 """A set of tools as an MCP server.
 
-Owns: McpServer: what is listed, and that every call goes through the executor, as everywhere else.
-Must not know: how bytes come and go (stdio.py, http.py), and who may come in (guard.py).
+Every call goes through the executor, as everywhere else. Clients are told when a list has changed.
+
+Must not know: how bytes come and go (stdio.py, http.py), and who may come in.
 
 By the specification an unknown tool is an error of the protocol, and everything else that goes wrong with a call, its
 arguments included, is a result with `isError`, which the model reads.
@@ -10,10 +11,12 @@ arguments included, is a result with `isError`, which the model reads.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 from weakref import WeakSet
 
 import anyio
@@ -23,39 +26,55 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import ListenHandler
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman._version import __version__
 from dragoman.conversation import Media, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError, DragomanError
-from dragoman.mcp.about import ToolAbout
-from dragoman.mcp.content import to_content, to_structured
-from dragoman.mcp.progress import LISTENER
 from dragoman.tools.arguments.json_schema import compile_schema
 from dragoman.tools.arguments.problems import is_object
-from dragoman.tools.call import Middleware, Outcome
+from dragoman.tools.call import Outcome
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.executor import OnResult, ToolExecutor
-from dragoman.tools.registry import AnyTools
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.registry import AnyTools, ToolSet
 from dragoman.tools.run import ToolRun
 
 from .catalogue import Catalogue
-from .notices import ListName, Notices
-from .offers import Offers, Shelf
-from .relay import ProgressRelay
+from .content import to_content, to_structured
+from .offers import OfferList, Offers
+from .progress import LISTENER, ProgressRelay
+from .settings import ToolAbout
 
 if TYPE_CHECKING:
-    import logging
-
     from dragoman.tools.permission import PermissionCheck
 
-__all__ = ["McpServer", "McpServerSettings", "current_request", "server_of"]
-
 _Context: TypeAlias = "ServerRequestContext[_Door, Any]"
-_T = TypeVar("_T")
+MAX_SESSIONS: Final = 1_000
+ListName: TypeAlias = Literal["tools", "resources", "prompts"]
+
+_EVENTS: Mapping[ListName, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "resources": ResourcesListChanged,
+    "prompts": PromptsListChanged,
+}
+_SEND: Mapping[ListName, Callable[[ServerSession], Awaitable[None]]] = {
+    "tools": ServerSession.send_tool_list_changed,
+    "resources": ServerSession.send_resource_list_changed,
+    "prompts": ServerSession.send_prompt_list_changed,
+}
+_PATIENCE = 5.0
+"""How long one client may take to accept a notice."""
 _NO_TOOLS: Mapping[str, AnyTool] = {}
 
 _REQUEST: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("dragoman-mcp-request", default=None)
@@ -77,15 +96,11 @@ class McpServerSettings(TypedDict, total=False):
     instructions: str
     config: ToolConfig | None
     permission: PermissionCheck | None
-    middleware: Sequence[Middleware]
-    on_result: OnResult | None
-    logger: logging.Logger | None
     executor: ToolExecutor | None
     deps: object
     about: Mapping[str, ToolAbout]
     resources: Offers | None
     prompts: Offers | None
-    page_size: int
     watch_seconds: float
     extend: Callable[[Server[Any]], None] | None
 
@@ -107,26 +122,19 @@ class McpServer:
         instructions: str = "",
         config: ToolConfig | None = None,
         permission: PermissionCheck | None = None,
-        middleware: Sequence[Middleware] = (),
-        on_result: OnResult | None = None,
-        logger: logging.Logger | None = None,
         executor: ToolExecutor | None = None,
         deps: object = None,
         about: Mapping[str, ToolAbout] | None = None,
         resources: Offers | None = None,
         prompts: Offers | None = None,
-        page_size: int = 500,
         watch_seconds: float = 0.5,
         extend: Callable[[Server[Any]], None] | None = None,
-        ids: Callable[[], str] = lambda: f"mcp_{secrets.token_hex(8)}",
     ) -> None:
-        if executor is not None and (config or permission or middleware or on_result or logger or tools):
+        if executor is not None and (config or permission or tools):
             message = "An executor was given together with what one is made of."
             raise ConfigurationError(message, hint="Give the executor alone; it has tools, limits and permissions.")
         self._owns_executor: bool = executor is None
-        self.executor: ToolExecutor = executor or ToolExecutor(
-            tools, config, permission=permission, middleware=middleware, on_result=on_result, logger=logger
-        )
+        self.executor: ToolExecutor = executor or ToolExecutor(tools, config, permission=permission)
         self.name: str = name
         self.version: str = version
         self.instructions: str = instructions
@@ -135,15 +143,13 @@ class McpServer:
         for each in self._about.values():
             if each.output_schema is not None:
                 compile_schema(each.output_schema)  # an error belongs here, and not into the first request
-        self._resources: Shelf | None = None if resources is None else Shelf("resources", resources)
-        self._prompts: Shelf | None = None if prompts is None else Shelf("prompts", prompts)
-        self._page_size: int = page_size
+        self._resources: OfferList | None = None if resources is None else OfferList("resources", resources)
+        self._prompts: OfferList | None = None if prompts is None else OfferList("prompts", prompts)
         self._watch_seconds: float = watch_seconds
         self._extend: Callable[[Server[Any]], None] | None = extend
-        self._ids: Callable[[], str] = ids
         self._counts: dict[str, int] = {}
         self._catalogue: Catalogue | None = None
-        self._notices: WeakSet[Notices] = WeakSet()
+        self._notices: WeakSet[_Notices] = WeakSet()
 
     def sdk(self) -> Server[Any]:
         """A new server of the official SDK that serves these tools: for `mcp.Client(server.sdk())` and doors of your
@@ -172,14 +178,14 @@ class McpServer:
 
     # --- what a door asks for ---
 
-    def notices(self) -> Notices:
+    def notices(self) -> _Notices:
         """Watches the tools for one door."""
-        made = Notices(self.executor.tools, self._watch_seconds)
+        made = _Notices(self.executor.tools, self._watch_seconds)
         self._notices.add(made)
         return made
 
     @property
-    def shelves(self) -> tuple[Shelf | None, Shelf | None]:
+    def offers(self) -> tuple[OfferList | None, OfferList | None]:
         """Resources and prompts."""
         return self._resources, self._prompts
 
@@ -195,17 +201,16 @@ class McpServer:
             catalogue = self._catalogue = Catalogue(by_name, self._about)
         return catalogue
 
-    def listed(self, cursor: str | None) -> types.ListToolsResult:
-        """One page of the tools that may be called."""
+    def listed(self) -> types.ListToolsResult:
+        """The tools that may be called."""
         allowed = self.executor.config.allowed_tools
         tools = [tool for tool in self.catalogue().tools if allowed is None or tool.name in allowed]
-        page, following = _page(tools, cursor, self._page_size, lambda tool: tool.name)
-        return types.ListToolsResult(tools=page, next_cursor=following)
+        return types.ListToolsResult(tools=tools)
 
     async def call(self, name: str, arguments: Mapping[str, object] | None) -> tuple[ToolCall, Outcome]:
         """Carry out one call, on the running loop. A cancelled task cancels the tool."""
         text = msgspec.json.encode(arguments or {}).decode()
-        call = ToolCall(self._ids(), name, text)
+        call = ToolCall(f"mcp_{secrets.token_hex(8)}", name, text)
         run = ToolRun(deps=self._deps)
         run.counts = self._counts
         try:
@@ -249,23 +254,66 @@ def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _page(items: list[_T], cursor: str | None, size: int, key: Callable[[_T], str]) -> tuple[list[_T], str | None]:
-    """The items after the cursor, which is the key of the last one before; and the next cursor."""
-    start = 0
-    if cursor is not None:
-        keys = [key(item) for item in items]
-        if cursor not in keys:
-            raise MCPError(types.INVALID_PARAMS, "Unknown cursor; begin again without one")
-        start = keys.index(cursor) + 1
-    page = items[start : start + size]
-    return page, key(page[-1]) if start + size < len(items) else None
+class _Notices:
+    """Tells the clients of one door that a list has changed.
+
+    Up to 2025-11-25 every connection is told, from 2026-07-28 on those that opened a stream to hear it. A set of tools
+    replaces its mapping when it changes and calls nobody, so it is looked at now and then: one comparison of identity.
+    """
+
+    def __init__(self, tools: ToolSet, seconds: float) -> None:
+        self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
+        self._tools: ToolSet = tools
+        self._seconds: float = seconds
+        self._sessions: deque[ServerSession] = deque(maxlen=MAX_SESSIONS)
+        self._lock: threading.Lock = threading.Lock()
+        self._named: set[ListName] = set()
+
+    def add(self, session: ServerSession) -> None:
+        """From now on, tell this one. What goes to a client that has left is dropped by the SDK."""
+        self._sessions.append(session)
+
+    def changed(self, name: ListName) -> None:
+        """Say so at the next look; from any thread."""
+        with self._lock:
+            self._named.add(name)
+
+    async def watch(self) -> None:
+        """Look and tell, until cancelled."""
+        known = self._now()
+        while True:
+            await anyio.sleep(self._seconds)
+            now = self._now()
+            with self._lock:
+                names, self._named = self._named, set()
+            if now is not known:
+                names.add("tools")
+                known = now
+            for name in sorted(names):
+                await self._tell(name)
+
+    def _now(self) -> object:
+        try:
+            return self._tools.by_name
+        except DragomanError:  # two tools of one name, for the moment; whoever lists them is told
+            return None
+
+    async def _tell(self, name: ListName) -> None:
+        await self.bus.publish(_EVENTS[name]())
+        async with anyio.create_task_group() as tasks:
+            for session in self._sessions:
+                tasks.start_soon(self._send, session, name)
+
+    async def _send(self, session: ServerSession, name: ListName) -> None:
+        with anyio.move_on_after(_PATIENCE):
+            await _SEND[name](session)
 
 
 class _Door:
     """What all connections of one door share; the SDK hands it to every handler."""
 
-    def __init__(self, notices: Notices, parallel: int) -> None:
-        self.notices: Notices = notices
+    def __init__(self, notices: _Notices, parallel: int) -> None:
+        self.notices: _Notices = notices
         self.slots: anyio.Semaphore = anyio.Semaphore(parallel)
 
 
@@ -274,8 +322,8 @@ class _Wire(Server["_Door"]):
 
     def __init__(self, ours: McpServer) -> None:
         self._ours: McpServer = ours
-        self._notices: Notices = ours.notices()
-        resources, prompts = ours.shelves
+        self._notices: _Notices = ours.notices()
+        resources, prompts = ours.offers
         super().__init__(
             ours.name,
             version=ours.version,
@@ -313,11 +361,10 @@ class _Wire(Server["_Door"]):
             tasks.cancel_scope.cancel()
 
     async def _initialized(self, ctx: _Context, _params: types.NotificationParams) -> None:
-        connection = ctx.session._connection  # pyright: ignore[reportPrivateUsage] -- nothing public leads to it
-        ctx.lifespan_context.notices.add(connection)
+        ctx.lifespan_context.notices.add(ctx.session)
 
-    async def _list_tools(self, _ctx: _Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return self._ours.listed(params.cursor if params else None)
+    async def _list_tools(self, _ctx: _Context, _params: object) -> types.ListToolsResult:
+        return self._ours.listed()
 
     async def _call_tool(self, ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         self._ours.catalogue()  # so that what was promised is known, also to a client that has never listed
@@ -345,16 +392,16 @@ class _Wire(Server["_Door"]):
     # --- resources and prompts ---
 
     @property
-    def _resources(self) -> Shelf:
-        shelf, _ = self._ours.shelves
-        assert shelf is not None
-        return shelf
+    def _resources(self) -> OfferList:
+        offers, _ = self._ours.offers
+        assert offers is not None
+        return offers
 
     @property
-    def _prompts(self) -> Shelf:
-        _, shelf = self._ours.shelves
-        assert shelf is not None
-        return shelf
+    def _prompts(self) -> OfferList:
+        _, offers = self._ours.offers
+        assert offers is not None
+        return offers
 
     async def _list_resources(self, _ctx: _Context, _params: object) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=await self._resources.resources())
@@ -372,7 +419,7 @@ class _Wire(Server["_Door"]):
         return await self._prompts.prompt(params.name)
 
 
-def server_of(tools: AnyTools | McpServer, settings: McpServerSettings) -> McpServer:
+def make_server(tools: AnyTools | McpServer, settings: McpServerSettings) -> McpServer:
     """A server as it is, or one made of tools."""
     if not isinstance(tools, McpServer):
         return McpServer(tools, **settings)

@@ -1,6 +1,5 @@
 """One server: connected, kept alive, asked.
 
-Owns: the task that connects, notices changes and restarts; calls, their deadlines and what they end with.
 Must not know: other servers, and colours; everything here runs on one event loop, which `anywhere` leads to.
 
 A session of the SDK must be opened and closed by one and the same task, so each server has a task of its own, and calls
@@ -15,13 +14,11 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from itertools import count
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import anyio
 import mcp_types as types
-from mcp.client import Client
-from mcp.client._transport import Transport
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client import Client, ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
@@ -36,22 +33,17 @@ from dragoman.errors import (
     ToolExecutionError,
     ToolTimeoutError,
 )
-from dragoman.mcp.content import result_from_mcp
-from dragoman.mcp.progress import LISTENER, ProgressListener
-from dragoman.mcp.settings import AnyServer, ClientLimits, HttpServer, LocalServer, StdioServer
 
 from .child import LastWords, Processes, child
-from .inlet import Inlet
-from .tools import Remote, ToolProblem, ToolReader
-from .trust import Trust
-from .web import web
-
-__all__ = ["Connection", "Elsewhere", "State"]
+from .content import result_from_mcp
+from .progress import LISTENER, ProgressListener
+from .remote_tools import Remote, ToolProblem, ToolReader, Trust
+from .settings import AnyServer, ClientLimits, HttpServer, LocalServer, StdioServer
+from .web import guard, web
 
 State: TypeAlias = Literal["connecting", "ready", "restarting", "failed", "closed"]
 
 LOGGER = logging.getLogger("dragoman.mcp")
-_T = TypeVar("_T")
 _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
@@ -64,10 +56,8 @@ _SHOWN = 500
 _SESSION_GONE = frozenset({"Session terminated", "Session not found"})
 
 
-class Elsewhere(Protocol):
-    """Runs a coroutine on the loop of the connections, whichever thread or loop asks."""
-
-    def __call__(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> Awaitable[ToolResult]: ...
+Elsewhere: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, ToolResult]]], Awaitable[ToolResult]]
+"""Runs a coroutine on the loop of the connections, whichever thread or loop asks."""
 
 
 class Connection:
@@ -82,7 +72,6 @@ class Connection:
         processes: Processes,
         pins: Mapping[str, str] | None,
         anywhere: Elsewhere,
-        clock: Callable[[], float],
     ) -> None:
         self.name: str = name
         self.options = server.options
@@ -97,7 +86,6 @@ class Connection:
         self._environ: Mapping[str, str] = environ
         self._processes: Processes = processes
         self._anywhere: Elsewhere = anywhere
-        self._clock: Callable[[], float] = clock
         self._session: ClientSession | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopped: bool = False
@@ -155,14 +143,14 @@ class Connection:
     async def _keep(self) -> None:
         deaths = 0
         while True:
-            began = self._clock()
-            error = await self._connected()
+            began = anyio.current_time()
+            error = await self._connect_once()
             was_ready = self.restarts > 0 or self._session is not None
             self._session = None
             if self._stopped:
                 return
             self.error = error
-            if self._clock() - began > self.options.stable_seconds:
+            if anyio.current_time() - began > self.options.stable_seconds:
                 deaths = 0
             deaths += 1
             if not was_ready or deaths > self.options.max_restarts:
@@ -173,7 +161,7 @@ class Connection:
             self._enter("restarting")
             await anyio.sleep(min(self.options.restart_backoff * 2 ** min(deaths - 1, 30), _LONGEST_BACKOFF))
 
-    async def _connected(self) -> McpError:
+    async def _connect_once(self) -> McpError:
         """Connect once and stay so; returns why it is over."""
         self._lost, self._stale, self._words = "", False, LastWords(self._server)
         self._wake.clear()
@@ -210,12 +198,11 @@ class Connection:
         if isinstance(server, LocalServer):
             make: object = getattr(server.server, "sdk", None)
             return make() if callable(make) else server.server
-        transport: Transport
         if isinstance(server, StdioServer):
             transport = child(server, self._environ, limits, self._processes, self._words)
         else:
             transport = web(server, self.options)
-        return Inlet(transport, limits, self._end, self._clock)
+        return guard(transport, limits, self._end)
 
     async def _stay(self, client: Client) -> None:
         """Take over changes until the connection is lost."""
@@ -251,9 +238,9 @@ class Connection:
 
     async def _notice(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            self._outdated()
+            self._mark_stale()
 
-    def _outdated(self) -> None:
+    def _mark_stale(self) -> None:
         self._stale = True
         self._wake.set()
 
@@ -266,9 +253,9 @@ class Connection:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
                     if attempt:
-                        self._outdated()  # something may have been missed
+                        self._mark_stale()  # something may have been missed
                     async for _ in changes:
-                        self._outdated()
+                        self._mark_stale()
             except Exception as error:  # noqa: BLE001 -- then there are no notices, which is no reason to stop
                 LOGGER.debug("MCP server %s: no notices of changes: %s", self.name, error)
             await anyio.sleep(min(2.0 ** min(attempt, 10), _LONGEST_BACKOFF))
@@ -284,7 +271,7 @@ class Connection:
         found: list[types.Tool] = []
         self.truncated = False
         if client.server_capabilities.tools is not None:
-            found, self.truncated = await _fetched(client.session, self.options.limits)
+            found, self.truncated = await _fetch_tools(client.session, self.options.limits)
         self.trust.take(self._reader.read(found, self.trust.listed))
 
     # --- calls ---
@@ -305,7 +292,7 @@ class Connection:
         limit = self.options.call_timeout
         try:
             with anyio.fail_after(limit):
-                session = await self._usable(remote.name)
+                session = await self._usable_session(remote.name)
                 answer = await session.send_request(
                     types.CallToolRequest(params=params),
                     _RESULT,
@@ -315,16 +302,17 @@ class Connection:
             message = f"MCP server {self.name!r} did not answer the call of {remote.name!r} within {limit:g} seconds."
             raise ToolTimeoutError(message, tool_name=remote.name) from None
         except MCPError as error:
-            raise self._failed(remote.name, error) from error
+            raise self._call_error(remote.name, error) from error
         except ValidationError:
             message = f"MCP server {self.name!r} answered the call of {remote.name!r} with something that is not MCP."
-            raise self._broken(remote.name, message) from None
+            details = McpProtocolError(message, server=self.name)
+            raise ToolExecutionError(message, tool_name=remote.name, details=details) from None
         if isinstance(answer, types.InputRequiredResult):
             message = f"MCP server {self.name!r} asked for input during the call of {remote.name!r}, and was declined."
             raise ToolExecutionError(message, tool_name=remote.name, hint="Call another tool, or give it all it needs.")
         return remote.checked(result_from_mcp(answer, self.options.limits.max_result_bytes), self.name)
 
-    async def _usable(self, tool: str) -> ClientSession:
+    async def _usable_session(self, tool: str) -> ClientSession:
         """The session, once there is one; raises ToolExecutionError if there will be none."""
         while True:
             if self._session is not None and not self._lost:
@@ -334,7 +322,7 @@ class Connection:
                 raise ToolExecutionError(why.message, tool_name=tool, details=why) from why
             await self._turn.wait()
 
-    def _failed(self, tool: str, error: MCPError) -> ToolError:
+    def _call_error(self, tool: str, error: MCPError) -> ToolError:
         if error.code == types.INVALID_REQUEST and error.message in _SESSION_GONE:
             self._end("it has forgotten the session")
         if error.code == types.CONNECTION_CLOSED or self._lost:
@@ -343,25 +331,22 @@ class Connection:
             return ToolExecutionError(cause.message, tool_name=tool, details=cause)
         if error.code == types.REQUEST_TIMEOUT:
             return ToolTimeoutError(f"MCP server {self.name!r}: the call of {tool!r} took too long.", tool_name=tool)
-        text = _shown(error.message)
+        text = _shorten(error.message)
         message = f"MCP server {self.name!r} refused the call of {tool!r}: {text} (code {error.code})."
         return ToolExecutionError(message, tool_name=tool, details=McpError(message, server=self.name))
-
-    def _broken(self, tool: str, message: str) -> ToolError:
-        return ToolExecutionError(message, tool_name=tool, details=McpProtocolError(message, server=self.name))
 
     # --- reasons ---
 
     def _reason(self, error: Exception) -> McpError:
-        error = _innermost(error)
+        error = _innermost_error(error)
         if isinstance(error, McpError):
             error.server = error.server or self.name
             return error
         if isinstance(error, ValidationError):
             place = ".".join(map(str, error.errors(include_input=False, include_url=False)[0]["loc"]))
-            message = f"MCP server {self.name!r} is not usable: what it sent is not MCP at {_shown(place)}."
+            message = f"MCP server {self.name!r} is not usable: what it sent is not MCP at {_shorten(place)}."
             return McpProtocolError(self._with_words(message), server=self.name)
-        what = _shown(str(error)) or type(error).__name__
+        what = _shorten(str(error)) or type(error).__name__
         if isinstance(self._server, HttpServer):
             what = type(error).__name__ if not isinstance(error, MCPError) else what  # the text may hold the address
         message = f"MCP server {self.name!r} cannot be used: {self._lost or what}."
@@ -372,20 +357,20 @@ class Connection:
         return f"{message} Its last words: {words}" if words else message
 
 
-def _innermost(error: Exception) -> Exception:
+def _innermost_error(error: Exception) -> Exception:
     """The first error of groups in groups, which say nothing by themselves."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     return error
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     """A stranger's text, in one line of a length that fits a message."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * _SHOWN]).split())
     return flat if len(flat) <= _SHOWN else flat[: _SHOWN - 1] + "…"
 
 
-async def _fetched(session: ClientSession, limits: ClientLimits) -> tuple[list[types.Tool], bool]:
+async def _fetch_tools(session: ClientSession, limits: ClientLimits) -> tuple[list[types.Tool], bool]:
     """The tools that a server lists, page by page, and whether that was too many."""
     found: list[types.Tool] = []
     seen: set[str] = set()
