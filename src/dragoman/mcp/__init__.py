@@ -1,6 +1,6 @@
 """MCP, the Model Context Protocol: our tools for other programs, and other programs' tools for ours.
 
-    server.py      a set of tools served, through stdio.py and http.py; catalogue.py and offers.py say what there is
+    server.py      a set of tools served, through stdio.py and http.py; catalogue.py says what there is
     client.py      MCP servers' tools as a set; connection.py is one server, child.py and web.py the ways to it
     remote_tools.py  a server's list as tools; content.py results, there and back; settings.py what users set
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from dragoman.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from .catalogue import Readable, offers_of
     from .client import McpServers, connect
     from .http import HttpDoor, aserve_http, serve_http
-    from .offers import Readable, offers_of
     from .progress import report_progress
     from .remote_tools import ToolProblem
     from .server import McpServer, current_request
@@ -60,13 +60,13 @@ _HOMES = {
     "HttpDoor": "http",
     "McpServer": "server",
     "McpServers": "client",
-    "Readable": "offers",
+    "Readable": "catalogue",
     "ToolProblem": "remote_tools",
     "aserve_http": "http",
     "aserve_stdio": "stdio",
     "connect": "client",
     "current_request": "server",
-    "offers_of": "offers",
+    "offers_of": "catalogue",
     "report_progress": "progress",
     "serve_http": "http",
     "serve_stdio": "stdio",

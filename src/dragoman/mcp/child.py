@@ -43,6 +43,8 @@ SAFE_VARIABLES: Final = (
 
 _READ: Final = 64 * 1024
 _QUEUED: Final = 64
+_ENVELOPE: Final = b'"jsonrpc"'
+"""What is in every message, and not in what else a program may print."""
 _GRACE: Final = 1.0
 """Seconds to end after its input was closed, and again after SIGTERM."""
 _REAP: Final = 2.0
@@ -113,22 +115,25 @@ async def child(
     words: LastWords,
 ) -> AsyncGenerator[Streams, None]:
     """Start the program; its streams of messages. It has ended when this is left."""
+    process: asyncio.subprocess.Process | None = None
     try:
-        process = await asyncio.create_subprocess_exec(
-            server.command,
-            *server.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment(server, environ),
-            cwd=server.cwd,
-            start_new_session=True,
-            limit=limits.max_message_bytes,
-        )
+        with anyio.CancelScope(shield=True):  # it takes no time, and half a process would be left behind
+            process = await asyncio.create_subprocess_exec(
+                server.command,
+                *server.args,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=environment(server, environ),
+                cwd=server.cwd,
+                start_new_session=True,
+                limit=limits.max_message_bytes,
+            )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         message = f"The command {server.command!r} cannot be started: {reason}."
         raise McpConnectionError(message) from error
+    assert process is not None
     processes.groups.add(process.pid)
     # From here to the task group nothing is awaited: a cancellation in between would leave the process behind.
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -174,14 +179,14 @@ async def _line(stdout: asyncio.StreamReader) -> bytes:
     except asyncio.IncompleteReadError as error:
         return error.partial
     except asyncio.LimitOverrunError:
-        return b"{"  # a message that is too large, and so cannot be read
+        return _ENVELOPE  # a message that is too large, and so cannot be read
 
 
 def _message(line: bytes) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
-        return UnreadableMessageError() if line.lstrip().startswith(b"{") else error
+        return UnreadableMessageError() if _ENVELOPE in line else error
 
 
 async def _write(

@@ -326,7 +326,9 @@ class Connection:
         if error.code == types.INVALID_REQUEST and error.message in _SESSION_GONE:
             self._end("it has forgotten the session")
         if error.code == types.CONNECTION_CLOSED or self._lost:
-            message = f"MCP server {self.name!r} died during the call of {tool!r}; whether it took effect is not known."
+            why = self._lost or "it closed the connection"
+            what = f"MCP server {self.name!r} died during the call of {tool!r}: {why}."
+            message = f"{what} Whether it took effect is not known."
             cause = McpConnectionError(self._with_words(message), server=self.name)
             return ToolExecutionError(cause.message, tool_name=tool, details=cause)
         if error.code == types.REQUEST_TIMEOUT:

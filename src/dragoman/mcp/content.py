@@ -17,10 +17,7 @@ import mcp_types as types
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Json, Media, Native, ResultPart, Text, ToolResult
-
-MCP = "mcp"
-"""The provider's name on what only MCP understands."""
+from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 """How large a file may be that a tool's result refers to."""
@@ -53,9 +50,7 @@ def to_structured(result: ToolResult) -> object | None:
 
 
 def _to_block(part: ResultPart) -> _Block:
-    if isinstance(part, Text):
-        return _embedded_text(part) or types.TextContent(text=part.text)
-    if isinstance(part, Json):
+    if isinstance(part, Text | Json):
         return types.TextContent(text=part.text)
     if part.url is not None:
         return types.ResourceLink(name=part.name or part.url, uri=part.url, mime_type=part.mime_type)
@@ -65,15 +60,6 @@ def _to_block(part: ResultPart) -> _Block:
     if part.kind == "audio":
         return types.AudioContent(data=_base64(data), mime_type=part.mime_type)
     return types.EmbeddedResource(resource=_resource(part, data))
-
-
-def _embedded_text(part: Text) -> types.EmbeddedResource | None:
-    """A text that an MCP server embedded as a resource goes on as one."""
-    if part.native is None or part.native.provider != MCP or "uri" not in part.native.fields:
-        return None
-    fields = {name: msgspec.json.decode(raw, type=str) for name, raw in part.native.fields.items()}
-    resource = types.TextResourceContents(uri=fields["uri"], mime_type=fields.get("mimeType"), text=part.text)
-    return types.EmbeddedResource(resource=resource)
 
 
 def _resource(part: Media, data: bytes) -> types.TextResourceContents | types.BlobResourceContents:
@@ -174,11 +160,7 @@ def _from_block(block: _Block, allowance: _Allowance) -> ResultPart:
         return Text(allowance.text(_readable(f"[resource {block.name} at {block.uri}{kind}{about}]")))
     resource = block.resource
     if isinstance(resource, types.TextResourceContents):
-        fields = {"uri": resource.uri, "mimeType": resource.mime_type or "text/plain"}
-        if not all(len(value) <= 2_048 and value.isprintable() for value in fields.values()):
-            return Text(allowance.text(_readable(resource.text)))
-        native = Native(provider=MCP, fields={name: Raw(msgspec.json.encode(v)) for name, v in fields.items()})
-        return Text(allowance.text(_readable(resource.text)), native=native)
+        return Text(allowance.text(_readable(resource.text)))
     return _media(resource.blob, resource.mime_type, allowance, kind="resource", name=resource.uri)
 
 

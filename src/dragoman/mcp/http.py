@@ -23,7 +23,8 @@ from dragoman.errors import ConfigurationError, McpConnectionError
 from dragoman.tools.registry import AnyTools
 from dragoman.tools.threads import LoopThread
 
-from .server import MAX_SESSIONS, McpServer, McpServerSettings, make_server
+from .notices import MAX_SESSIONS
+from .server import McpServer, McpServerSettings, make_server
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MIN_TOKEN_LENGTH = 16

@@ -11,12 +11,10 @@ arguments included, is a result with `isError`, which the model reads.
 from __future__ import annotations
 
 import secrets
-import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 from weakref import WeakSet
 
 import anyio
@@ -26,15 +24,7 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ServerEvent,
-    ToolsListChanged,
-)
+from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -47,34 +37,19 @@ from dragoman.tools.call import Outcome
 from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.registry import AnyTools, ToolSet
+from dragoman.tools.registry import AnyTools
 from dragoman.tools.run import ToolRun
 
-from .catalogue import Catalogue
+from .catalogue import Catalogue, OfferList, Offers
 from .content import to_content, to_structured
-from .offers import OfferList, Offers
-from .progress import LISTENER, ProgressRelay
+from .notices import ListName, Notices, ProgressRelay
+from .progress import LISTENER
 from .settings import ToolAbout
 
 if TYPE_CHECKING:
     from dragoman.tools.permission import PermissionCheck
 
 _Context: TypeAlias = "ServerRequestContext[_Door, Any]"
-MAX_SESSIONS: Final = 1_000
-ListName: TypeAlias = Literal["tools", "resources", "prompts"]
-
-_EVENTS: Mapping[ListName, Callable[[], ServerEvent]] = {
-    "tools": ToolsListChanged,
-    "resources": ResourcesListChanged,
-    "prompts": PromptsListChanged,
-}
-_SEND: Mapping[ListName, Callable[[ServerSession], Awaitable[None]]] = {
-    "tools": ServerSession.send_tool_list_changed,
-    "resources": ServerSession.send_resource_list_changed,
-    "prompts": ServerSession.send_prompt_list_changed,
-}
-_PATIENCE = 5.0
-"""How long one client may take to accept a notice."""
 _NO_TOOLS: Mapping[str, AnyTool] = {}
 
 _REQUEST: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("dragoman-mcp-request", default=None)
@@ -149,7 +124,7 @@ class McpServer:
         self._extend: Callable[[Server[Any]], None] | None = extend
         self._counts: dict[str, int] = {}
         self._catalogue: Catalogue | None = None
-        self._notices: WeakSet[_Notices] = WeakSet()
+        self._notices: WeakSet[Notices] = WeakSet()
 
     def sdk(self) -> Server[Any]:
         """A new server of the official SDK that serves these tools: for `mcp.Client(server.sdk())` and doors of your
@@ -178,9 +153,9 @@ class McpServer:
 
     # --- what a door asks for ---
 
-    def notices(self) -> _Notices:
+    def notices(self) -> Notices:
         """Watches the tools for one door."""
-        made = _Notices(self.executor.tools, self._watch_seconds)
+        made = Notices(self.executor.tools, self._watch_seconds)
         self._notices.add(made)
         return made
 
@@ -254,66 +229,11 @@ def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-class _Notices:
-    """Tells the clients of one door that a list has changed.
-
-    Up to 2025-11-25 every connection is told, from 2026-07-28 on those that opened a stream to hear it. A set of tools
-    replaces its mapping when it changes and calls nobody, so it is looked at now and then: one comparison of identity.
-    """
-
-    def __init__(self, tools: ToolSet, seconds: float) -> None:
-        self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
-        self._tools: ToolSet = tools
-        self._seconds: float = seconds
-        self._sessions: deque[ServerSession] = deque(maxlen=MAX_SESSIONS)
-        self._lock: threading.Lock = threading.Lock()
-        self._named: set[ListName] = set()
-
-    def add(self, session: ServerSession) -> None:
-        """From now on, tell this one. What goes to a client that has left is dropped by the SDK."""
-        self._sessions.append(session)
-
-    def changed(self, name: ListName) -> None:
-        """Say so at the next look; from any thread."""
-        with self._lock:
-            self._named.add(name)
-
-    async def watch(self) -> None:
-        """Look and tell, until cancelled."""
-        known = self._now()
-        while True:
-            await anyio.sleep(self._seconds)
-            now = self._now()
-            with self._lock:
-                names, self._named = self._named, set()
-            if now is not known:
-                names.add("tools")
-                known = now
-            for name in sorted(names):
-                await self._tell(name)
-
-    def _now(self) -> object:
-        try:
-            return self._tools.by_name
-        except DragomanError:  # two tools of one name, for the moment; whoever lists them is told
-            return None
-
-    async def _tell(self, name: ListName) -> None:
-        await self.bus.publish(_EVENTS[name]())
-        async with anyio.create_task_group() as tasks:
-            for session in self._sessions:
-                tasks.start_soon(self._send, session, name)
-
-    async def _send(self, session: ServerSession, name: ListName) -> None:
-        with anyio.move_on_after(_PATIENCE):
-            await _SEND[name](session)
-
-
 class _Door:
     """What all connections of one door share; the SDK hands it to every handler."""
 
-    def __init__(self, notices: _Notices, parallel: int) -> None:
-        self.notices: _Notices = notices
+    def __init__(self, notices: Notices, parallel: int) -> None:
+        self.notices: Notices = notices
         self.slots: anyio.Semaphore = anyio.Semaphore(parallel)
 
 
@@ -322,7 +242,7 @@ class _Wire(Server["_Door"]):
 
     def __init__(self, ours: McpServer) -> None:
         self._ours: McpServer = ours
-        self._notices: _Notices = ours.notices()
+        self._notices: Notices = ours.notices()
         resources, prompts = ours.offers
         super().__init__(
             ours.name,

@@ -83,26 +83,30 @@ async def guard(
     transport: AbstractAsyncContextManager[Streams], limits: ClientLimits, ended: Callable[[str], None]
 ) -> AsyncGenerator[Streams, None]:
     """A transport on which garbage and floods end. `ended` is told why no more will come."""
-    into, guarded = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    incoming_guard = _Guard(limits)
-
-    async def pump(incoming: MemoryObjectReceiveStream[SessionMessage | Exception]) -> None:
-        async with into:
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
-                async for item in incoming:
-                    if incoming_guard.admits(item):
-                        await into.send(item)
-                    if incoming_guard.problem:
-                        break
-            ended(incoming_guard.problem or "it closed the connection")
-
     async with transport as (incoming, outgoing), anyio.create_task_group() as tasks:
-        tasks.start_soon(pump, incoming)
-        try:
-            yield guarded, outgoing
-        finally:
-            guarded.close()
-            tasks.cancel_scope.cancel()
+        into, guarded = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        with into, guarded:
+            tasks.start_soon(_pump, incoming, into, _Guard(limits), ended)
+            try:
+                yield guarded, outgoing
+            finally:
+                tasks.cancel_scope.cancel()
+
+
+async def _pump(
+    incoming: MemoryObjectReceiveStream[SessionMessage | Exception],
+    into: MemoryObjectSendStream[SessionMessage | Exception],
+    guarding: _Guard,
+    ended: Callable[[str], None],
+) -> None:
+    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
+        async for item in incoming:
+            if guarding.admits(item):
+                await into.send(item)
+            if guarding.problem:
+                break
+    ended(guarding.problem or "it closed the connection")
+    into.close()
 
 
 class _Guard:
