@@ -251,9 +251,9 @@ PAGES: Final[tuple[Page, ...]] = (
             Section(
                 namespace="dragoman.mcp", first=("McpServers", "connect", "McpServer", "serve_stdio", "serve_http")
             ),
-            Section(namespace="dragoman.mcp.server.app", only=("McpServerSettings",)),
-            Section(namespace="dragoman.mcp.server.http", only=("HttpSettings",)),
-            Section(namespace="dragoman.mcp.client.servers", only=("ServerStatus",)),
+            Section(namespace="dragoman.mcp.server", only=("McpServerSettings",)),
+            Section(namespace="dragoman.mcp.http", only=("HttpSettings",)),
+            Section(namespace="dragoman.mcp.client", only=("ServerStatus",)),
         ),
     ),
     Page(
@@ -353,6 +353,6 @@ INSIDE: Final[Mapping[str, frozenset[str]]] = {
     "dragoman.Orchestrator": frozenset({"drive", "settings", "start"}),
     "dragoman.Tape": frozenset({"find", "note", "write", "write_reply"}),
     "dragoman.ToolExecutor": frozenset({"stepped_events"}),
-    "dragoman.mcp.McpServer": frozenset({"answer", "call", "catalogue", "listed", "notices", "shelves"}),
+    "dragoman.mcp.McpServer": frozenset({"answer", "call", "catalogue", "listed", "notices", "offers"}),
 }
 """Members that other parts of the library use and people do not: they are not shown."""

@@ -56,8 +56,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"model": None}, "you must provide a model parameter"),
     ("openai_chat", {"messages": None}, "Missing required parameter: 'messages'."),
     ("openai_chat", {"messages": []}, "Invalid 'messages': empty array."),
-    ("openai_chat", {"messages": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'."),
-    ("openai_chat", {"messages": [{"role": "user"}]}, "expected a string, got null"),
     ("openai_chat", {"messages": [USER, chat_call("c1", "c2"), USER]}, "did not have response messages: c1, c2"),
     ("openai_chat", {"messages": [USER, chat_call("c1")]}, "did not have response messages: c1"),
     (
@@ -69,7 +67,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"tools": [BAD_TOOL]}, "Invalid 'tools[0].function.name': string does not match pattern."),
     ("openai_responses", {"model": None}, "Missing required parameter: 'model'."),
     ("openai_responses", {"input": None}, "must be provided"),
-    ("openai_responses", {"input": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'."),
     ("openai_responses", {"input": [USER, CALL]}, "No tool output found for function call c1."),
     ("openai_responses", {"input": [USER, OUTPUT]}, "No tool call found for function call output with call_id c1."),
     ("openai_responses", {"input": [USER, REASONING, USER]}, "without its required following item"),
@@ -79,7 +76,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("anthropic", {"max_tokens": None}, "max_tokens: Field required"),
     ("anthropic", {"messages": None}, "messages: Field required"),
     ("anthropic", {"messages": []}, "messages: at least one message is required"),
-    ("anthropic", {"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role: Input should be"),
     ("anthropic", {"messages": [{"role": "assistant", "content": "x"}]}, 'first message must use the "user" role'),
     ("anthropic", {"messages": [{"role": "user", "content": ""}]}, "must have non-empty content"),
     (
@@ -102,7 +98,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("anthropic", {"tools": [{"name": "f"}, {"name": "f"}]}, "Tool names must be unique."),
     ("anthropic", {"thinking": {"type": "enabled", "budget_tokens": 100}}, "greater than `thinking.budget_tokens`"),
     ("gemini", {"contents": []}, "contents is not specified"),
-    ("gemini", {"contents": [{"role": "assistant", "parts": [{"text": "x"}]}]}, "valid role: user, model."),
     ("gemini", {"contents": [{"role": "user", "parts": []}]}, "contents.parts must not be empty"),
     ("gemini", {"contents": [PARTS, model("f", "g"), responses("f")]}, "number of function response parts is equal"),
     ("gemini", {"contents": [PARTS, model("f"), PARTS]}, "number of function response parts is equal"),

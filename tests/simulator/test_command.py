@@ -109,7 +109,7 @@ def test_the_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert stopped.value.code == 0
     text = capsys.readouterr().out
-    for word in ("--script", "tool_calls", "faults", "base URL", "curl", "x-simulator-key", "pytest_plugin"):
+    for word in ("--script", "tool_calls", "faults", "base URL", "curl", "pytest_plugin"):
         assert word in text
 
 

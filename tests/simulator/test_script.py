@@ -84,17 +84,6 @@ def test_scripts_that_make_no_sense() -> None:
         Simulator(["one", 2.0])
 
 
-def test_conversations_by_key() -> None:
-    script = {"a": ["a1", "a2"], "b/c ü": lambda request: f"b{request.number}", "": "else"}
-    with Simulator(script) as simulator:
-        assert text(simulator, key="a") == "a1"
-        assert text(simulator, key="b%2Fc%20%C3%BC") == "b1"
-        assert text(simulator, headers={"x-simulator-key": "a"}) == "a2"
-        assert text(simulator, key="unknown") == "else"
-        assert [request.key for request in simulator.requests] == ["a", "b/c ü", "a", "unknown"]
-        assert simulator.requests[0].path == "/key/a/v1/chat/completions"
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_conversations_by_what_the_user_says(dialect: str) -> None:
     with Simulator({"weather": ["sunny"], "time": ["late"]}) as simulator:

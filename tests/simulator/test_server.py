@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -245,15 +244,3 @@ def test_many_clients_at_once() -> None:
         assert len(simulator.requests) == count
         assert sorted(request.number for request in simulator.requests) == list(range(count))
         assert not simulator.errors
-
-
-def test_conversations_by_key_do_not_mix() -> None:
-    script = {f"key{number}": [f"first {number}", f"second {number}"] for number in range(20)}
-    with Simulator(script) as simulator, ThreadPoolExecutor(10) as pool:
-
-        def talk(number: int) -> list[str]:
-            answers = [ask(simulator, "anthropic", key=f"key{number}") for _ in range(2)]
-            return [said("anthropic", answer, stream=False).text for answer in answers]
-
-        for number, found in enumerate(pool.map(talk, range(20))):
-            assert found == [f"first {number}", f"second {number}"]

@@ -214,12 +214,12 @@ def _check_token(host: str, token: str | None) -> None:
 
 def _security(host: str, hosts: list[str], origins: list[str]) -> TransportSecuritySettings:
     """Which Host and Origin are let in: those of this machine, and what was named."""
-    if not _is_loopback(host) and not hosts:
+    local = _is_loopback(host)
+    if not local and not hosts and not origins:
         # It has a token, which no web page knows, and nobody has said under which names it is reached.
-        return TransportSecuritySettings(enable_dns_rebinding_protection=bool(origins), allowed_origins=origins)
-    local = (*_LOOPBACK_NAMES, f"[{host}]" if ":" in host else host)
-    names = [*local, *hosts]
-    pages = [f"{scheme}://{name}" for scheme in ("http", "https") for name in local]
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    names = [*_LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *hosts]
+    pages = [f"{scheme}://{name}" for scheme in ("http", "https") for name in _LOOPBACK_NAMES] if local else []
     return TransportSecuritySettings(
         allowed_hosts=[*names, *(f"{name}:*" for name in names)],
         allowed_origins=[*origins, *pages, *(f"{page}:*" for page in pages)],

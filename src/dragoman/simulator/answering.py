@@ -23,14 +23,11 @@ from .openai_responses import OPENAI_RESPONSES
 from .plan import Plan
 from .script import Player, ScriptError
 
-KEY_PREFIX: Final = "/key/"
-
 _ENDINGS: Final[Mapping[str, Dialect]] = {
     "/chat/completions": OPENAI_CHAT,
     "/responses": OPENAI_RESPONSES,
     "/messages": ANTHROPIC,
 }
-_KEYED: Final = re.compile(r"/key/(?P<key>[^/]+)(?P<rest>/.*)?")
 _GENERATE: Final = re.compile(r".*/(?:models|tunedModels)/(?P<model>[^:]+):(?P<method>(?:g|streamG)enerateContent)")
 
 
@@ -72,8 +69,6 @@ class _Route:
     dialect: Dialect
     """Of an unknown path: the one in whose shape the error is written."""
     known: bool = True
-    key: str | None = None
-    """Of the conversation."""
     model: str = ""
     """Where the path names it."""
     stream: bool | None = None
@@ -82,17 +77,12 @@ class _Route:
 
 def _route(http: HttpRequest) -> _Route:
     """Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …"""
-    path, key = http.path, http.headers.get("x-simulator-key")
-    # Before percent signs are resolved: a key may contain a slash.
-    if keyed := _KEYED.fullmatch(urlsplit(http.target).path):
-        path, key = unquote(keyed["rest"] or "/"), unquote(keyed["key"])
     if http.method == "POST":
-        if found := _GENERATE.fullmatch(path):
-            streams = found["method"] == "streamGenerateContent"
-            return _Route(GEMINI, key=key, model=found["model"], stream=streams)
+        if found := _GENERATE.fullmatch(http.path):
+            return _Route(GEMINI, model=found["model"], stream=found["method"] == "streamGenerateContent")
         for ending, dialect in _ENDINGS.items():
-            if path.endswith(ending):
-                return _Route(dialect, key=key)
+            if http.path.endswith(ending):
+                return _Route(dialect)
     if "x-goog-api-key" in http.headers or "/v1beta" in http.path:
         return _Route(GEMINI, known=False)
     return _Route(ANTHROPIC if "anthropic-version" in http.headers else OPENAI_CHAT, known=False)
@@ -150,7 +140,6 @@ class Answerer:
             model=route.model or str(body.get("model") or ""),
             stream=body.get("stream") is True if route.stream is None else route.stream,
             number=number,
-            key=route.key,
             method=http.method,
             path=http.path,
             query=http.query,

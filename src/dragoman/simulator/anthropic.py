@@ -152,7 +152,6 @@ class _Anthropic(Dialect):
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
-_ROLES: Final = ("user", "assistant", "system")
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -182,9 +181,6 @@ def _problems(body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
     messages = objects(body.get("messages"))
     if not messages:
         yield "messages: at least one message is required"
-    for index, message in enumerate(messages):
-        if message.get("role") not in _ROLES:
-            yield f"messages.{index}.role: Input should be 'user', 'assistant' or 'system'"
     if messages and messages[0].get("role") == "assistant":
         yield 'messages: first message must use the "user" role'
     budget, limit = members(body.get("thinking")).get("budget_tokens"), body.get("max_tokens")

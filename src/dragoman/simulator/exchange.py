@@ -39,8 +39,6 @@ class Request(Content):
     stream: bool = False
     number: int = 0
     """Counted from 0, over all conversations, in the order of arrival."""
-    key: str | None = None
-    """The conversation's key, where the client gave one: see `Simulator.base_url`."""
     method: str = "POST"
     path: str = ""
     query: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -172,9 +172,6 @@ def _problems(body: JsonObject) -> Iterator[str]:
     if not contents:
         yield "* GenerateContentRequest.contents: contents is not specified\n"
     for index, content in enumerate(contents):
-        # A single message may leave its role out.
-        if content.get("role") not in {"user", "model", "function"} and ("role" in content or len(contents) > 1):
-            yield "Please use a valid role: user, model."
         if not objects(content.get("parts")):
             yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.\n"
     for index, declaration in enumerate(_declarations(body)):

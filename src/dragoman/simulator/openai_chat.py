@@ -95,8 +95,6 @@ def tool_name_problems(names: Mapping[str, str]) -> Iterator[Refusal]:
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
-_ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
-
 
 def _calls(message: JsonObject) -> list[JsonObject]:
     return objects(message.get("tool_calls"))
@@ -107,18 +105,6 @@ def _text(message: JsonObject) -> str:
     if isinstance(content, str):
         return content
     return "".join(string(part.get("text")) for part in objects(content))
-
-
-def _problems_of_messages(messages: list[JsonObject]) -> Iterator[Refusal]:
-    for index, message in enumerate(messages):
-        role = message.get("role")
-        if role not in _ROLES:
-            supported = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
-            text = f"Invalid value: '{role}'. Supported values are: {supported}."
-            yield Refusal(400, text, "invalid_value", f"messages[{index}].role")
-        if role in {"user", "system"} and message.get("content") is None:
-            place = f"messages.[{index}].content"
-            yield Refusal(400, "Invalid value for 'content': expected a string, got null.", None, place)
 
 
 def _problems_of_calls(messages: list[JsonObject]) -> Iterator[Refusal]:
@@ -191,7 +177,6 @@ class _OpenAIChat(OpenAIDialect):
         if not messages:
             expected = "Expected an array with minimum length 1, but got an empty array instead."
             yield Refusal(400, f"Invalid 'messages': empty array. {expected}", "empty_array", "messages")
-        yield from _problems_of_messages(messages)
         tools = enumerate(objects(body.get("tools")))
         functions = {index: members(tool.get("function")) for index, tool in tools if tool.get("type") == "function"}
         yield from tool_name_problems(

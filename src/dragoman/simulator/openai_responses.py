@@ -45,7 +45,6 @@ _READER: Final = "openai_responses"
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
-_ROLES: Final = ("assistant", "system", "developer", "user")
 _TEXT_PARTS: Final = ("input_text", "output_text", "text")
 _OF_THE_MODEL: Final = ("function_call", "reasoning")
 
@@ -173,12 +172,6 @@ class _OpenAIResponses(OpenAIDialect):
             one_of = '"input" or "previous_response_id" or "prompt" or "conversation"'
             yield Refusal(400, f"One of {one_of} must be provided.", "missing_required_parameter", "input")
         entries = _input(body)
-        for index, item in enumerate(entries):
-            role = item.get("role")
-            if role is not None and role not in _ROLES:
-                supported = "'assistant', 'system', 'developer', and 'user'"
-                text = f"Invalid value: '{role}'. Supported values are: {supported}."
-                yield Refusal(400, text, "invalid_value", f"input[{index}]")
         tools = enumerate(objects(body.get("tools")))
         functions = {index: string(tool.get("name")) for index, tool in tools if tool.get("type") == "function"}
         yield from tool_name_problems({f"tools[{index}].name": name for index, name in functions.items()})

@@ -30,8 +30,7 @@ OneScript: TypeAlias = Item | Sequence[Item] | Function
 """One reply, replies in order, or a function that is asked for each."""
 
 Script: TypeAlias = OneScript | Mapping[str, OneScript]
-"""A mapping has a script for each conversation: by the key that the client gives (`Simulator.base_url(..., key=...)` or
-the header `x-simulator-key`), else by the first key that occurs in the text of a user message, else under ""."""
+"""A mapping has a script for each conversation: by the first key that occurs in a user message, else under ""."""
 
 
 class ScriptError(Exception):
@@ -71,11 +70,7 @@ class Player:
         if None in self._scripts:
             return None
         keys = [key for key in self._scripts if key]
-        if request.key is None:
-            found = [key for key in keys if any(key in text for text in request.user_texts)]
-        else:
-            found = [key for key in keys if key == request.key]
-        if found:
+        if found := [key for key in keys if any(key in text for text in request.user_texts)]:
             return found[0]
         if "" in self._scripts:
             return ""

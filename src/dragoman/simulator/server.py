@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpRequestParser
 
 from dragoman.providers.catalogue import ALIASES, PROVIDERS
 
-from .answering import KEY_PREFIX, Answerer, HttpRequest, Settings
+from .answering import Answerer, HttpRequest, Settings
 from .exchange import Chunking, Request
 from .faults import Fault
 from .plan import Ending, Pause, send
@@ -155,11 +155,8 @@ class Simulator:
         """Where it is, without a path."""
         return f"http://{_HOST}:{self._port}"
 
-    def base_url(self, name: str, *, key: str | None = None) -> str:
-        """The base URL for a client of this provider or dialect, e.g. `openai`, `anthropic`, `gemini`, `groq`.
-
-        A key makes it the address of one conversation: its requests get the replies that the script has for this key.
-        """
+    def base_url(self, name: str) -> str:
+        """The base URL for a client of this provider or dialect, e.g. `openai`, `anthropic`, `gemini`, `groq`."""
         path = _DIALECT_PATHS.get(name)
         if path is None:
             provider = PROVIDERS.get(ALIASES.get(name, name))
@@ -168,8 +165,7 @@ class Simulator:
                 message = f"there is no provider or dialect {name!r}; there are {known}"
                 raise ValueError(message)
             path = urlsplit(provider.base_url).path if provider.base_url else "/v1"
-        prefix = "" if key is None else KEY_PREFIX + quote(key, safe="")
-        return f"{self.url}{prefix}{path}"
+        return f"{self.url}{path}"
 
     # --- the script ---
 
