@@ -15,6 +15,7 @@ from urllib.parse import quote
 import anyio.to_thread
 import mcp_types as types
 import msgspec
+from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -48,13 +49,10 @@ class Catalogue:
         tool = self.source.get(name)
         return None if tool is None else tool.spec.schema
 
-    def promises(self, name: str) -> bool:
-        """Whether the tool's results must have a structured value."""
-        return name in self._checkers
-
     def broken_promise(self, name: str, value: object) -> str:
-        """What is wrong with a structured value, or nothing."""
-        problems = self._checkers[name].problems(value)
+        """What is wrong with a structured value, given what was promised for the tool; or nothing."""
+        checker = self._checkers.get(name)
+        problems = () if checker is None else checker.problems(value)
         return "; ".join(f"{'.'.join(map(str, each.path)) or 'the value'}: {each.text}" for each in problems)
 
 
@@ -213,9 +211,9 @@ class OfferList:
         own: object = getattr(offer, "uri", None)
         return str(own) if own else f"dragoman://{self._kind}/{quote(offer.name, safe='')}"
 
-    async def resources(self) -> list[types.Resource]:
+    async def list_resources(self, _ctx: object, _params: object) -> types.ListResourcesResult:
         """What `resources/list` says."""
-        return [
+        resources = [
             types.Resource(
                 name=offer.name,
                 title=_optional(offer, "title"),
@@ -225,31 +223,40 @@ class OfferList:
             )
             for offer in await self.list()
         ]
+        return types.ListResourcesResult(resources=resources)
 
-    async def resource(self, uri: str, version: str) -> types.ReadResourceResult:
+    async def list_templates(self, _ctx: object, _params: object) -> types.ListResourceTemplatesResult:
+        """What `resources/templates/list` says: all resources have fixed names."""
+        return types.ListResourceTemplatesResult(resource_templates=[])
+
+    async def read_resource(
+        self, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         """What `resources/read` says."""
+        uri = str(params.uri)
         for offer in await self.list():
             if self.uri(offer) == uri:
                 return types.ReadResourceResult(contents=[_contents(uri, offer, await _read(offer))])
-        code = types.INVALID_PARAMS if version in MODERN_PROTOCOL_VERSIONS else _RESOURCE_NOT_FOUND
+        code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _RESOURCE_NOT_FOUND
         raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
 
-    async def prompts(self) -> list[types.Prompt]:
+    async def list_prompts(self, _ctx: object, _params: object) -> types.ListPromptsResult:
         """What `prompts/list` says."""
-        return [
+        prompts = [
             types.Prompt(name=offer.name, title=_optional(offer, "title"), description=offer.description or None)
             for offer in await self.list()
         ]
+        return types.ListPromptsResult(prompts=prompts)
 
-    async def prompt(self, name: str) -> types.GetPromptResult:
+    async def get_prompt(self, _ctx: object, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """What `prompts/get` says: the text, as a message of the user."""
         for offer in await self.list():
-            if offer.name == name:
+            if offer.name == params.name:
                 text = await _read(offer)
                 words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
                 message = types.PromptMessage(role="user", content=types.TextContent(text=words))
                 return types.GetPromptResult(description=offer.description or None, messages=[message])
-        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name}")
+        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
 
 
 def _optional(offer: Readable, name: str) -> str | None:

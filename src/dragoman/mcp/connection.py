@@ -325,16 +325,15 @@ class Connection:
     def _call_error(self, tool: str, error: MCPError) -> ToolError:
         if error.code == types.INVALID_REQUEST and error.message in _SESSION_GONE:
             self._end("it has forgotten the session")
-        if error.code == types.CONNECTION_CLOSED or self._lost:
-            why = self._lost or "it closed the connection"
-            what = f"MCP server {self.name!r} died during the call of {tool!r}: {why}."
+        if self._lost:
+            what = f"MCP server {self.name!r} died during the call of {tool!r}: {self._lost}."
             message = f"{what} Whether it took effect is not known."
             cause = McpConnectionError(self._with_words(message), server=self.name)
             return ToolExecutionError(cause.message, tool_name=tool, details=cause)
         if error.code == types.REQUEST_TIMEOUT:
             return ToolTimeoutError(f"MCP server {self.name!r}: the call of {tool!r} took too long.", tool_name=tool)
         text = _shorten(error.message)
-        message = f"MCP server {self.name!r} refused the call of {tool!r}: {text} (code {error.code})."
+        message = f"MCP server {self.name!r}: the call of {tool!r} failed: {text} (code {error.code})."
         return ToolExecutionError(message, tool_name=tool, details=McpError(message, server=self.name))
 
     # --- reasons ---

@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman._version import __version__
-from dragoman.conversation import Media, ToolCall, ToolResult
+from dragoman.conversation import Media, ToolCall
 from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.tools.arguments.json_schema import compile_schema
 from dragoman.tools.arguments.problems import is_object
@@ -211,18 +211,11 @@ class McpServer:
         structured: object = to_structured(result)
         if version not in MODERN_PROTOCOL_VERSIONS and not is_object(structured):
             structured = None  # before 2026-07-28 only objects were allowed
-        if broken := self._broken(result, structured):
+        if not result.is_error and (broken := self.catalogue().broken_promise(result.name, structured)):
             return _failed(f"the result of {call.name!r} does not fit its output schema: {broken}")
         if structured is None:
             return types.CallToolResult(content=content, is_error=result.is_error)
         return types.CallToolResult(content=content, structured_content=structured, is_error=result.is_error)
-
-    def _broken(self, result: ToolResult, structured: object) -> str:
-        """What the result promised and does not hold; nothing for failures, which promise nothing."""
-        catalogue = self._catalogue
-        if result.is_error or catalogue is None or not catalogue.promises(result.name):
-            return ""
-        return catalogue.broken_promise(result.name, structured)
 
 
 def _failed(text: str) -> types.CallToolResult:
@@ -252,11 +245,11 @@ class _Wire(Server["_Door"]):
             get_tool_input_schema=lambda name: ours.catalogue().schema(name),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources if resources else None,
-            on_list_resource_templates=self._list_templates if resources else None,
-            on_read_resource=self._read_resource if resources else None,
-            on_list_prompts=self._list_prompts if prompts else None,
-            on_get_prompt=self._get_prompt if prompts else None,
+            on_list_resources=resources and resources.list_resources,
+            on_list_resource_templates=resources and resources.list_templates,
+            on_read_resource=resources and resources.read_resource,
+            on_list_prompts=prompts and prompts.list_prompts,
+            on_get_prompt=prompts and prompts.get_prompt,
             on_subscriptions_listen=ListenHandler(self._notices.bus),
         )
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
@@ -308,35 +301,6 @@ class _Wire(Server["_Door"]):
         finally:
             LISTENER.reset(listener)
         return call, outcome  # pyright: ignore[reportPossiblyUnboundVariable] -- a task group swallows only its own cancelling
-
-    # --- resources and prompts ---
-
-    @property
-    def _resources(self) -> OfferList:
-        offers, _ = self._ours.offers
-        assert offers is not None
-        return offers
-
-    @property
-    def _prompts(self) -> OfferList:
-        _, offers = self._ours.offers
-        assert offers is not None
-        return offers
-
-    async def _list_resources(self, _ctx: _Context, _params: object) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=await self._resources.resources())
-
-    async def _list_templates(self, _ctx: _Context, _params: object) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=[])
-
-    async def _read_resource(self, ctx: _Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        return await self._resources.resource(str(params.uri), ctx.protocol_version)
-
-    async def _list_prompts(self, _ctx: _Context, _params: object) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=await self._prompts.prompts())
-
-    async def _get_prompt(self, _ctx: _Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        return await self._prompts.prompt(params.name)
 
 
 def make_server(tools: AnyTools | McpServer, settings: McpServerSettings) -> McpServer:
