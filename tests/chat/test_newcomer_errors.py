@@ -40,7 +40,7 @@ class Body(Fault, frozen=True):
     body: bytes = b""
 
     def apply(self, plan: Plan) -> None:
-        plan.status, plan.replaced, plan.body = self.status, self.body, "json"
+        plan.status, plan.replaced, plan.streamed = self.status, self.body, False
 
 
 @pytest.fixture(autouse=True)

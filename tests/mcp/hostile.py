@@ -121,6 +121,8 @@ def text(words: str, **more: object) -> dict[str, Any]:
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What tools/call says."""
     if MODE == "hang-call":
+        if STATE:
+            Path(STATE).touch()
         hang()
     if MODE in ("die-call", "die-call-always") or (MODE == "die-once" and not changed()):
         if STATE:

@@ -12,21 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.conversation import Json, Media, Text, ToolResult
-from dragoman.mcp.content import content_from_mcp, result_from_mcp, to_content, to_structured
+from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult
+from dragoman.mcp.content import result_from_mcp, to_content, to_structured
 
 MUCH = 1_000_000
 
 
-def back(*parts: Text | Json | Media) -> tuple[object, ...]:
-    return content_from_mcp(to_content(parts), MUCH)
+def content_from_mcp(blocks: list[types.ContentBlock], limit: int) -> tuple[ResultPart, ...]:
+    return result_from_mcp(types.CallToolResult(content=blocks), limit).content
 
 
 def test_text_images_sound_and_documents_come_back() -> None:
     image = Media.from_bytes(b"\x89PNG", "image/png")
     sound = Media.from_bytes(b"RIFF", "audio/wav")
     paper = Media.from_bytes(b"%PDF", "application/pdf", name="test://paper")
-    assert back(Text("héllo"), image, sound, paper) == (Text("héllo"), image, sound, paper)
+    parts = (Text("héllo"), image, sound, paper)
+    assert content_from_mcp(to_content(parts), MUCH) == parts
 
 
 def test_json_becomes_text_and_an_object_is_structured_as_well() -> None:
@@ -35,15 +36,6 @@ def test_json_becomes_text_and_an_object_is_structured_as_well() -> None:
     assert to_structured(result) == {"a": 1}
     assert to_structured(ToolResult("1", "t", (Json(Raw(b"[1]")),))) is None
     assert to_structured(ToolResult("1", "t", (Text("x"),), structured=Json(Raw(b"[1]")))) == [1]
-
-
-def test_texts_that_are_resources_stay_resources() -> None:
-    notes = types.TextResourceContents(uri="file:///notes.md", mime_type="text/markdown", text="# Notes")
-    block = types.EmbeddedResource(resource=notes)
-    (part,) = content_from_mcp([block], MUCH)
-    assert isinstance(part, Text)
-    assert part.text == "# Notes"
-    assert to_content([part]) == [block]
 
 
 def test_a_text_document_is_sent_as_text_and_bytes_that_only_say_so_are_not() -> None:

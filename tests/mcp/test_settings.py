@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman import errors
 from dragoman.engines.keys import Secret
 from dragoman.mcp import HttpServer, ServerOptions, StdioServer
-from dragoman.mcp.entries import expanded, servers_from_json
+from dragoman.mcp.settings import expand, servers_from_json
 
 ENVIRON = {"TOKEN": "s3cret", "EMPTY": "", "ODD": "${TOKEN}"}
 
@@ -64,14 +64,14 @@ def test_our_own_options() -> None:
 @pytest.mark.parametrize(
     ("entry", "what"),
     [
-        ([], "not an object"),
-        ({}, "'url' is not a text"),
-        ({"command": 5}, "'command' is not a text"),
+        ([], "Expected `object`"),
+        ({}, "url of an MCP server is empty"),
+        ({"command": 5}, "$.command"),
         ({"command": ""}, "empty"),
         ({"command": "a\0b"}, "NUL"),
-        ({"command": "x", "args": "y"}, "'args' is not a list of texts"),
-        ({"command": "x", "args": [1]}, "'args' is not a list of texts"),
-        ({"command": "x", "env": {"A": 1}}, "'env' is not an object of texts"),
+        ({"command": "x", "args": "y"}, "$.args"),
+        ({"command": "x", "args": [1]}, "$.args"),
+        ({"command": "x", "env": {"A": 1}}, "$.env"),
         ({"command": "x", "env": {"A=B": "1"}}, "no usable name"),
         ({"command": "x", "url": "https://dragoman.dev"}, "both"),
         ({"url": "http://dragoman.dev/mcp"}, "https://"),
@@ -119,18 +119,18 @@ def test_what_is_no_list_of_servers_is_refused(document: str | bytes) -> None:
     ],
 )
 def test_variables(text: str, value: str) -> None:
-    assert expanded(text, ENVIRON) == value
+    assert expand(text, ENVIRON) == value
 
 
 @given(st.text(st.characters(exclude_characters="$")))
 def test_a_text_without_variables_stays_as_it_is(text: str) -> None:
-    assert expanded(text, {}) == text
+    assert expand(text, {}) == text
 
 
 @given(st.text(), st.text())
 def test_a_value_is_put_in_as_it_is(before: str, value: str) -> None:
     escaped = before.replace("$", "")
-    assert expanded(escaped + "${NAME}", {"NAME": value}) == escaped + value
+    assert expand(escaped + "${NAME}", {"NAME": value}) == escaped + value
 
 
 def test_filters() -> None:

@@ -156,9 +156,8 @@ def ask(
     *,
     stream: bool = False,
     headers: dict[str, str | None] | None = None,
-    key: str | None = None,
 ) -> Answer:
     """Ask something in a dialect."""
-    prefix = "" if key is None else f"/key/{key}"
-    target = prefix + path_of(dialect, stream=stream)
+
+    target = path_of(dialect, stream=stream)
     return send(simulator, target, body_of(dialect, text, stream=stream), headers=headers)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.simulator import Simulator
-from tests.simulator.raw_client import DIALECTS, body_of, path_of, send
+from tests.simulator.raw_client import DIALECTS, ask, body_of, path_of, send
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -56,8 +56,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"model": None}, "you must provide a model parameter"),
     ("openai_chat", {"messages": None}, "Missing required parameter: 'messages'."),
     ("openai_chat", {"messages": []}, "Invalid 'messages': empty array."),
-    ("openai_chat", {"messages": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'."),
-    ("openai_chat", {"messages": [{"role": "user"}]}, "expected a string, got null"),
     ("openai_chat", {"messages": [USER, chat_call("c1", "c2"), USER]}, "did not have response messages: c1, c2"),
     ("openai_chat", {"messages": [USER, chat_call("c1")]}, "did not have response messages: c1"),
     (
@@ -69,7 +67,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"tools": [BAD_TOOL]}, "Invalid 'tools[0].function.name': string does not match pattern."),
     ("openai_responses", {"model": None}, "Missing required parameter: 'model'."),
     ("openai_responses", {"input": None}, "must be provided"),
-    ("openai_responses", {"input": [{"role": "robot", "content": "x"}]}, "Invalid value: 'robot'."),
     ("openai_responses", {"input": [USER, CALL]}, "No tool output found for function call c1."),
     ("openai_responses", {"input": [USER, OUTPUT]}, "No tool call found for function call output with call_id c1."),
     ("openai_responses", {"input": [USER, REASONING, USER]}, "without its required following item"),
@@ -79,7 +76,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("anthropic", {"max_tokens": None}, "max_tokens: Field required"),
     ("anthropic", {"messages": None}, "messages: Field required"),
     ("anthropic", {"messages": []}, "messages: at least one message is required"),
-    ("anthropic", {"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role: Input should be"),
     ("anthropic", {"messages": [{"role": "assistant", "content": "x"}]}, 'first message must use the "user" role'),
     ("anthropic", {"messages": [{"role": "user", "content": ""}]}, "must have non-empty content"),
     (
@@ -102,7 +98,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("anthropic", {"tools": [{"name": "f"}, {"name": "f"}]}, "Tool names must be unique."),
     ("anthropic", {"thinking": {"type": "enabled", "budget_tokens": 100}}, "greater than `thinking.budget_tokens`"),
     ("gemini", {"contents": []}, "contents is not specified"),
-    ("gemini", {"contents": [{"role": "assistant", "parts": [{"text": "x"}]}]}, "valid role: user, model."),
     ("gemini", {"contents": [{"role": "user", "parts": []}]}, "contents.parts must not be empty"),
     ("gemini", {"contents": [PARTS, model("f", "g"), responses("f")]}, "number of function response parts is equal"),
     ("gemini", {"contents": [PARTS, model("f"), PARTS]}, "number of function response parts is equal"),
@@ -129,12 +124,6 @@ def test_a_bad_request_is_refused(simulator: Simulator, dialect: str, changes: d
     assert words in error["message"]
     kind = {"gemini": ("status", "INVALID_ARGUMENT")}.get(dialect, ("type", "invalid_request_error"))
     assert error[kind[0]] == kind[1]
-
-
-@pytest.mark.parametrize(("dialect", "changes", "words"), REFUSED)
-def test_checks_can_be_left_out(dialect: str, changes: dict[str, Any], words: str) -> None:
-    with Simulator(["Hello"], check=False) as simulator:
-        assert send(simulator, path_of(dialect, stream=False), changed(dialect, changes)).status == 200
 
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
@@ -171,8 +160,24 @@ def test_a_good_request_passes(simulator: Simulator, dialect: str, changes: dict
     assert answer.status == 200, answer.body
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_checks_can_be_left_out(dialect: str) -> None:
+    with Simulator(["Hello"], check=False) as simulator:
+        assert send(simulator, path_of(dialect, stream=False), {}).status == 200
+
+
+def test_gemini_is_streamed_as_events_only(simulator: Simulator) -> None:
+    answer = send(simulator, path_of("gemini", stream=True, sse=False), body_of("gemini"))
+    assert (answer.status, "alt=sse" in answer.json["error"]["message"]) == (400, True)
+
+
+def test_a_model_that_there_is_not() -> None:
+    with Simulator(models=["one"]) as simulator:
+        assert {ask(simulator, dialect).status for dialect in DIALECTS} == {404}
+
+
 def test_a_signature_of_gemini_that_was_spoilt(simulator: Simulator) -> None:
-    from dragoman.simulator.signatures import sign
+    from dragoman.simulator.dialect import sign
 
     part = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": sign("f")}
     contents = [PARTS, {"role": "model", "parts": [part]}, responses("f")]
@@ -280,21 +285,3 @@ def test_unknown_paths(simulator: Simulator) -> None:
     assert send(simulator, "/v1beta/nothing", {}).status == 404
     assert simulator.requests[-1].dialect == "unknown"
     assert send(simulator, "/v1/chat/completions", method="DELETE").status == 404
-
-
-@pytest.mark.parametrize(
-    ("path", "headers", "member"),
-    [
-        ("/v1/models", {"anthropic-version": None, "authorization": "Bearer x"}, "object"),
-        ("/openai/v1/models", {"anthropic-version": None}, "object"),
-        ("/v1/models", {"x-api-key": "x"}, "has_more"),
-        ("/v1beta/models", {}, "models"),
-        ("/v1/models?key=x", {"anthropic-version": None}, "models"),
-    ],
-)
-def test_lists_of_models(simulator: Simulator, path: str, headers: dict[str, str | None], member: str) -> None:
-    assert member in send(simulator, path, method="GET", headers=headers).json
-
-
-def test_home(simulator: Simulator) -> None:
-    assert send(simulator, "/", method="GET").json["simulator"] == "dragoman"

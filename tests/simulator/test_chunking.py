@@ -66,18 +66,3 @@ def test_a_cut_leaves_a_beginning(simulator: Simulator, dialect: str, faults: li
         return
     sent = sum(map(len, whole.chunks))
     assert sum(map(len, cut.chunks)) == int(sent * share)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_deltas_have_so_many_characters(simulator: Simulator, size: int) -> None:
-    simulator.play([Reply("äöü🤔x", chunking=Chunking(delta=size))])
-    datas = ask(simulator, "anthropic", stream=True).datas
-    pieces = [data["delta"]["text"] for data in datas if data["type"] == "content_block_delta"]
-    assert pieces == ["äöü🤔x"[start : start + size] for start in range(0, 5, size)]
-
-
-def test_pieces_of_the_simulator_and_of_a_reply() -> None:
-    with Simulator(["abcd", Reply("abcd", chunking=Chunking(delta=None))], chunking=Chunking(delta=1)) as simulator:
-        first = ask(simulator, "openai_chat", stream=True)
-        second = ask(simulator, "openai_chat", stream=True)
-    assert (len(first.events), len(second.events)) == (8, 5)

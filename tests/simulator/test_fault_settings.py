@@ -9,7 +9,6 @@ import pytest
 from dragoman.conversation import ToolCall
 from dragoman.simulator import (
     FAULTS,
-    Chunking,
     Crlf,
     Cut,
     Delay,
@@ -25,7 +24,7 @@ from dragoman.simulator import (
     Status,
     UnknownFields,
 )
-from tests.simulator.raw_client import DIALECTS, ask, body_of, path_of, read_to_end, request_bytes, send
+from tests.simulator.raw_client import DIALECTS, ask, body_of, path_of, read_to_end, request_bytes
 from tests.simulator.reading import said
 
 TEXT = "Let me look, one moment please, it will not take long."
@@ -51,12 +50,6 @@ def test_a_fault_of_the_simulator_befalls_every_reply() -> None:
     with Simulator(["one", "two"], faults=[FAULTS["status_503"]]) as simulator:
         assert ask(simulator, "anthropic").status == 503
         assert ask(simulator, "gemini").status == 503
-
-
-def test_a_fault_alone_is_an_item_of_a_script() -> None:
-    with Simulator([Status(429, headers={"retry-after": "0"}), "Better now."]) as simulator:
-        assert ask(simulator, "anthropic").headers["retry-after"] == "0"
-        assert said("anthropic", ask(simulator, "anthropic"), stream=False).text == "Better now."
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -124,16 +117,3 @@ def test_a_stall_ends_when_the_simulator_closes() -> None:
     with sock:
         read_to_end(sock)
     assert simulator.open_connections == 0
-
-
-def test_an_array_of_responses_where_gemini_is_not_asked_for_events() -> None:
-    script = [Reply("Hello there, you", chunking=Chunking(delta=5)), Status(503), Reply("x", faults=[ErrorEvent()])]
-    with Simulator(script) as simulator:
-        target = path_of("gemini", stream=True, sse=False)
-        found = send(simulator, target, body_of("gemini")).json
-        assert isinstance(found, list)
-        parts = [part["text"] for response in found for part in response["candidates"][0]["content"]["parts"]]
-        assert "".join(parts) == "Hello there, you"
-        assert len(found) == 5
-        assert send(simulator, target, body_of("gemini")).json[0]["error"]["status"] == "UNAVAILABLE"
-        assert "error" in send(simulator, target, body_of("gemini")).json[-1]

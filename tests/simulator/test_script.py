@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.simulator import Reply, Request, Simulator, Status, echo
+from dragoman.simulator import Reply, Request, Simulator, echo
 from tests.simulator.raw_client import DIALECTS, ask
 from tests.simulator.reading import said
 
@@ -23,12 +23,6 @@ def test_a_list_is_given_in_order() -> None:
         assert text(simulator) == "one"
         assert text(simulator) == "two"
         assert simulator.unplayed == 0
-
-
-def test_one_reply_is_a_list_of_one() -> None:
-    with Simulator("only this") as simulator:
-        assert text(simulator) == "only this"
-        assert ask(simulator, "openai_chat").status == 500
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -90,24 +84,6 @@ def test_scripts_that_make_no_sense() -> None:
         Simulator(["one", 2.0])
 
 
-def test_conversations_by_key() -> None:
-    script = {"a": ["a1", "a2"], "b/c ü": lambda request: f"b{request.number}", "": "else"}
-    with Simulator(script) as simulator:
-        assert text(simulator, key="a") == "a1"
-        assert text(simulator, key="b%2Fc%20%C3%BC") == "b1"
-        assert text(simulator, headers={"x-simulator-key": "a"}) == "a2"
-        assert text(simulator, key="unknown") == "else"
-        assert [request.key for request in simulator.requests] == ["a", "b/c ü", "a", "unknown"]
-        assert simulator.requests[0].path == "/key/a/v1/chat/completions"
-
-
-def test_a_base_url_with_a_key_is_that_of_one_conversation() -> None:
-    with Simulator({"a": ["for a"], "b c": ["for b c"]}) as simulator:
-        assert simulator.base_url("openai", key="a") == f"{simulator.url}/key/a/v1"
-        assert simulator.base_url("anthropic", key="b c") == f"{simulator.url}/key/b%20c"
-        assert text(simulator, key="b%20c") == "for b c"
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_conversations_by_what_the_user_says(dialect: str) -> None:
     with Simulator({"weather": ["sunny"], "time": ["late"]}) as simulator:
@@ -129,8 +105,3 @@ def test_another_script_can_follow() -> None:
 def test_without_a_script_it_says_what_the_user_said() -> None:
     with Simulator() as simulator:
         assert text(simulator, "Good day") == "You said: Good day" == echo(simulator.requests[0])
-
-
-def test_a_status_alone_is_a_reply() -> None:
-    with Simulator([Status(503)]) as simulator:
-        assert ask(simulator, "gemini").status == 503

@@ -1,30 +1,36 @@
 """MCP, the Model Context Protocol: our tools for other programs, and other programs' tools for ours.
 
-about.py       what MCP says of a tool beyond our own definition
-progress.py    how a tool tells how far it is
-sdk.py         the official SDK, or an error that names the extra
-content.py     results of tools, there and back
-settings.py    the servers of a program as data      entries.py   … read from `mcpServers` JSON
-server/        a set of tools served, over stdio and streamable HTTP
-client/        MCP servers' tools as sets of tools
+    server.py      a set of tools served, through stdio.py and http.py; catalogue.py says what there is
+    client.py      MCP servers' tools as a set; connection.py is one server, child.py and web.py the ways to it
+    remote_tools.py  a server's list as tools; content.py results, there and back; settings.py what users set
 
 A name's module is loaded when the name is first used: neither the SDK nor an event loop is loaded before.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from dragoman.errors import ConfigurationError
+
 if TYPE_CHECKING:
-    from .about import ToolAbout
-    from .client.pins import Pins, ToolChange
-    from .client.servers import McpServers, connect
-    from .client.tools import ToolProblem
+    from .catalogue import Readable, offers_of
+    from .client import McpServers, connect
+    from .http import HttpDoor, aserve_http, serve_http
     from .progress import report_progress
-    from .server.app import McpServer, current_request
-    from .server.http import HttpDoor, aserve_http, serve_http
-    from .server.offers import Readable, offers_of
-    from .server.stdio import aserve_stdio, serve_stdio
-    from .settings import ClientLimits, HttpServer, LocalServer, ServerOptions, StdioServer
+    from .remote_tools import ToolProblem
+    from .server import McpServer, current_request
+    from .settings import (
+        ClientLimits,
+        HttpServer,
+        LocalServer,
+        Pins,
+        ServerOptions,
+        StdioServer,
+        ToolAbout,
+        ToolChange,
+    )
+    from .stdio import aserve_stdio, serve_stdio
 
 __all__ = [
     "ClientLimits",
@@ -51,43 +57,41 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ClientLimits": "settings",
-    "HttpDoor": "server.http",
-    "HttpServer": "settings",
-    "LocalServer": "settings",
-    "McpServer": "server.app",
-    "McpServers": "client.servers",
-    "Pins": "client.pins",
-    "Readable": "server.offers",
-    "ServerOptions": "settings",
-    "StdioServer": "settings",
-    "ToolAbout": "about",
-    "ToolChange": "client.pins",
-    "ToolProblem": "client.tools",
-    "aserve_http": "server.http",
-    "aserve_stdio": "server.stdio",
-    "connect": "client.servers",
-    "current_request": "server.app",
-    "offers_of": "server.offers",
+    "HttpDoor": "http",
+    "McpServer": "server",
+    "McpServers": "client",
+    "Readable": "catalogue",
+    "ToolProblem": "remote_tools",
+    "aserve_http": "http",
+    "aserve_stdio": "stdio",
+    "connect": "client",
+    "current_request": "server",
+    "offers_of": "catalogue",
     "report_progress": "progress",
-    "serve_http": "server.http",
-    "serve_stdio": "server.stdio",
+    "serve_http": "http",
+    "serve_stdio": "stdio",
 }
-_NEED_SDK = frozenset({"client.servers", "client.tools", "server.app", "server.http", "server.offers", "server.stdio"})
+"""Where a name is; those that are not here are settings."""
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=import_module(__name__))
-    if home in _NEED_SDK:
-        from .sdk import require_sdk
-
-        require_sdk()
+    home = _HOMES.get(name, "settings")
+    if home not in ("progress", "settings"):
+        _require_sdk()
     value: object = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value  # the next use finds it without coming here
     return value
+
+
+def _require_sdk() -> None:
+    # Version 2 is told by its types, which are a package of their own; version 1 has another interface altogether.
+    if find_spec("mcp") is None or find_spec("mcp_types") is None:
+        found = "another version of the MCP SDK is" if find_spec("mcp") else "the MCP SDK is not"
+        message = f"MCP needs the official SDK, version 2, and {found} installed."
+        raise ConfigurationError(message, hint="Install it with: pip install 'dragoman[mcp]'.")
 
 
 def __dir__() -> list[str]:

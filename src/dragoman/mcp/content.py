@@ -1,7 +1,6 @@
 """Results of tools, from our blocks to MCP's content and back.
 
-Owns: both directions, and what is cut when a stranger sends too much.
-Must not know: connections. Nothing is fetched: a link stays a link.
+Nothing is fetched: a link stays a link.
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ import mcp_types as types
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Json, Media, Native, ResultPart, Text, ToolResult
-
-__all__ = ["MCP", "content_from_mcp", "result_from_mcp", "to_content", "to_structured"]
-
-MCP = "mcp"
-"""The provider's name on what only MCP understands."""
+from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 """How large a file may be that a tool's result refers to."""
@@ -31,6 +25,8 @@ MAX_FILE_BYTES = 20 * 1024 * 1024
 _MIME = re.compile(r"[A-Za-z0-9.+*-]{1,100}/[A-Za-z0-9.+*-]{1,100}").match
 _BINARY = "application/octet-stream"
 _TEXTUAL = re.compile(r"text/|application/(?:json|xml|javascript|yaml|[\w.-]+\+(?:json|xml))$").match
+
+_MAX_PARTS = 1_000
 
 _Block: TypeAlias = types.ContentBlock
 
@@ -54,9 +50,7 @@ def to_structured(result: ToolResult) -> object | None:
 
 
 def _to_block(part: ResultPart) -> _Block:
-    if isinstance(part, Text):
-        return _embedded_text(part) or types.TextContent(text=part.text)
-    if isinstance(part, Json):
+    if isinstance(part, Text | Json):
         return types.TextContent(text=part.text)
     if part.url is not None:
         return types.ResourceLink(name=part.name or part.url, uri=part.url, mime_type=part.mime_type)
@@ -66,15 +60,6 @@ def _to_block(part: ResultPart) -> _Block:
     if part.kind == "audio":
         return types.AudioContent(data=_base64(data), mime_type=part.mime_type)
     return types.EmbeddedResource(resource=_resource(part, data))
-
-
-def _embedded_text(part: Text) -> types.EmbeddedResource | None:
-    """A text that an MCP server embedded as a resource goes on as one."""
-    if part.native is None or part.native.provider != MCP or "uri" not in part.native.fields:
-        return None
-    fields = {name: msgspec.json.decode(raw, type=str) for name, raw in part.native.fields.items()}
-    resource = types.TextResourceContents(uri=fields["uri"], mime_type=fields.get("mimeType"), text=part.text)
-    return types.EmbeddedResource(resource=resource)
 
 
 def _resource(part: Media, data: bytes) -> types.TextResourceContents | types.BlobResourceContents:
@@ -130,11 +115,6 @@ class _Allowance:
         return f"{kept}\n[cut here: a result may hold {self.limit} bytes, and {rest} characters more came]"
 
 
-def content_from_mcp(blocks: Iterable[_Block], max_bytes: int) -> tuple[ResultPart, ...]:
-    """The blocks as our parts, no more than so many bytes of them."""
-    return _parts(blocks, _Allowance(max_bytes))
-
-
 def result_from_mcp(result: types.CallToolResult, max_bytes: int) -> ToolResult:
     """The result of a call. The executor puts its name and id on it."""
     allowance = _Allowance(max_bytes)
@@ -166,9 +146,6 @@ def _parts(blocks: Iterable[_Block], allowance: _Allowance) -> tuple[ResultPart,
     return tuple(parts)
 
 
-_MAX_PARTS = 1_000
-
-
 def _from_block(block: _Block, allowance: _Allowance) -> ResultPart:
     if isinstance(block, types.TextContent):
         return Text(allowance.text(_readable(block.text)))
@@ -183,11 +160,7 @@ def _from_block(block: _Block, allowance: _Allowance) -> ResultPart:
         return Text(allowance.text(_readable(f"[resource {block.name} at {block.uri}{kind}{about}]")))
     resource = block.resource
     if isinstance(resource, types.TextResourceContents):
-        fields = {"uri": resource.uri, "mimeType": resource.mime_type or "text/plain"}
-        if not all(len(value) <= 2_048 and value.isprintable() for value in fields.values()):
-            return Text(allowance.text(_readable(resource.text)))
-        native = Native(provider=MCP, fields={name: Raw(msgspec.json.encode(v)) for name, v in fields.items()})
-        return Text(allowance.text(_readable(resource.text)), native=native)
+        return Text(allowance.text(_readable(resource.text)))
     return _media(resource.blob, resource.mime_type, allowance, kind="resource", name=resource.uri)
 
 

@@ -1,8 +1,5 @@
 """How a tool tells how far it is.
 
-Owns: `report_progress`, and who listens for the call that is running.
-Must not know: the wire, and event loops.
-
 A context variable carries the listener: it follows the call into worker threads and tasks, so plain and async tools
 report alike, and where nobody listens a report costs next to nothing.
 """
@@ -12,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TypeAlias
-
-__all__ = ["LISTENER", "ProgressListener", "report_progress"]
 
 ProgressListener: TypeAlias = Callable[[float, float | None, str | None], None]
 """Called with what is done, what there is to do, and a text; from any thread."""

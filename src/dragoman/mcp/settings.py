@@ -1,7 +1,11 @@
-"""The MCP servers of a program, as data.
+"""What users set: the MCP servers of a program, how their tools are used, and what is said of tools.
 
-Owns: what a server is (a command, an address, or one in this process), how its tools are used, and what it may send.
-Must not know: the SDK, files, and the environment.
+Servers are written in code, or read from the JSON that many programs share: `{"mcpServers": {name: {"command": …}}}`.
+There `${NAME}` and `${env:NAME}` stand for an environment variable and `${NAME:-text}` for the variable or, where it is
+not set, the text. They are replaced once: what a variable holds is not looked into again. `$${` stands for `${` itself,
+and a `$` without braces for itself. A variable that is not set is an error, never an empty text.
+
+Must not know: the SDK, and files.
 """
 
 from __future__ import annotations
@@ -9,19 +13,40 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
+from dragoman.conversation import ToolSpec
 from dragoman.engines.keys import Secret
-from dragoman.errors import ConfigurationError
+from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.transport.addresses import validate_base_url
 
-__all__ = ["AnyServer", "ClientLimits", "HttpServer", "LocalServer", "ServerOptions", "StdioServer"]
+if TYPE_CHECKING:
+    from dragoman.tools.definition import AnyTool
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*").fullmatch
+
+
+class ToolAbout(Struct, frozen=True, kw_only=True):
+    """What other programs are told of a tool, for people and as hints. None leaves a hint out."""
+
+    title: str = ""
+    """A name for people."""
+    output_schema: dict[str, object] | None = None
+    """JSON Schema of the structured result; where it is None it is taken from the function's return type."""
+    destructive: bool | None = None
+    """Whether it may destroy something, rather than only add."""
+    open_world: bool | None = None
+    """Whether it deals with the world outside, such as the web."""
+
+
+def read_about(tool: AnyTool) -> ToolAbout:
+    """What the tool's function carries with it; the tools of MCP servers do."""
+    about: object = getattr(tool.function, "about", None)
+    return about if isinstance(about, ToolAbout) else ToolAbout()
 
 
 class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,3 +181,154 @@ class LocalServer(Struct, frozen=True):
 
 
 AnyServer: TypeAlias = StdioServer | HttpServer | LocalServer
+
+
+# --- approvals -------------------------------------------------------------------------------------------------------
+
+
+class ToolChange(Struct, frozen=True, kw_only=True):
+    """A tool that is not, or no longer, what was approved."""
+
+    server: str
+    tool: str
+    """By the server's own name."""
+    kind: Literal["added", "changed", "removed"]
+    before: ToolSpec | None = None
+    """What was approved, where it is known."""
+    after: ToolSpec | None = None
+    """What the server says now."""
+
+
+class Pins(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was approved: for each server and tool a fingerprint. Keep it to compare at the next start."""
+
+    servers: dict[str, dict[str, str]] = {}
+
+    def to_json(self) -> bytes:
+        """To be stored."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @staticmethod
+    def from_json(data: bytes | str) -> Pins:
+        """What was stored; raises ConfigurationError."""
+        try:
+            return msgspec.json.decode(data, type=Pins)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise ConfigurationError(f"These are no pins of MCP servers: {error}.") from None
+
+
+# --- from JSON -------------------------------------------------------------------------------------------------------
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{[^}]*\}?")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
+_KINDS: Mapping[str, Literal["stdio", "http"]] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+}
+
+
+class _Entry(Struct, rename={"ours": "dragoman"}):
+    """One entry. Members that only other programs know are passed over."""
+
+    type: str | None = None
+    transport: str | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] | None = None
+    disabled: bool = False
+    enabled: bool = True
+    ours: ServerOptions = ServerOptions()
+    """What only we know."""
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """The text with its variables replaced; raises ConfigurationError."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "$${":
+            return "${"
+        name, default = found["name"], found["default"]
+        if name is None:
+            message = "A ${…} is not the name of an environment variable."
+            raise ConfigurationError(message, hint="Write ${NAME} or ${NAME:-default}, or $${ for the characters.")
+        if name in environ:
+            return environ[name]
+        if default is None:
+            message = f"The environment variable {name!r} is not set."
+            raise ConfigurationError(message, hint=f"Set it, or write ${{{name}:-default}}.")
+        return default
+
+    return _VARIABLE.sub(value, text)
+
+
+def servers_from_json(source: str | bytes | Mapping[str, object], environ: Mapping[str, str]) -> dict[str, AnyServer]:
+    """The servers of a document, without those that are disabled; raises ConfigurationError."""
+    entries = _entries(source)
+    servers: dict[str, AnyServer] = {}
+    for name, entry in entries.items():
+        if _NAME(name) is None:
+            message = f"{name!r} cannot be the name of an MCP server."
+            raise ConfigurationError(message, hint="Use letters, digits, '_', '-' and '.', at most 64.")
+        try:
+            server = _server(entry, environ)
+        except DragomanError as error:
+            raise ConfigurationError(f"MCP server {name!r}: {error.message}", hint=error.hint) from error
+        if server is not None:
+            servers[name] = server
+    return servers
+
+
+def _entries(source: str | bytes | Mapping[str, object]) -> Mapping[str, object]:
+    document: object = source
+    if isinstance(source, str | bytes):
+        try:
+            document = msgspec.json.decode(source)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            # The text may hold keys, so it is not repeated.
+            message = f"The list of MCP servers is not valid JSON: {error}."
+            raise ConfigurationError(message, hint="To read a file, give its pathlib.Path.") from None
+    if isinstance(document, Mapping):
+        for key in ("mcpServers", "servers"):
+            found = cast("Mapping[str, object]", document).get(key)
+            if isinstance(found, Mapping):
+                return cast("Mapping[str, object]", found)
+    raise ConfigurationError('There is no "mcpServers" object in the list of MCP servers.')
+
+
+def _server(given: object, environ: Mapping[str, str]) -> AnyServer | None:
+    try:
+        entry = msgspec.convert(given, _Entry)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"its entry is not usable: {error}.") from None
+    if entry.disabled or not entry.enabled:
+        return None
+    if entry.command is not None and entry.url is not None:
+        raise ConfigurationError("it has both a command and a url.", hint="Keep the one that is meant.")
+
+    def put_in(text: str | None) -> str:
+        return expand(text or "", environ)
+
+    if _kind(entry) == "stdio":
+        args = [put_in(each) for each in entry.args or ()]
+        env = {key: put_in(value) for key, value in (entry.env or {}).items()}
+        return StdioServer(put_in(entry.command), args, env, put_in(entry.cwd) or None, entry.ours)
+    headers = {key: put_in(value) for key, value in (entry.headers or {}).items()}
+    return HttpServer(put_in(entry.url), headers, entry.ours)
+
+
+def _kind(entry: _Entry) -> Literal["stdio", "http"]:
+    said = entry.type or entry.transport
+    if said is None:
+        return "stdio" if entry.command is not None else "http"
+    if said == "sse":
+        message = "the transport 'sse' has been replaced and is not spoken here."
+        raise ConfigurationError(message, hint="Most such servers also have an address for streamable HTTP: type http.")
+    if said not in _KINDS:
+        raise ConfigurationError(f"its type {said!r} is not known.", hint="Use stdio or http.")
+    return _KINDS[said]

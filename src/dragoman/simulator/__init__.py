@@ -1,16 +1,9 @@
 """A local server that speaks the dialects of all providers, for tests without a key and without the network.
 
-    reply.py, request.py, script.py   what is said, what was asked, and which reply comes next
-    faults/                           what can go wrong
-    dialects/                         the four dialects, from the server's side
-    answering.py, plan.py, sending.py from a request to the bytes, pauses and breaks of its answer
-    server.py, connection.py, http1.py, routing.py
-    command.py, script_file.py        python -m dragoman.simulator
-    pytest_plugin.py                  the fixture `simulator`
-
 It knows nothing of the rest of the library but its values, and any client can talk to it, the official ones included.
 """
 
+from .exchange import Chunking, DialectName, Reply, Request
 from .faults import (
     FAULTS,
     Crlf,
@@ -34,8 +27,6 @@ from .faults import (
     UnknownFields,
     WrongLength,
 )
-from .reply import Chunking, Reply
-from .request import DialectName, Request
 from .script import Script, echo
 from .server import Simulator
 

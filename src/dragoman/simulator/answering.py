@@ -1,34 +1,91 @@
-"""From a request to the steps of its answer.
-
-Owns: the order of things: note the request; check key, model and body; ask the script; write the reply; apply faults.
-Must not know: sockets and threads.
-"""
+"""From a request to the plan of its answer: note it; check key, model and body; ask the script; apply faults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from dragoman.conversation import Block, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialects import DIALECTS, Answer, Dialect, Frame, Refusal, UnwritableReplyError
+from .anthropic import ANTHROPIC
+from .dialect import Answer, Dialect, Frame, JsonObject, Refusal, UnwritableReplyError
+from .exchange import Chunking, Content, Reply, Request
 from .faults import Fault
-from .http1 import HttpRequest
-from .json_access import JsonObject
-from .plan import Body, Plan
-from .reply import Chunking, Reply
-from .request import Heard, Request
-from .routing import Route, given_key, route_of
+from .gemini import GEMINI
+from .openai_chat import OPENAI_CHAT
+from .openai_responses import OPENAI_RESPONSES
+from .plan import Plan
 from .script import Player, ScriptError
-from .sending import End, Send, Step, response, steps_of
 
-__all__ = ["Answerer", "Settings"]
+_ENDINGS: Final[Mapping[str, Dialect]] = {
+    "/chat/completions": OPENAI_CHAT,
+    "/responses": OPENAI_RESPONSES,
+    "/messages": ANTHROPIC,
+}
+_GENERATE: Final = re.compile(r".*/(?:models|tunedModels)/(?P<model>[^:]+):(?P<method>(?:g|streamG)enerateContent)")
 
-_MODELS: Final = ("simulated-large", "simulated-small")
-"""Those in the lists where none are given; any other name is answered too."""
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """One request, as it came over HTTP."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    """Names in lower case."""
+    body: bytes = b""
+    keep_alive: bool = True
+    """Whether the client means to use the connection again."""
+
+    @cached_property
+    def path(self) -> str:
+        """Without the query, percent signs resolved."""
+        return unquote(urlsplit(self.target).path)
+
+    @cached_property
+    def query(self) -> dict[str, str]:
+        """The parameters of the query."""
+        return dict(parse_qsl(urlsplit(self.target).query, keep_blank_values=True))
+
+    @property
+    def api_key(self) -> str | None:
+        """The API key, wherever a client may put it."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token:
+            return token.strip()
+        return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.query.get("key")
+
+
+@dataclass(frozen=True)
+class _Route:
+    """Where a request goes."""
+
+    dialect: Dialect
+    """Of an unknown path: the one in whose shape the error is written."""
+    known: bool = True
+    model: str = ""
+    """Where the path names it."""
+    stream: bool | None = None
+    """Where the path says it."""
+
+
+def _route(http: HttpRequest) -> _Route:
+    """Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …"""
+    if http.method == "POST":
+        if found := _GENERATE.fullmatch(http.path):
+            return _Route(GEMINI, model=found["model"], stream=found["method"] == "streamGenerateContent")
+        for ending, dialect in _ENDINGS.items():
+            if http.path.endswith(ending):
+                return _Route(dialect)
+    if "x-goog-api-key" in http.headers or "/v1beta" in http.path:
+        return _Route(GEMINI, known=False)
+    return _Route(ANTHROPIC if "anthropic-version" in http.headers else OPENAI_CHAT, known=False)
 
 
 @dataclass(frozen=True)
@@ -40,53 +97,49 @@ class Settings:
     check: bool
     chunking: Chunking
     faults: tuple[Fault, ...]
-    reasoning_field: str
 
 
 class Answerer:
     """Answers requests, one after the other."""
 
-    def __init__(self, settings: Settings, on_request: Callable[[Request], None]) -> None:
-        self.player = Player(None)
+    def __init__(self, settings: Settings, script: Player, on_request: Callable[[Request], None]) -> None:
+        self.player = script
         self.errors: list[Exception] = []
         self._settings = settings
         self._on_request = on_request
         self._count = 0
 
-    async def answer(self, http: HttpRequest) -> Iterable[Step]:
-        """The steps of the answer to this request."""
-        route = route_of(http)
-        body = _body(http)
+    async def answer(self, http: HttpRequest) -> Plan:
+        """The plan of the answer to this request."""
+        route = _route(http)
+        body = _parse_body(http)
         request = self._request(http, route, body or {})
         self._on_request(request)
         refusal = self._refusal(http, route, request, body)
-        if refusal is not None:
-            return _refused(route.dialect, request, refusal)
-        if route.what != "reply":
-            return _plain(route.dialect, request, 200, self._listing(route))
-        try:
-            reply = await self.player.next(request)
-            return steps_of(self._plan(route.dialect, request, reply))
-        except (ScriptError, UnwritableReplyError) as error:
-            return self._stuck(route.dialect, request, error, str(error))
-        except Exception as error:  # noqa: BLE001 -- the script's own function may fail in any way
-            text = f"The simulator's script failed: {type(error).__name__}: {error}"
-            return self._stuck(route.dialect, request, error, text)
+        if refusal is None:
+            try:
+                return self._plan(route.dialect, request, await self.player.next(request))
+            except (ScriptError, UnwritableReplyError) as error:
+                self.errors.append(error)
+                refusal = Refusal(500, str(error))
+            except Exception as error:  # noqa: BLE001 -- the script's own function may fail in any way
+                self.errors.append(error)
+                refusal = Refusal(500, f"The simulator's script failed: {type(error).__name__}: {error}")
+        plan = self._bare_plan(route.dialect, request, Reply())
+        plan.refuse(refusal)
+        # Trying again cannot help here, and the official SDKs believe this header.
+        plan.headers["x-should-retry"] = "false"
+        return plan
 
-    def _request(self, http: HttpRequest, route: Route, body: JsonObject) -> Request:
-        heard = route.dialect.hear(body) if route.what == "reply" else Heard()
+    def _request(self, http: HttpRequest, route: _Route, body: JsonObject) -> Request:
+        content = route.dialect.read(body) if route.known else Content()
         number, self._count = self._count, self._count + 1
         return Request(
-            system=heard.system,
-            user_texts=heard.user_texts,
-            tool_results=heard.tool_results,
-            tools=heard.tools,
-            turns=heard.turns,
-            dialect=route.dialect.name if route.what != "unknown" else "unknown",
+            **vars(content),
+            dialect=route.dialect.name if route.known else "unknown",
             model=route.model or str(body.get("model") or ""),
             stream=body.get("stream") is True if route.stream is None else route.stream,
             number=number,
-            key=route.key,
             method=http.method,
             path=http.path,
             query=http.query,
@@ -95,53 +148,42 @@ class Answerer:
             raw=http.body,
         )
 
-    def _refusal(self, http: HttpRequest, route: Route, request: Request, body: JsonObject | None) -> Refusal | None:
+    def _refusal(self, http: HttpRequest, route: _Route, request: Request, body: JsonObject | None) -> Refusal | None:
         """What speaks against an answer, in the order in which a provider would look at it."""
         dialect, settings = route.dialect, self._settings
-        if route.what == "home":
-            return None
-        if route.what == "unknown":
+        if not route.known:
             return Refusal(404, f"Invalid URL ({http.method} {request.path})")
-        key = given_key(http)
-        if settings.api_key is not None and key != settings.api_key:
-            return dialect.bad_key(key)
-        if route.what == "reply" and body is None:
+        if settings.api_key is not None and http.api_key != settings.api_key:
+            return dialect.bad_key(http.api_key)
+        if body is None:
             return Refusal(400, "The body of the request is not a JSON object.")
         if settings.models is not None and request.model and request.model not in settings.models:
             return dialect.no_model(request.model)
-        if route.what == "reply" and settings.check:
-            return dialect.check(body or {}, http.headers)
-        return None
+        if dialect is GEMINI and request.stream and http.query.get("alt") != "sse":
+            return Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
+        return next(dialect.problems(body, http.headers), None) if settings.check else None
 
-    def _listing(self, route: Route) -> JsonObject:
-        names = self._settings.models or _MODELS
-        match route.what:
-            case "models":
-                return route.dialect.models(names)
-            case "model":
-                return route.dialect.model(route.model)
-            case _:
-                return {"simulator": "dragoman", "dialects": sorted(DIALECTS)}
+    def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
+        """A plan for the headers and what a script left open, without a body."""
+        chunking = reply.chunking or self._settings.chunking
+        answer = _decide(request, reply, chunking)
+        headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
+        headers |= {name.lower(): value for name, value in reply.headers.items()}
+        return Plan(dialect, answer, streamed=False, frames=[], headers=headers)
 
     def _plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
-        chunking = reply.chunking or self._settings.chunking
-        answer = _answer(request, reply, chunking, self._settings.reasoning_field)
-        body = _body_kind(dialect, request)
-        frames = dialect.frames(answer) if request.stream else [Frame(dialect.whole(answer))]
-        headers = {"content-type": dialect.stream_type if body == "sse" else dialect.whole_type}
-        headers |= dialect.headers(answer.id("req_"))
-        headers |= {name.lower(): value for name, value in reply.headers.items()}
-        plan = Plan(dialect, answer, body, frames, chunking, headers=headers)
+        plan = self._bare_plan(dialect, request, reply)
+        if request.stream:
+            plan.streamed, plan.frames = True, dialect.frames(plan.answer)
+            plan.headers["content-type"] = dialect.stream_type
+        else:
+            plan.frames = [Frame(dialect.whole(plan.answer))]
         for fault in (*self._settings.faults, *reply.faults):
             fault.apply(plan)
         return plan
 
-    def _stuck(self, dialect: Dialect, request: Request, error: Exception, text: str) -> Iterable[Step]:
-        self.errors.append(error)
-        return _refused(dialect, request, Refusal(500, text))
 
-
-def _body(http: HttpRequest) -> JsonObject | None:
+def _parse_body(http: HttpRequest) -> JsonObject | None:
     try:
         value: object = msgspec.json.decode(http.body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -149,32 +191,20 @@ def _body(http: HttpRequest) -> JsonObject | None:
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
-def _body_kind(dialect: Dialect, request: Request) -> Body:
-    if not request.stream:
-        return "json"
-    return "array" if dialect.name == "gemini" and request.query.get("alt") != "sse" else "sse"
-
-
-def _refused(dialect: Dialect, request: Request, refusal: Refusal) -> Iterable[Step]:
-    body = dialect.failure(refusal, f"req_sim{request.number:06d}")
-    # Trying again cannot help here, and the official SDKs believe this header.
-    return _plain(dialect, request, refusal.status, body, {"x-should-retry": "false"})
-
-
-def _plain(
-    dialect: Dialect, request: Request, status: int, body: JsonObject, headers: dict[str, str] | None = None
-) -> Iterable[Step]:
-    named = {"content-type": dialect.whole_type} | dialect.headers(f"req_sim{request.number:06d}") | (headers or {})
-    return [Send(response(status, named, msgspec.json.encode(body))), End("end")]
-
-
-def _answer(request: Request, reply: Reply, chunking: Chunking, reasoning_field: str) -> Answer:
-    """Decide what the script left open."""
-    blocks = _with_ids(reply.blocks, request.number)
-    calls = any(isinstance(block, ToolCall) for block in blocks)
+def _decide(request: Request, reply: Reply, chunking: Chunking) -> Answer:
+    """The reply with everything decided that the script left open."""
+    # Calls that have no id get one that no other call of this simulator has.
+    blocks = tuple(
+        msgspec.structs.replace(block, id=f"call_sim{request.number:06d}_{index}")
+        if isinstance(block, ToolCall) and not block.id
+        else block
+        for index, block in enumerate(reply.blocks)
+    )
+    texts = [block.text for block in blocks if isinstance(block, Text | Thinking)]
+    calls = [block.name + block.arguments for block in blocks if isinstance(block, ToolCall)]
     usage = reply.usage
     if usage is None:
-        usage = Usage(input=max(len(request.raw) // 4, 1), output=max(_size(blocks) // 4, 1))
+        usage = Usage(input=max(len(request.raw) // 4, 1), output=max(len("".join(texts + calls)) // 4, 1))
     return Answer(
         blocks=blocks,
         usage=None if usage == Usage() else usage,
@@ -183,20 +213,4 @@ def _answer(request: Request, reply: Reply, chunking: Chunking, reasoning_field:
         model=reply.model or request.model,
         chunking=chunking,
         request=request,
-        reasoning_field=reasoning_field,
     )
-
-
-def _with_ids(blocks: Sequence[Block], number: int) -> tuple[Block, ...]:
-    """Calls that have no id get one that no other call of this simulator has."""
-    return tuple(
-        msgspec.structs.replace(block, id=f"call_sim{number:06d}_{index}")
-        if isinstance(block, ToolCall) and not block.id
-        else block
-        for index, block in enumerate(blocks)
-    )
-
-
-def _size(blocks: Sequence[Block]) -> int:
-    sizes = [len(block.text) for block in blocks if isinstance(block, Text | Thinking)]
-    return sum(sizes) + sum(len(block.name) + len(block.arguments) for block in blocks if isinstance(block, ToolCall))

@@ -1,8 +1,4 @@
-"""The command `python -m dragoman.simulator`.
-
-Owns: its arguments, and what it prints.
-Must not know: how the simulator works.
-"""
+"""The command `dragoman simulate`: its arguments, and what it prints."""
 
 from __future__ import annotations
 
@@ -15,11 +11,8 @@ from textwrap import dedent
 from dragoman.errors import ConfigurationError
 
 from .faults import FAULTS
-from .reply import Chunking
-from .script_file import load_script
+from .script import load_script
 from .server import Simulator
-
-__all__ = ["main"]
 
 _EPILOG = """\
 Without a script, the simulator says what the user said. A script is a JSON file with the replies in order:
@@ -33,16 +26,15 @@ Without a script, the simulator says what the user said. A script is a JSON file
     {"faults": [{"fault": "status", "status": 429, "headers": {"retry-after": "2"}}]}
   ]
 
-An object {"key": [...], ...} instead of the list has a script for each conversation: a client whose base URL begins
-with /key/NAME, that sends the header x-simulator-key: NAME, or whose user says NAME. A file FILE.py is run, and its
-name `script` taken: a list, or a function from a request to a reply.
+An object {"word": [...], ...} instead of the list has a script for each conversation whose user says that word. A file
+FILE.py is run, and its name `script` taken: a list, or a function from a request to a reply.
 
 Point any client at it; every key is accepted unless --api-key says otherwise:
 
   OpenAI, and everything compatible   base URL http://127.0.0.1:PORT/v1
   Anthropic, Gemini                   base URL http://127.0.0.1:PORT
 
-  python -m dragoman.simulator --port 8900 --script replies.json
+  dragoman simulate --port 8900 --script replies.json
   curl http://127.0.0.1:8900/v1/chat/completions -d '{"model":"any","messages":[{"role":"user","content":"Hi"}]}'
 
 In tests you need no command: see `dragoman.simulator.Simulator`, and the fixture of `dragoman.simulator.pytest_plugin`.
@@ -62,11 +54,10 @@ def main(argv: Sequence[str] | None = None, *, until: threading.Event | None = N
             port=arguments.port,
             api_key=arguments.api_key,
             check=not arguments.no_check,
-            chunking=Chunking(delta=arguments.delta),
             faults=[FAULTS[name] for name in arguments.fault],
         ).start()
     except (ConfigurationError, OSError, ValueError) as error:
-        sys.stderr.write(f"dragoman.simulator: {error}\n")
+        sys.stderr.write(f"dragoman simulate: {error}\n")
         return 1
     try:
         _print(f"The simulator listens at {simulator.url} (stop it with Ctrl-C).")
@@ -87,7 +78,7 @@ def _print(line: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m dragoman.simulator",
+        prog="dragoman simulate",
         description="A local server that speaks the dialects of OpenAI (chat and responses), Anthropic and Gemini, and "
         "says what a script says: for tests and demonstrations without a key and without the network.",
         epilog=dedent(_EPILOG),
@@ -104,7 +95,6 @@ def _parser() -> argparse.ArgumentParser:
         help="what befalls every reply; may be given several times",
     )
     parser.add_argument("--list-faults", action="store_true", help="print all faults with their effects, and stop")
-    parser.add_argument("--delta", metavar="N", type=int, default=16, help="characters in one event of a stream (16)")
     parser.add_argument("--api-key", metavar="KEY", help="accept only this key; made up, since others can see it here")
     parser.add_argument("--no-check", action="store_true", help="also answer requests that a provider would refuse")
     return parser

@@ -1,21 +1,19 @@
-"""What will be sent in answer to one request, before any of it is bytes.
+"""What will be sent in answer to one request, and how it is sent: events as bytes, pieces, HTTP's framing.
 
-Owns: Plan, which faults change, and which is then carried out step by step.
-Must not know: particular faults, sockets, time.
+Must not know: particular faults, sockets, clocks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Literal, Protocol, TypeAlias
 
-from .dialects.dialect import Answer, Dialect, Frame
-from .reply import Chunking
+import msgspec
 
-__all__ = ["Body", "Ending", "Pause", "Place", "Plan"]
-
-Body: TypeAlias = Literal["sse", "array", "json"]
-"""Events of a stream; the JSON array that Gemini streams where nobody asked for events; one JSON value."""
+from .dialect import Answer, Dialect, Frame, Refusal
 
 Ending: TypeAlias = Literal["reset", "close", "end"]
 """A reset of the connection; a close before the body is complete; a body that HTTP takes for complete."""
@@ -46,16 +44,16 @@ class Pause:
 
 @dataclass
 class Plan:
-    """The response to one request."""
+    """The response to one request. Faults change it before it is sent."""
 
     dialect: Dialect
     answer: Answer
-    body: Body
+    streamed: bool
+    """Whether the body is a stream of events; otherwise it is one JSON value."""
     frames: list[Frame]
     """The events; of a body that is one JSON value, that value."""
-    chunking: Chunking
+    headers: dict[str, str]
     status: int = 200
-    headers: dict[str, str] = field(default_factory=dict[str, str])
     replaced: bytes | None = None
     """A body that is sent instead of the events."""
     line_end: bytes = b"\n"
@@ -73,12 +71,124 @@ class Plan:
     drip: tuple[int, float] | None = None
     """Bytes of a write, and seconds after it."""
 
-    @property
-    def streamed(self) -> bool:
-        """Whether the body is a stream of events."""
-        return self.body != "json"
-
     def middle(self, share: float = 0.5) -> int:
         """An index among the events at which something may be put in: behind the first, not behind the last marks."""
         last = next((i for i, frame in enumerate(self.frames) if frame.kind in {"finish", "end"}), len(self.frames))
         return max(min(1, last), min(last, round(last * share)))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Put an error in the place of the reply."""
+        self.status, self.streamed = refusal.status, False
+        self.frames = [Frame(self.dialect.failure(refusal, self.answer.id("req_")))]
+        self.headers["content-type"] = self.dialect.whole_type
+
+
+class Line(Protocol):
+    """The connection that a plan is sent on."""
+
+    async def write(self, data: bytes) -> None:
+        """Send these bytes."""
+        ...
+
+    async def pause(self, pause: Pause) -> bool:
+        """Wait. Returns whether to go on."""
+        ...
+
+    async def end(self, how: Ending) -> bool:
+        """The response is over. Returns whether the connection may be used again."""
+        ...
+
+
+async def send(plan: Plan, line: Line) -> bool:
+    """Carry the plan out. Returns whether the connection may be used again."""
+    if plan.before is not None and not await line.pause(plan.before):
+        return False
+    if plan.abandoned is not None:
+        return await line.end(plan.abandoned)
+    pieces = _cut_into_writes(_compress(_render(plan), plan), plan)
+    total = sum(map(len, pieces))
+    ending: Ending = "close" if plan.length_error else "end"
+    if plan.cut is not None:
+        place, ending = plan.cut
+        pieces = _split(pieces, place.of(total))[0]
+    length = (sum(map(len, pieces)) if ending == "end" else total) + plan.length_error
+    chunked = plan.streamed and not plan.length_error
+    steps: list[bytes | Pause] = [_head(plan, None if chunked else max(length, 0))]
+    if plan.stall is not None:
+        place, pause = plan.stall
+        before, pieces = _split(pieces, place.of(total))
+        steps += [*_frame_pieces(before, plan, chunked=chunked), pause]
+    steps += _frame_pieces(pieces, plan, chunked=chunked)
+    steps.append(b"0\r\n\r\n" if chunked and ending == "end" else b"")
+    if plan.answer.chunking.write == "reply" and plan.stall is None and plan.drip is None:
+        steps = [b"".join(step for step in steps if isinstance(step, bytes))]
+    for step in steps:
+        if isinstance(step, bytes):
+            await line.write(step)
+        elif not await line.pause(step):
+            return False
+    return await line.end(ending)
+
+
+def _head(plan: Plan, length: int | None) -> bytes:
+    try:
+        phrase = HTTPStatus(plan.status).phrase
+    except ValueError:  # 529, for one, is not in the register
+        phrase = "Simulated"
+    lines = [f"HTTP/1.1 {plan.status} {phrase}", *(f"{name}: {value}" for name, value in plan.headers.items())]
+    if plan.compressed:
+        lines.append("content-encoding: gzip")
+    lines.append("transfer-encoding: chunked" if length is None else f"content-length: {length}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _render(plan: Plan) -> list[bytes]:
+    """The events as bytes; or a whole reply, which `keep_alive_comment` puts empty lines before."""
+    if plan.replaced is not None:
+        return [plan.replaced]
+    end = plan.line_end
+    datas = [frame.data if isinstance(frame.data, bytes) else msgspec.json.encode(frame.data) for frame in plan.frames]
+    if not plan.streamed:
+        return [end, end, datas[0]] if plan.keep_alive_comment else [datas[0] + (end if end == b"\r\n" else b"")]
+    rendered: list[bytes] = []
+    for frame, data in zip(plan.frames, datas, strict=True):
+        if plan.keep_alive_comment:
+            rendered.append(plan.keep_alive_comment + end + end)
+        name = b"event: " + frame.name.encode() + end if frame.name else b""
+        rendered.append(name + b"data: " + data + end + end)
+    return rendered
+
+
+def _compress(pieces: list[bytes], plan: Plan) -> list[bytes]:
+    """Every piece is flushed, so that an event can be read when it has come."""
+    if not plan.compressed:
+        return pieces
+    packer = zlib.compressobj(wbits=31)  # 31: with a gzip header
+    return [*(packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) for piece in pieces), packer.flush()]
+
+
+def _cut_into_writes(pieces: list[bytes], plan: Plan) -> list[bytes]:
+    size: int | Literal["event", "reply"] = plan.answer.chunking.write if plan.drip is None else plan.drip[0]
+    if size == "event":
+        return pieces
+    whole = b"".join(pieces)
+    step = max(len(whole), 1) if size == "reply" else size
+    return [whole[start : start + step] for start in range(0, len(whole), step)]
+
+
+def _frame_pieces(pieces: Sequence[bytes], plan: Plan, *, chunked: bool) -> Iterator[bytes | Pause]:
+    for piece in filter(None, pieces):
+        yield b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece
+        if plan.drip is not None:
+            yield Pause(plan.drip[1], go_on=True)
+
+
+def _split(pieces: Sequence[bytes], place: int) -> tuple[list[bytes], list[bytes]]:
+    """What comes before a place, counted in bytes, and what comes after."""
+    before: list[bytes] = []
+    after: list[bytes] = []
+    for piece in pieces:
+        before.append(piece[: max(place, 0)])
+        after.append(piece[max(place, 0) :])
+        place -= len(piece)
+    return before, after

@@ -1,8 +1,5 @@
 """The fixture `simulator`, for users' tests.
 
-Owns: the fixture.
-Must not know: anything but the simulator.
-
 In the conftest.py of your tests:
 
     pytest_plugins = ["dragoman.simulator.pytest_plugin"]
@@ -22,8 +19,6 @@ from collections.abc import Iterator
 import pytest
 
 from .server import Simulator
-
-__all__ = ["simulator"]
 
 
 @pytest.fixture

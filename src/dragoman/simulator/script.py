@@ -1,20 +1,24 @@
-"""Which reply comes next.
+"""Which reply comes next: lists that are played once, functions, one script for each of several conversations.
 
-Owns: scripts: lists that are played once, functions, and one script for each of several conversations.
-Must not know: dialects, connections.
+Scripts come from a program, or from a file (JSON, or Python that has one).
 """
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
+from pathlib import Path
 from typing import TypeAlias, cast
 
-from .faults import Fault
-from .reply import Reply
-from .request import Request
+import msgspec
+from msgspec import Struct
 
-__all__ = ["Item", "OneScript", "Player", "Script", "ScriptError", "echo"]
+from dragoman.conversation import Block, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.errors import ConfigurationError
+
+from .exchange import Reply, Request
+from .faults import Fault, read_fault
 
 Item: TypeAlias = str | Reply | Fault
 """A text is a reply of that text; a fault alone is one that befalls a short text."""
@@ -26,8 +30,7 @@ OneScript: TypeAlias = Item | Sequence[Item] | Function
 """One reply, replies in order, or a function that is asked for each."""
 
 Script: TypeAlias = OneScript | Mapping[str, OneScript]
-"""A mapping has a script for each conversation: by the key that the client gives (`Simulator.base_url(..., key=...)` or
-the header `x-simulator-key`), else by the first key that occurs in the text of a user message, else under ""."""
+"""A mapping has a script for each conversation: by the first key that occurs in a user message, else under ""."""
 
 
 class ScriptError(Exception):
@@ -43,35 +46,31 @@ class Player:
     """A script that is being played."""
 
     def __init__(self, script: Script | None) -> None:
-        self._scripts: dict[str | None, _Line | Function] = {}
+        self._scripts: dict[str | None, _List | Function] = {}
         if isinstance(script, Mapping):
             for key, one in cast("Mapping[str, OneScript]", script).items():
-                self._scripts[key] = _line(one)
+                self._scripts[key] = _prepare(one)
         else:
-            self._scripts[None] = _line(echo if script is None else script)
+            self._scripts[None] = _prepare(echo if script is None else script)
 
     @property
     def unplayed(self) -> int:
         """How many replies of lists are left."""
-        return sum(line.left for line in self._scripts.values() if isinstance(line, _Line))
+        return sum(one.left for one in self._scripts.values() if isinstance(one, _List))
 
     async def next(self, request: Request) -> Reply:
         """The reply to this request. Raises ScriptError, or whatever the script's own function raises."""
-        line = self._scripts[self._key(request)]
-        if isinstance(line, _Line):
-            return line.next()
-        given = line(request)
+        script = self._scripts[self._key(request)]
+        if isinstance(script, _List):
+            return script.next()
+        given = script(request)
         return _reply(await given if isawaitable(given) else given)
 
     def _key(self, request: Request) -> str | None:
         if None in self._scripts:
             return None
         keys = [key for key in self._scripts if key]
-        if request.key is None:
-            found = [key for key in keys if any(key in text for text in request.user_texts)]
-        else:
-            found = [key for key in keys if key == request.key]
-        if found:
+        if found := [key for key in keys if any(key in text for text in request.user_texts)]:
             return found[0]
         if "" in self._scripts:
             return ""
@@ -79,7 +78,7 @@ class Player:
         raise ScriptError(message)
 
 
-class _Line:
+class _List:
     """Replies that are given one after the other."""
 
     def __init__(self, items: Sequence[Item]) -> None:
@@ -101,11 +100,11 @@ class _Line:
         return self._replies[self._asked - 1]
 
 
-def _line(script: OneScript) -> _Line | Function:
+def _prepare(script: OneScript) -> _List | Function:
     if isinstance(script, str | Reply | Fault):
-        return _Line([script])
+        return _List([script])
     if isinstance(script, Sequence):
-        return _Line(cast("Sequence[Item]", script))
+        return _List(cast("Sequence[Item]", script))
     if callable(script):
         return script
     message = f"a script is a list of replies, a function or a mapping of these, not {type(script).__name__}"
@@ -124,3 +123,67 @@ def _reply(item: object) -> Reply:
         case _:
             message = f"a script gives texts, replies and faults, not {type(item).__name__}"
             raise TypeError(message)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+class _Call(Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: dict[str, object] | str = {}
+    id: str = ""
+
+
+class _Entry(Struct, forbid_unknown_fields=True):
+    thinking: str = ""
+    text: str = ""
+    tool_calls: list[_Call] = []
+    usage: Usage | None = None
+    stop_reason: StopReason | None = None
+    faults: list[object] = []
+    headers: dict[str, str] = {}
+    model: str | None = None
+
+
+_Entries: TypeAlias = list[str | _Entry]
+
+
+def load_script(path: str | Path) -> Script:
+    """The script in a file: JSON, or Python whose name `script` is one. Raises ConfigurationError."""
+    file = Path(path)
+    try:
+        if file.suffix == ".py":
+            names = runpy.run_path(str(file))
+            if "script" not in names:
+                message = "it has no name `script`"
+                raise ValueError(message)
+            return cast("Script", names["script"])
+        found: _Entries | dict[str, _Entries] = msgspec.json.decode(
+            file.read_bytes(), type=_Entries | dict[str, _Entries]
+        )
+        if isinstance(found, list):
+            return [_read_item(entry) for entry in found]
+        return {key: [_read_item(entry) for entry in entries] for key, entries in found.items()}
+    except (OSError, UnicodeError, msgspec.MsgspecError, ValueError) as error:
+        message = f"The script {str(path)!r} cannot be used: {error}."
+        raise ConfigurationError(message) from None
+
+
+def _read_item(entry: str | _Entry) -> Item:
+    if isinstance(entry, str):
+        return entry
+    blocks: list[Block] = [Thinking(entry.thinking, provider="")] if entry.thinking else []
+    if entry.text:
+        blocks.append(Text(entry.text))
+    for call in entry.tool_calls:
+        given = call.arguments
+        arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+        blocks.append(ToolCall(call.id, call.name, arguments))
+    return Reply(
+        *blocks,
+        usage=entry.usage,
+        stop_reason=entry.stop_reason,
+        faults=[read_fault(fault) for fault in entry.faults],
+        headers=entry.headers,
+        model=entry.model,
+    )

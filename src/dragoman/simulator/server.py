@@ -1,6 +1,5 @@
-"""The simulator: a server on this machine, in a thread of its own.
+"""The simulator: a server on this machine, in a thread of its own, and the connections of its clients.
 
-Owns: its life (start, close), what it recorded, and the addresses that clients are given.
 Must not know: how a request is answered.
 """
 
@@ -8,25 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
-from urllib.parse import quote, urlsplit
+from typing import Final, Self, cast
+from urllib.parse import urlsplit
+
+from httptools import HttpParserError, HttpRequestParser
 
 from dragoman.providers.catalogue import ALIASES, PROVIDERS
 
-from .answering import Answerer, Settings
-from .connection import Connection
+from .answering import Answerer, HttpRequest, Settings
+from .exchange import Chunking, Request
 from .faults import Fault
-from .http1 import HttpRequest
-from .reply import Chunking
-from .request import Request
-from .routing import KEY_PREFIX
+from .plan import Ending, Pause, send
 from .script import Player, Script
-from .sending import Step
-
-__all__ = ["Simulator"]
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 1024
@@ -49,7 +46,6 @@ class Simulator:
     check           whether requests that a provider would refuse are refused, in the provider's words
     chunking        how finely replies are cut, where they do not say so themselves
     faults          what befalls every reply, ahead of its own faults
-    reasoning_field where the chat dialect puts thinking: `reasoning_content` or `reasoning`
     longest_pause   seconds after which any stall ends, whatever the fault says
     """
 
@@ -63,7 +59,6 @@ class Simulator:
         check: bool = True,
         chunking: Chunking | None = None,
         faults: Sequence[Fault] = (),
-        reasoning_field: str = "reasoning_content",
         longest_pause: float = 30.0,
     ) -> None:
         settings = Settings(
@@ -72,15 +67,13 @@ class Simulator:
             check=check,
             chunking=chunking or Chunking(),
             faults=tuple(faults),
-            reasoning_field=reasoning_field,
         )
-        self.longest_pause = longest_pause
+        self._longest_pause = longest_pause
         self._port = port
-        self._answerer = Answerer(settings, self._record)
-        self._answerer.player = Player(script)
+        self._answerer = Answerer(settings, Player(script), self._record)
         self._changed = threading.Condition()
         self._requests: list[Request] = []
-        self._connections: set[Connection] = set()
+        self._connections: set[_Connection] = set()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -139,7 +132,7 @@ class Simulator:
 
     async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await self._loop.create_server(lambda: Connection(self), sock=listener, backlog=_BACKLOG)
+        server = await self._loop.create_server(self._connect, sock=listener, backlog=_BACKLOG)
         ready.set()
         await self._stop.wait()
         server.close()
@@ -162,11 +155,8 @@ class Simulator:
         """Where it is, without a path."""
         return f"http://{_HOST}:{self._port}"
 
-    def base_url(self, name: str, *, key: str | None = None) -> str:
-        """The base URL for a client of this provider or dialect, e.g. `openai`, `anthropic`, `gemini`, `groq`.
-
-        A key makes it the address of one conversation: its requests get the replies that the script has for this key.
-        """
+    def base_url(self, name: str) -> str:
+        """The base URL for a client of this provider or dialect, e.g. `openai`, `anthropic`, `gemini`, `groq`."""
         path = _DIALECT_PATHS.get(name)
         if path is None:
             provider = PROVIDERS.get(ALIASES.get(name, name))
@@ -175,8 +165,7 @@ class Simulator:
                 message = f"there is no provider or dialect {name!r}; there are {known}"
                 raise ValueError(message)
             path = urlsplit(provider.base_url).path if provider.base_url else "/v1"
-        prefix = "" if key is None else KEY_PREFIX + quote(key, safe="")
-        return f"{self.url}{prefix}{path}"
+        return f"{self.url}{path}"
 
     # --- the script ---
 
@@ -218,18 +207,12 @@ class Simulator:
         with self._changed:
             return self._changed.wait_for(condition, timeout)
 
-    # --- what connections ask of it; called in its own thread ---
+    # --- in its own thread ---
 
-    async def answer(self, http: HttpRequest) -> Iterable[Step]:
-        """The steps of the answer to a request."""
-        return await self._answerer.answer(http)
+    def _connect(self) -> _Connection:
+        return _Connection(self._answerer, self._connections.add, self._disconnect, self._longest_pause)
 
-    def opened(self, connection: Connection) -> None:
-        """A connection was made."""
-        self._connections.add(connection)
-
-    def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
+    def _disconnect(self, connection: _Connection) -> None:
         with self._changed:
             self._connections.discard(connection)
             self._changed.notify_all()
@@ -238,3 +221,141 @@ class Simulator:
         with self._changed:
             self._requests.append(request)
             self._changed.notify_all()
+
+
+class _Connection(asyncio.Protocol):
+    """Serves one client until either side ends it."""
+
+    def __init__(
+        self,
+        answerer: Answerer,
+        on_open: Callable[[_Connection], None],
+        on_lost: Callable[[_Connection], None],
+        longest_pause: float,
+    ) -> None:
+        self._answerer = answerer
+        self._on_open = on_open
+        self._on_lost = on_lost
+        self._longest_pause = longest_pause
+        self._parser = HttpRequestParser(self)
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._body = b""
+        self._requests: deque[HttpRequest | HttpParserError] = deque()
+        self._more = asyncio.Event()
+        self._gone = asyncio.Event()
+        """The client has closed its side, or the connection is lost."""
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.task: asyncio.Task[None] | None = None
+
+    # --- called by asyncio ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._on_open(self)
+        self.task = asyncio.get_running_loop().create_task(self._serve())
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            self._requests.append(error)
+            self._more.set()
+
+    def eof_received(self) -> bool:
+        self._gone.set()
+        self._more.set()
+        return True  # an answer that is under way is still sent; after it, the connection is closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone.set()
+        self._writable.set()
+        if self.task is not None:
+            self.task.cancel()
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # --- called by the parser ---
+
+    def on_message_begin(self) -> None:
+        self._target, self._headers, self._body = b"", {}, b""
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+
+    def on_headers_complete(self) -> None:
+        if self._headers.get("expect", "").lower() == "100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        method, target = self._parser.get_method().decode(), self._target.decode("latin-1")
+        kept = self._parser.should_keep_alive()
+        self._requests.append(HttpRequest(method, target, self._headers, self._body, kept))
+        self._more.set()
+
+    # --- serving ---
+
+    def abort(self) -> None:
+        """End it at once."""
+        self._transport.abort()
+
+    async def _serve(self) -> None:
+        try:
+            while (http := await self._next_request()) is not None:
+                if not await send(await self._answerer.answer(http), self) or not http.keep_alive:
+                    break
+        except HttpParserError as error:
+            text = f"This is no HTTP/1.1 request: {error}\n".encode()
+            head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+            self._transport.write(head + b"content-length: %d\r\n\r\n" % len(text) + text)
+        finally:
+            self._transport.close()
+
+    async def _next_request(self) -> HttpRequest | None:
+        while not self._requests and not self._gone.is_set():
+            self._more.clear()
+            await self._more.wait()
+        request = self._requests.popleft() if self._requests else None
+        if isinstance(request, HttpParserError):
+            raise request
+        return request
+
+    # --- for the answer that is being sent ---
+
+    async def write(self, data: bytes) -> None:
+        """Send these bytes, when the client has read enough of what came before."""
+        self._transport.write(data)
+        await self._writable.wait()
+        await asyncio.sleep(0)  # the other connections' turn, and a packet of its own
+
+    async def pause(self, pause: Pause) -> bool:
+        """Wait. Returns whether to go on, which makes no sense when the client has gone."""
+        seconds = self._longest_pause if pause.seconds is None else min(pause.seconds, self._longest_pause)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        except TimeoutError:
+            return pause.go_on
+        return False
+
+    async def end(self, how: Ending) -> bool:
+        """The response is over. Returns whether the connection may be used again."""
+        if how == "reset":
+            # What was written shall arrive before the reset, which overtakes what waits in buffers.
+            await asyncio.sleep(0.01)
+            sock = cast("socket.socket", self._transport.get_extra_info("socket"))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._transport.abort()
+        return how == "end"

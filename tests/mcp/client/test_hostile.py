@@ -4,99 +4,137 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from dragoman import Media, Text, ToolCall, ToolExecutor, ToolRun, errors
+from dragoman import errors
 from dragoman.mcp import ClientLimits, McpServers
-from dragoman.mcp.progress import LISTENER
 from tests.mcp.client.colours import Call, Colour, hostile, running, until
 
 pytestmark = pytest.mark.slow
-
-
-# --- they hang -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["hang-start", "hang-initialize", "hang-list"])
-def test_a_server_that_hangs_while_it_is_connected_is_given_up(colour: Colour, mode: str) -> None:
-    with pytest.raises(errors.McpConnectionError, match="not ready within 0.7 seconds") as caught:
-        colour(hostile(mode, connect_timeout=0.7), never)
-    assert caught.value.server == "bad"
 
 
 def never(_servers: McpServers, _call: Call) -> None:
     pytest.fail("it must not get so far")
 
 
-def test_a_call_that_hangs_ends_at_its_deadline(colour: Colour) -> None:
+SMALL = ClientLimits(max_garbage=100, max_message_bytes=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "what"),
+    [
+        ("hang-start", {"connect_timeout": 0.7}, "not ready within 0.7 seconds"),
+        ("hang-initialize", {"connect_timeout": 0.7}, "not ready within 0.7 seconds"),
+        ("hang-list", {"connect_timeout": 0.7}, "not ready within 0.7 seconds"),
+        ("die-start", {}, "no configuration found"),  # its last words
+        ("die-list", {}, "cannot be used"),
+        ("flood-garbage", {"limits": SMALL}, "more than 100 messages that are not MCP"),
+        ("flood-line", {"limits": SMALL}, "has more than 1000000 bytes"),
+        ("lie-too-deep", {}, "cannot be read"),
+        ("lie-no-schema", {}, "tools.0.inputSchema"),
+        ("lie-input-type", {}, "tools.0.inputSchema.type"),
+        ("lie-initialize", {}, "capabilities"),
+        ("lie-version", {}, "1999-01-01"),
+    ],
+)
+def test_a_server_that_cannot_be_connected(colour: Colour, mode: str, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(errors.McpError, match=what) as caught:
+        colour(hostile(mode, **options), never)
+    assert caught.value.server == "bad"
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "tool", "kind", "what"),
+    [
+        ("hang-call", {"call_timeout": 0.5}, "ok", "timeout", "within 0.5 seconds"),
+        ("error", {}, "ok", "execution", "the disk is full"),
+        ("lie-output", {}, "n", "execution", "output schema for 'n', and the result does not fit it: n: "),
+        ("lie-output-missing", {}, "n", "execution", "no structured content"),
+        ("lie-result", {}, "ok", "execution", "not MCP"),
+        ("lie-result-type", {}, "ok", "execution", "not MCP"),
+        ("lie-error", {}, "ok", "execution", "the call of 'ok' failed: "),
+        ("flood-result-small", {"limits": ClientLimits(max_result_bytes=50_000)}, "ok", None, "[cut here"),
+        ("flood-image", {"limits": ClientLimits(max_result_bytes=100_000)}, "ok", None, "left out"),
+        ("flood-parts", {}, "ok", None, "19000 further parts"),
+        ("flood-stderr", {}, "ok", None, "ok"),
+        ("banner", {}, "ok", None, "ok"),
+    ],
+)
+def test_a_call_always_has_one_result(
+    colour: Colour, mode: str, options: dict[str, Any], tool: str, kind: str | None, what: str
+) -> None:
+    def body(servers: McpServers, call: Call) -> None:
+        result = call(tool)
+        assert (result.error_type, result.is_error) == (kind, kind is not None)
+        assert what in result.text
+        if kind is not None:
+            assert result.text.isprintable()
+            assert len(result.text) < 1_000
+        assert len(result.text.encode()) < 50_200
+        assert servers.status["bad"].restarts == 0
+
+    colour(hostile(mode, **options), body)
+
+
+@pytest.mark.parametrize("mode", ["flood-result", "lie-deep-result"])
+def test_a_message_that_cannot_be_read_ends_its_call_at_once(colour: Colour, mode: str) -> None:
     def body(servers: McpServers, call: Call) -> None:
         result = call("ok")
-        assert result.is_error
-        assert result.error_type == "timeout"
-        assert "within 0.5 seconds" in result.text
+        assert (result.is_error, result.error_type) == (True, "execution")
+        assert "cannot be read, or has more than 5000000 bytes" in result.text
+        until(lambda: servers.status["bad"].restarts == 1, "it is started again")
 
-    colour(hostile("hang-call", call_timeout=0.5), body)
+    colour(hostile(mode, limits=ClientLimits(max_message_bytes=5_000_000)), body)
 
 
-def test_a_call_that_hangs_ends_at_the_executors_deadline(colour: Colour) -> None:
+@pytest.mark.parametrize(
+    ("mode", "options", "tools", "problems"),
+    [
+        ("flood-schema", {}, ["ok"], [("big", False, "bytes")]),
+        ("flood-description", {}, ["big"], [("big", True, "was cut")]),
+        ("lie-input-invalid", {}, ["ok"], [("bad", False, "")]),
+        ("lie-input-ref", {}, ["ok"], [("far", False, "")]),
+        ("lie-input-pattern", {}, ["ok"], [("p", False, "")]),
+        ("lie-output-invalid", {}, ["n"], [("n", True, "")]),
+        ("flood-tools", {"limits": ClientLimits(max_tools=3)}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
+        ("flood-pages", {"limits": ClientLimits(max_tools=3)}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
+    ],
+)
+def test_what_a_list_has_wrong_costs_only_that(
+    colour: Colour, mode: str, options: dict[str, Any], tools: list[str], problems: list[tuple[str, bool, str]]
+) -> None:
     def body(servers: McpServers, call: Call) -> None:
-        slow = servers.tools.get("ok")
-        with ToolExecutor([slow]) as executor:
-            run = ToolRun(deadline=0.0)
-            assert executor.execute(ToolCall("1", "ok", "{}"), run).error_type == "timeout"
+        assert list(servers.tools.by_name) == tools
+        for problem, (tool, usable, what) in zip(servers.problems, problems, strict=True):
+            assert (problem.tool, problem.usable) == (tool, usable)
+            assert what in str(problem.error)
+        assert not call(tools[0]).is_error
+        assert all(len(each.description) <= 8_192 for each in servers.tools)
 
-    colour(hostile("hang-call"), body)
-
-
-def test_an_answer_for_another_call_is_no_answer(colour: Colour) -> None:
-    colour(
-        hostile("lie-id", call_timeout=0.5),
-        lambda _, call: _assert(call("ok").error_type == "timeout"),
-    )
+    colour(hostile(mode, **options), body)
 
 
-def _assert(true: object) -> None:
-    assert true
-
-
-def test_of_two_answers_the_first_counts(colour: Colour) -> None:
+@pytest.mark.parametrize("mode", ["flood-circle", "flood-empty-pages"])
+def test_pages_without_end_are_left(colour: Colour, mode: str) -> None:
     def body(servers: McpServers, call: Call) -> None:
-        assert call("ok").text == "first"
-        assert call("ok").text == "first"
+        assert len(servers.tools) <= 2
 
-    colour(hostile("twice"), body)
+    colour(hostile(mode), body)
 
 
-def test_a_server_that_will_not_end_is_made_to(colour: Colour) -> None:
+@pytest.mark.parametrize(("mode", "alive"), [("stubborn", 1), ("family", 2)])
+def test_a_server_that_will_not_end_is_made_to_with_its_children(colour: Colour, mode: str, alive: int) -> None:
     marker = uuid4().hex
 
     def body(servers: McpServers, call: Call) -> None:
-        assert running(marker)
+        assert len(running(marker)) == alive
         assert not call("ok").is_error
 
-    colour(hostile("stubborn", marker), body)
-    assert not running(marker)
-
-
-def test_the_children_of_a_server_end_with_it(colour: Colour) -> None:
-    marker = uuid4().hex
-    colour(hostile("family", marker), lambda *_: _assert(len(running(marker)) == 2))
-    until(lambda: not running(marker), "its child has ended too")
-
-
-# --- they die --------------------------------------------------------------------------------------------------------
-
-
-def test_a_server_that_dies_at_once_is_reported_with_its_last_words(colour: Colour) -> None:
-    with pytest.raises(errors.McpConnectionError, match="no configuration found"):
-        colour(hostile("die-start"), never)
-
-
-def test_a_server_that_dies_while_it_lists_is_reported(colour: Colour) -> None:
-    with pytest.raises(errors.McpConnectionError):
-        colour(hostile("die-list"), never)
+    colour(hostile(mode, marker), body)
+    until(lambda: not running(marker), "all of it has ended")
 
 
 def test_a_call_during_which_the_server_dies_is_not_repeated_and_the_next_one_works(
@@ -121,238 +159,27 @@ def test_a_server_that_dies_while_nobody_asks_is_started_again(colour: Colour, t
     colour(hostile("die-idle-once", tmp_path / "state"), body)
 
 
-def test_a_server_that_keeps_dying_is_given_up(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        until(lambda: servers.status["bad"].state == "failed", "it is given up")
-        assert servers.status["bad"].restarts == 2
-        result = call("ok")
-        assert result.is_error
-        assert "gone" in result.text
-        assert isinstance(servers.status["bad"].error, errors.McpConnectionError)
-
-    colour(hostile("die-idle", max_restarts=2), body)
-
-
-def test_restarts_can_be_forbidden(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert "out of memory" in call("ok").text
-        until(lambda: servers.status["bad"].state == "failed", "it is given up")
-        assert servers.status["bad"].restarts == 0
-
-    colour(hostile("die-call", max_restarts=0), body)
-
-
-# --- they flood ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["flood-tools", "flood-pages"])
-def test_no_more_tools_than_allowed_are_taken(colour: Colour, mode: str) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert len(servers.tools) == 20
-        assert any("more than 20" in str(problem.error) for problem in servers.problems)
-        assert not call("t3").is_error
-
-    colour(hostile(mode, limits=ClientLimits(max_tools=20)), body)
-
-
-@pytest.mark.parametrize("mode", ["flood-circle", "flood-empty-pages"])
-def test_pages_without_end_are_left(colour: Colour, mode: str) -> None:
-    colour(hostile(mode), lambda servers, _: _assert(len(servers.tools) <= 2))
-
-
-def test_a_schema_that_is_too_large_costs_only_its_tool(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert list(servers.tools.by_name) == ["ok"]
-        (problem,) = servers.problems
-        assert (problem.tool, problem.usable) == ("big", False)
-        assert "bytes" in str(problem.error)
-
-    colour(hostile("flood-schema"), body)
-
-
-def test_a_description_that_is_too_long_is_cut(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert len(servers.tools.get("big").description) == 8_192
-        assert [problem.usable for problem in servers.problems] == [True]
-
-    colour(hostile("flood-description"), body)
-
-
-def test_a_message_that_is_too_large_costs_only_its_call(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        result = call("ok")
-        assert result.is_error
-        assert "bytes" in result.text
-        assert servers.status["bad"].restarts == 0
-
-    colour(hostile("flood-result", limits=ClientLimits(max_message_bytes=5_000_000)), body)
-
-
-def test_a_result_that_is_too_large_is_cut_with_a_mark(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        result = call("ok")
-        assert not result.is_error
-        assert len(result.text.encode()) < 50_200
-        assert "[cut here" in result.text
-
-    colour(hostile("flood-result-small", limits=ClientLimits(max_result_bytes=50_000)), body)
-
-
-def test_too_many_parts_and_too_large_images_are_left_out(colour: Colour) -> None:
-    def parts(servers: McpServers, call: Call) -> None:
-        result = call("ok")
-        assert len(result.content) == 1_001
-        assert "19000 further parts" in result.text
-
-    colour(hostile("flood-parts"), parts)
-
-    def image(servers: McpServers, call: Call) -> None:
-        (part,) = call("ok").content
-        assert isinstance(part, Text)
-        assert "left out" in part.text
-
-    colour(hostile("flood-image", limits=ClientLimits(max_result_bytes=100_000)), image)
-
-
-@pytest.mark.parametrize("mode", ["flood-garbage", "flood-line"])
-def test_garbage_without_end_is_not_listened_to(colour: Colour, mode: str) -> None:
-    limits = ClientLimits(max_garbage=100, max_message_bytes=1_000_000)
-    with pytest.raises(errors.McpConnectionError):
-        colour(hostile(mode, limits=limits), never)
-
-
-def test_notifications_without_end_end_the_connection(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        until(lambda: servers.status["bad"].state == "failed", "it is given up")
-        assert "without end" in str(servers.status["bad"].error)
-
-    limits = ClientLimits(notification_burst=10, max_dropped=200)
-    colour(hostile("flood-notifications", max_restarts=0, limits=limits), body)
-
-
-def test_many_notices_of_changes_are_not_each_followed(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert not call("ok").is_error
-        assert servers.status["bad"].state == "ready"
-
-    colour(hostile("flood-list-changed"), body)
-
-
-def test_much_progress_is_rationed(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        heard: list[float] = []
-        token = LISTENER.set(lambda done, total, message: heard.append(done))
-        try:
-            result = call("ok")
-        finally:
-            LISTENER.reset(token)
-        assert not result.is_error
-        assert len(heard) < 5_000
-
-    colour(hostile("flood-progress"), body)
-
-
-def test_a_flood_on_standard_error_blocks_nobody(colour: Colour) -> None:
-    colour(hostile("flood-stderr"), lambda _, call: _assert(not call("ok").is_error))
-
-
-def test_a_banner_on_standard_output_is_passed_over(colour: Colour) -> None:
-    colour(hostile("banner"), lambda _, call: _assert(not call("ok").is_error))
-
-
-# --- they lie --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["lie-input-invalid", "lie-input-ref", "lie-input-pattern"])
-def test_a_schema_that_is_none_costs_only_its_tool(colour: Colour, mode: str) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert list(servers.tools.by_name) == ["ok"]
-        (problem,) = servers.problems
-        assert isinstance(problem.error, errors.ToolDefinitionError)
-        assert not problem.usable
-        assert not call("ok").is_error
-
-    colour(hostile(mode), body)
-
-
-def test_a_deep_schema_is_read(colour: Colour) -> None:
-    colour(hostile("lie-deep"), lambda servers, _: _assert("deep" in servers.tools))
-
-
 @pytest.mark.parametrize(
-    ("mode", "what"),
+    ("mode", "options", "what"),
     [
-        ("lie-too-deep", "cannot be read"),
-        ("lie-no-schema", "tools.0.inputSchema"),
-        ("lie-input-type", "tools.0.inputSchema.type"),
-        ("lie-initialize", "capabilities"),
-        ("lie-version", "1999-01-01"),
+        ("die-idle", {"max_restarts": 2}, "gone"),
+        (
+            "flood-notifications",
+            {"max_restarts": 0, "limits": ClientLimits(notification_burst=10, max_dropped=200)},
+            "without end",
+        ),
     ],
 )
-def test_a_server_that_does_not_speak_the_protocol_is_refused(colour: Colour, mode: str, what: str) -> None:
-    with pytest.raises(errors.McpError, match=what):
-        colour(hostile(mode), never)
-
-
-@pytest.mark.parametrize(("mode", "what"), [("lie-output", "n: "), ("lie-output-missing", "no structured content")])
-def test_a_result_that_breaks_its_own_schema_is_an_error(colour: Colour, mode: str, what: str) -> None:
+def test_a_server_that_keeps_failing_is_given_up(colour: Colour, mode: str, options: dict[str, Any], what: str) -> None:
     def body(servers: McpServers, call: Call) -> None:
-        result = call("n")
+        until(lambda: servers.status["bad"].state == "failed", "it is given up")
+        assert servers.status["bad"].restarts == options["max_restarts"]
+        assert isinstance(servers.status["bad"].error, errors.McpConnectionError)
+        result = call("ok")
         assert result.is_error
-        assert "output schema" in result.text
         assert what in result.text
 
-    colour(hostile(mode), body)
-
-
-def test_an_output_schema_that_is_none_is_reported_and_not_used(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert [(problem.tool, problem.usable) for problem in servers.problems] == [("n", True)]
-        assert call("n").value == {"n": 1}
-
-    colour(hostile("lie-output-invalid"), body)
-
-
-@pytest.mark.parametrize("mode", ["lie-result", "lie-result-type"])
-def test_a_result_that_is_none_is_an_error(colour: Colour, mode: str) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        result = call("ok")
-        assert result.is_error
-        assert "not MCP" in result.text
-        assert servers.status["bad"].restarts == 0
-
-    colour(hostile(mode), body)
-
-
-def test_media_that_are_none_are_left_out(colour: Colour) -> None:
-    colour(hostile("lie-base64"), lambda _, call: _assert("not valid base64" in call("ok").text))
-
-    def body(servers: McpServers, call: Call) -> None:
-        (part,) = call("ok").content
-        assert isinstance(part, Media)
-        assert part.mime_type == "application/octet-stream"
-
-    colour(hostile("lie-mime"), body)
-
-
-def test_a_result_that_is_nested_too_deeply_is_an_error_at_once(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        result = call("ok")
-        assert (result.is_error, result.error_type) == (True, "execution")
-        assert "cannot be read" in result.text
-
-    colour(hostile("lie-deep-result"), body)
-
-
-def test_the_text_of_an_error_is_cut_and_made_plain(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        result = call("ok")
-        assert result.is_error
-        assert "\x1b" not in result.text
-        assert "\n" not in result.text
-        assert len(result.text) < 1_000
-
-    colour(hostile("lie-error"), body)
+    colour(hostile(mode, **options), body)
 
 
 def test_names_that_nobody_could_call_are_left_out(colour: Colour) -> None:
@@ -364,18 +191,13 @@ def test_names_that_nobody_could_call_are_left_out(colour: Colour) -> None:
     colour(hostile("names"), body)
 
 
-def test_hints_are_not_believed_unless_the_server_is_trusted(colour: Colour) -> None:
+@pytest.mark.parametrize("trusted", [False, True])
+def test_hints_are_not_believed_unless_the_server_is_trusted(colour: Colour, trusted: bool) -> None:
     def body(servers: McpServers, call: Call) -> None:
         options = servers.tools.get("wipe").options
-        assert (options.read_only, options.idempotent) == (False, False)
+        assert (options.read_only, options.idempotent) == (trusted, trusted)
 
-    colour(hostile("lie-annotations"), body)
-
-    def trusted(servers: McpServers, call: Call) -> None:
-        options = servers.tools.get("wipe").options
-        assert (options.read_only, options.idempotent) == (True, True)
-
-    colour(hostile("lie-annotations", trust_annotations=True), trusted)
+    colour(hostile("lie-annotations", trust_annotations=trusted), body)
 
 
 def test_questions_to_the_client_are_declined(colour: Colour) -> None:
@@ -385,14 +207,6 @@ def test_questions_to_the_client_are_declined(colour: Colour) -> None:
         assert all(code in (-32600, -32601) for code in said.values())
 
     colour(hostile("ask"), body)
-
-
-def test_an_error_of_a_tool_is_a_result(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        result = call("ok")
-        assert (result.is_error, result.error_type, result.text) == (True, "execution", "the disk is full")
-
-    colour(hostile("error"), body)
 
 
 # --- they change -----------------------------------------------------------------------------------------------------

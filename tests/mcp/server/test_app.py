@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -253,13 +252,6 @@ def test_timeouts_budgets_and_allowed_tools_hold(era: str) -> None:
     talk(McpServer([add, shout, slow], config=config), in_process, era, body)
 
 
-def test_tools_can_be_switched_off(era: str) -> None:
-    async def body(client: mcp.Client) -> None:
-        assert (await client.list_tools()).tools == []
-
-    talk(McpServer([add], config=ToolConfig(enabled=False)), in_process, era, body)
-
-
 def test_no_more_calls_run_at_once_than_allowed(door: Door, era: str) -> None:
     running, most = 0, 0
     lock = threading.Lock()
@@ -283,22 +275,6 @@ def test_no_more_calls_run_at_once_than_allowed(door: Door, era: str) -> None:
     assert most == 2
 
 
-def test_every_call_is_logged_and_counted_once(era: str, caplog: pytest.LogCaptureFixture) -> None:
-    seen: list[tuple[str, str | None]] = []
-
-    async def body(client: mcp.Client) -> None:
-        await client.call_tool("add", {"a": 1, "b": 1})
-        await client.call_tool("add", {})
-        with pytest.raises(MCPError):
-            await client.call_tool("nothing")
-
-    with caplog.at_level(logging.INFO, "dragoman.tools"):
-        server = McpServer([add], on_result=lambda call, result: seen.append((call.name, result.error_type)))
-        talk(server, in_process, era, body)
-    assert seen == [("add", None), ("add", "validation"), ("nothing", "not_found")]
-    assert [record.name for record in caplog.records].count("dragoman.tools") == 3
-
-
 def test_an_executor_can_be_shared(era: str) -> None:
     def loud(call: ToolCall, _run: ToolRun) -> Generator[None, ToolResult, ToolResult]:
         result = yield
@@ -313,17 +289,6 @@ def test_an_executor_can_be_shared(era: str) -> None:
         assert executor.execute(ToolCall("1", "add", '{"a":1,"b":1}')).text == "2!"  # still open
     with pytest.raises(errors.ConfigurationError, match="executor"):
         McpServer([add], executor=executor)
-
-
-def test_deps_reach_the_tools(era: str) -> None:
-    @tool
-    def who(context: ToolContext[str]) -> str:
-        return context.deps
-
-    async def body(client: mcp.Client) -> None:
-        assert text_of(await client.call_tool("who")) == "me"
-
-    talk(McpServer([who], deps="me"), in_process, era, body)
 
 
 # --- while a call runs ---
@@ -356,11 +321,6 @@ def test_progress_is_told_in_order_by_plain_and_async_tools(door: Door, era: str
         assert text_of(await client.call_tool("plain")) == "done"  # nobody listens
 
     talk(McpServer([plain, on_loop]), door, era, body)
-
-
-def test_progress_without_anybody_to_hear_it_is_nothing() -> None:
-    report_progress(1)
-    assert current_request() is None
 
 
 def test_a_cancelled_request_cancels_the_tool(door: Door, era: str) -> None:
@@ -460,26 +420,6 @@ async def _changed(client: mcp.Client, change: Callable[[], object]) -> None:
     pytest.fail("no notice came")
 
 
-def test_pages(era: str) -> None:
-    tools = [add.renamed(f"t{number}") for number in range(7)]
-
-    async def body(client: mcp.Client) -> None:
-        names: list[str] = []
-        cursor: str | None = None
-        for _ in range(10):
-            page = await client.list_tools(cursor=cursor)
-            assert len(page.tools) <= 3
-            names += [each.name for each in page.tools]
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        assert names == [f"t{number}" for number in range(7)]
-        with pytest.raises(MCPError, match="cursor"):
-            await client.list_tools(cursor="no-such-cursor")
-
-    talk(McpServer(tools, page_size=3), in_process, era, body)
-
-
 def test_two_tools_of_one_name_are_told_and_do_not_end_the_server(era: str) -> None:
     registry = ToolRegistry([add, shout])
     view = registry.renamed({"shout": "add"})
@@ -546,31 +486,6 @@ def test_changed_prompts_are_told_on_request(era: str) -> None:
         await _changed(client, lambda: server.changed("prompts"))
 
     talk(server, over_http, era, body, message_handler=_hear)
-
-
-def test_without_resources_there_is_no_such_capability(era: str) -> None:
-    async def body(client: mcp.Client) -> None:
-        assert client.server_capabilities.resources is None
-        assert client.server_capabilities.prompts is None
-
-    talk(McpServer([add]), in_process, era, body)
-
-
-def test_awaitable_readers_are_awaited(era: str) -> None:
-    class Late:
-        name = "late"
-        description = ""
-
-        async def read(self) -> str:
-            await asyncio.sleep(0)
-            return "here"
-
-    async def body(client: mcp.Client) -> None:
-        (message,) = (await client.get_prompt("late")).messages
-        assert isinstance(message.content, types.TextContent)
-        assert message.content.text == "here"
-
-    talk(McpServer(prompts=[Late()]), in_process, era, body)
 
 
 def test_the_skills_of_a_store_are_offered_and_loaded_when_read(era: str) -> None:

@@ -1,0 +1,329 @@
+"""Several servers, in both colours, and their tools as one set.
+
+On an event loop the connections live on that loop; in a plain program on a loop in a thread that the object owns. Their
+tools work from anywhere: a call is carried over to where the connection lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from dragoman.conversation import ToolResult
+from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError, ToolExecutionError
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.registry import ToolSet
+from dragoman.tools.threads import LoopThread
+
+from .child import Processes
+from .connection import Connection, State
+from .remote_tools import ToolProblem
+from .settings import AnyServer, HttpServer, Pins, ServerOptions, StdioServer, ToolChange, servers_from_json
+
+_CLOSE_SECONDS = 15.0
+"""More than the longest a server may take to be ended."""
+
+
+class ServerStatus(Struct, frozen=True, kw_only=True):
+    """How a server is."""
+
+    state: State
+    tools: int
+    restarts: int
+    error: McpError | None
+
+
+class _Home:
+    """Where the connections live. It knows nothing of the object that users hold, which may be forgotten."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: LoopThread | None = None
+        self.processes: Processes = Processes()
+        self.connections: dict[str, Connection] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def keep(self, name: str) -> None:
+        """Start the task of a server; on the loop."""
+        self.tasks[name] = asyncio.create_task(self.connections[name].keep(), name=f"mcp-{name}")
+
+    def restart(self, name: str) -> None:
+        """Begin anew with a server; on the loop."""
+        if self.connections[name].restart():
+            self.keep(name)
+
+    async def call(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> ToolResult:
+        """Run it where the connections live, from any loop."""
+        loop, thread = self.loop, self.thread
+        if loop is None or loop.is_closed():
+            raise ToolExecutionError("The MCP servers are closed.", hint="Keep them open while their tools are used.")
+        if asyncio.get_running_loop() is loop:
+            return await make()
+        if thread is not None:
+            return await asyncio.wrap_future(thread.submit(make))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), loop))
+
+    def abandon(self) -> None:
+        """For a program that ends, or forgets the servers, without closing them: nothing of them may be left."""
+        loop, self.loop = self.loop, None
+        thread, self.thread = self.thread, None
+        if loop is not None and not loop.is_closed():
+            for connection in self.connections.values():
+                loop.call_soon_threadsafe(connection.stop)
+        self.processes.kill_all()
+        if thread is not None:
+            thread.close()
+
+
+class _OneServer(ToolSet):
+    """The tools of one server, as they are now."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection = connection
+
+    @property
+    def by_name(self) -> Mapping[str, AnyTool]:  # pyright: ignore[reportIncompatibleVariableOverride] -- follows
+        return self._connection.trust.offered
+
+
+class _AllServers(ToolSet):
+    """The tools of all servers. Of two with one name the first server's counts: no server can take another's away."""
+
+    def __init__(self, connections: Mapping[str, Connection]) -> None:
+        self._connections: Mapping[str, Connection] = connections
+        # Replaced as a whole: a reader never combines old sources with a new union.
+        self._cached: tuple[list[Mapping[str, AnyTool]], dict[str, AnyTool], list[ToolProblem]] = ([], {}, [])
+
+    def _union(self) -> tuple[list[Mapping[str, AnyTool]], dict[str, AnyTool], list[ToolProblem]]:
+        sources = [connection.trust.offered for connection in self._connections.values()]
+        cached = self._cached
+        if len(cached[0]) == len(sources) and all(a is b for a, b in zip(cached[0], sources, strict=True)):
+            return cached
+        union: dict[str, AnyTool] = {}
+        problems: list[ToolProblem] = []
+        for server, source in zip(self._connections, sources, strict=True):
+            for name, tool in source.items():
+                if union.setdefault(name, tool) is not tool:
+                    error = ToolConflictError(f"There are two different tools named {name!r}.", tool_name=name)
+                    problems.append(ToolProblem(server=server, tool=name, error=error, usable=False))
+        self._cached = (sources, union, problems)
+        return self._cached
+
+    @property
+    def by_name(self) -> Mapping[str, AnyTool]:  # pyright: ignore[reportIncompatibleVariableOverride] -- follows
+        return self._union()[1]
+
+    @property
+    def conflicts(self) -> list[ToolProblem]:
+        return self._union()[2]
+
+
+class McpServers:
+    """MCP servers whose tools can be used like any others: `with McpServers(...) as servers:`, or `async with`.
+
+    `optional` leaves out a server that cannot be connected, instead of raising; its status says why. `pins` is what was
+    approved earlier, for servers with `trust="pinned"`.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, AnyServer],
+        *,
+        pins: Pins | None = None,
+        optional: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._servers: dict[str, AnyServer] = dict(servers)
+        self._pins: Pins | None = pins
+        self._optional: bool = optional
+        self._environ: Mapping[str, str] = os.environ if environ is None else environ
+        self._home: _Home = _Home()
+        self._connections: dict[str, Connection] = self._home.connections
+        self._all: _AllServers = _AllServers(self._connections)
+        weakref.finalize(self, self._home.abandon)
+
+    @classmethod
+    def from_json(
+        cls,
+        source: str | bytes | Path | Mapping[str, object],
+        *,
+        pins: Pins | None = None,
+        optional: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> McpServers:
+        """The servers of a document with an `mcpServers` object: a path, JSON text, or the parsed form.
+
+        `environ` is what `${NAME}` in it stands for, and what children may inherit from; None means this process's.
+        """
+        around = os.environ if environ is None else environ
+        if isinstance(source, Path):
+            try:
+                source = source.read_bytes()
+            except OSError as error:
+                message = f"The list of MCP servers cannot be read: {error.strerror}."
+                raise ConfigurationError(message) from error
+        return cls(servers_from_json(source, around), pins=pins, optional=optional, environ=environ)
+
+    # --- what they offer ---
+
+    @property
+    def tools(self) -> ToolSet:
+        """The tools of all servers; the set follows their changes."""
+        return self._all
+
+    def __getitem__(self, name: str) -> ToolSet:
+        """The tools of one server."""
+        return _OneServer(self._connection(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._servers)
+
+    def __len__(self) -> int:
+        return len(self._servers)
+
+    def _connection(self, name: str) -> Connection:
+        if name not in self._connections:
+            message = f"There is no open MCP server {name!r}."
+            raise ConfigurationError(message, hint=f"Known are: {', '.join(self._servers) or 'none'}.")
+        return self._connections[name]
+
+    @property
+    def status(self) -> dict[str, ServerStatus]:
+        """How each server is."""
+        return {
+            name: ServerStatus(state=c.state, tools=len(c.trust.offered), restarts=c.restarts, error=c.error)
+            for name, c in self._connections.items()
+        }
+
+    @property
+    def problems(self) -> list[ToolProblem]:
+        """What servers say that was not believed or not taken over."""
+        return [problem for c in self._connections.values() for problem in c.problems] + self._all.conflicts
+
+    def restart(self, server: str) -> None:
+        """Begin anew with a server, such as one that was given up; from any thread. Calls wait for it."""
+        self._connection(server)
+        loop = self._home.loop
+        if loop is None or loop.is_closed():
+            raise ConfigurationError("The MCP servers are closed.", hint="Make a new McpServers.")
+        loop.call_soon_threadsafe(self._home.restart, server)
+
+    # --- approvals ---
+
+    @property
+    def changes(self) -> list[ToolChange]:
+        """Tools of pinned servers that are not, or no longer, what was approved."""
+        return [change for c in self._connections.values() for change in c.trust.changes]
+
+    def approve(self, server: str, tool: str | None = None) -> None:
+        """Approve what the server says now, of one tool (by the server's own name) or of all."""
+        self._connection(server).trust.approve(tool)
+
+    @property
+    def pins(self) -> Pins:
+        """What is approved, to be kept for the next start."""
+        return Pins({name: c.trust.pins for name, c in self._connections.items()})
+
+    # --- opening and closing ---
+
+    def __enter__(self) -> McpServers:
+        self._begin()
+        self._home.thread = thread = LoopThread()
+        try:
+            thread.submit(self._open).result()
+        except BaseException:  # Ctrl-C included: what was started is ended
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the servers and the thread, in a plain program. May be called more than once."""
+        thread = self._home.thread
+        if thread is None:
+            return
+        try:
+            if thread.running:
+                thread.submit(self._close).result(_CLOSE_SECONDS)
+        finally:
+            self._home.abandon()
+
+    async def __aenter__(self) -> McpServers:
+        self._begin()
+        try:
+            await self._open()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the servers, on the loop where they were opened. May be called more than once."""
+        with anyio.CancelScope(shield=True):
+            await self._close()
+
+    def _begin(self) -> None:
+        if self._connections:
+            message = "These MCP servers have been opened before."
+            raise ConfigurationError(message, hint="Make a new McpServers.")
+
+    async def _open(self) -> None:
+        self._home.loop = asyncio.get_running_loop()
+        for name, server in self._servers.items():
+            pins = None if self._pins is None else self._pins.servers.get(name, {})
+            self._connections[name] = Connection(
+                name,
+                server,
+                environ=self._environ,
+                processes=self._home.processes,
+                pins=pins,
+                anywhere=self._home.call,
+            )
+        for name in self._connections:
+            self._home.keep(name)
+        for each in self._connections.values():
+            await each.settled()
+            if each.state == "failed" and not self._optional:
+                raise each.error or McpConnectionError(f"MCP server {each.name!r} cannot be used.", server=each.name)
+
+    async def _close(self) -> None:
+        tasks = list(self._home.tasks.values())
+        self._home.tasks.clear()
+        for connection in self._connections.values():
+            connection.stop()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
+        for task in tasks:
+            task.cancel()
+        self._home.loop = None
+
+
+def connect(
+    server: AnyServer | str | Sequence[str],
+    *,
+    name: str = "mcp",
+    options: ServerOptions | None = None,
+    pins: Pins | None = None,
+) -> McpServers:
+    """One server: an address, a command with its arguments, or one with all its settings; without a prefix."""
+    if isinstance(server, str):
+        server = HttpServer(server)
+    elif isinstance(server, Sequence):
+        server = StdioServer(server[0] if server else "", server[1:])
+    chosen = options or server.options
+    if chosen.prefix is None:
+        chosen = msgspec.structs.replace(chosen, prefix="")
+    return McpServers({name: msgspec.structs.replace(server, options=chosen)}, pins=pins)

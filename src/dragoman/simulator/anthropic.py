@@ -1,0 +1,342 @@
+"""The messages dialect, from the server's side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.conversation import (
+    Block,
+    Json,
+    Media,
+    Opaque,
+    ResultPart,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+from .dialect import (
+    Answer,
+    Dialect,
+    ErrorForm,
+    Frame,
+    FrameKind,
+    JsonObject,
+    Refusal,
+    UnwritableReplyError,
+    is_spoilt,
+    items,
+    members,
+    native_fields,
+    objects,
+    parsed_arguments,
+    sign,
+    string,
+)
+from .exchange import Content
+
+_READER: Final = "anthropic"
+
+_ERROR_TYPES: Final[dict[int, str]] = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class _Anthropic(Dialect):
+    """The messages dialect."""
+
+    name = "anthropic"
+
+    def read(self, body: JsonObject) -> Content:
+        messages = objects(body.get("messages"))
+        names: dict[str, str] = {}
+        results: list[ToolResult] = []
+        for message in messages:
+            if message.get("role") == "assistant":
+                results = []
+            for block in objects(message.get("content")):
+                if block.get("type") == "tool_use":
+                    names[string(block.get("id"))] = string(block.get("name"))
+                elif block.get("type") == "tool_result":
+                    results.append(_result(block, names))
+        texts = [_text(message.get("content")) for message in messages if message.get("role") == "user"]
+        return Content(
+            system=_text(body.get("system")),
+            user_texts=tuple(text for text in texts if text),
+            tool_results=tuple(results),
+            tools=tuple(string(tool.get("name")) for tool in objects(body.get("tools"))),
+            turns=sum(message.get("role") == "assistant" for message in messages),
+        )
+
+    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
+        return (Refusal(400, problem) for problem in _problems(body, headers))
+
+    def whole(self, answer: Answer) -> JsonObject:
+        content = [block for part in answer.blocks if (block := _content(part)) is not None]
+        message = _message(answer) | {"content": content} | _stop(answer)
+        if answer.usage is not None:
+            message["usage"] = _usage(answer.usage, final=True)
+        return message
+
+    def frames(self, answer: Answer) -> list[Frame]:
+        """The reply as events: the message starts empty and grows block by block."""
+        start = _message(answer)
+        start.update({"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None})
+        finish: JsonObject = {"delta": _stop(answer)}
+        if answer.usage is not None:
+            start["usage"] = _usage(answer.usage, final=False)
+            finish["usage"] = _usage(answer.usage, final=True)
+        result = [_event("message_start", {"message": start}, kind="start")]
+        index = 0
+        for part in answer.blocks:
+            block = _content(part, streamed=True)
+            if block is None:
+                continue
+            result.append(_event("content_block_start", {"index": index, "content_block": block}, kind="part"))
+            if index == 0:
+                result.append(_event("ping", {}))
+            result += [
+                _event("content_block_delta", {"index": index, "delta": delta}, kind="delta")
+                for delta in _deltas(part, answer)
+            ]
+            result.append(_event("content_block_stop", {"index": index}))
+            index += 1
+        return [*result, _event("message_delta", finish, kind="finish"), _event("message_stop", {}, kind="end")]
+
+    def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
+        """The body of an error, which is also the data of an error event."""
+        usual = _ERROR_TYPES.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
+        error = {"type": refusal.code or usual, "message": refusal.message}
+        return {"type": "error", "error": error, "request_id": request_id}
+
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
+        """The stream ends after it, without a message_stop."""
+        del number, form
+        return [Frame(self.failure(refusal, answer.id("req_")), "error", "end")]
+
+    def unknown_event(self, answer: Answer) -> Frame:
+        """The API's versioning rules announce new kinds of events at any time."""
+        return _event("simulated_event", {"message_id": answer.id("msg_"), "payload": {"new": True}})
+
+    def bad_key(self, given: str | None) -> Refusal:
+        return Refusal(401, "invalid x-api-key" if given else "x-api-key header is required")
+
+    def no_model(self, name: str) -> Refusal:
+        return Refusal(404, f"model: {name}")
+
+    def headers(self, request_id: str) -> dict[str, str]:
+        return {
+            "request-id": request_id,
+            "anthropic-ratelimit-requests-limit": "1000",
+            "anthropic-ratelimit-requests-remaining": "999",
+        }
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+_TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(string(block.get("text")) for block in objects(content) if block.get("type") == "text")
+
+
+def _result(block: JsonObject, names: Mapping[str, str]) -> ToolResult:
+    call_id = string(block.get("tool_use_id"))
+    content = block.get("content")
+    parts: list[ResultPart] = [Text(content)] if isinstance(content, str) else []
+    for part in objects(content):
+        plain = part.get("type") == "text"
+        parts.append(Text(string(part.get("text"))) if plain else Json(Raw(msgspec.json.encode(part))))
+    return ToolResult(call_id, names.get(call_id, ""), tuple(parts), is_error=block.get("is_error") is True)
+
+
+def _problems(body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
+    if "anthropic-version" not in headers:
+        yield "anthropic-version: header is required"
+    for name in ("model", "max_tokens", "messages"):
+        if body.get(name) is None:
+            yield f"{name}: Field required"
+    messages = objects(body.get("messages"))
+    if not messages:
+        yield "messages: at least one message is required"
+    if messages and messages[0].get("role") == "assistant":
+        yield 'messages: first message must use the "user" role'
+    budget, limit = members(body.get("thinking")).get("budget_tokens"), body.get("max_tokens")
+    if isinstance(budget, int) and isinstance(limit, int) and limit <= budget:
+        yield "`max_tokens` must be greater than `thinking.budget_tokens`."
+    names = [string(tool.get("name")) for tool in objects(body.get("tools"))]
+    for index, name in enumerate(names):
+        if not _TOOL_NAME.fullmatch(name):
+            yield f"tools.{index}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+    if len(set(names)) != len(names):
+        yield "tools: Tool names must be unique."
+    yield from _problems_of_content(messages)
+    yield from _problems_of_calls(messages)
+
+
+def _problems_of_content(messages: list[JsonObject]) -> Iterator[str]:
+    for index, message in enumerate(messages):
+        last_reply = index == len(messages) - 1 and message.get("role") == "assistant"
+        if not message.get("content") and not last_reply:
+            yield "messages: all messages must have non-empty content except for the optional final assistant message"
+        for position, block in enumerate(objects(message.get("content"))):
+            place = f"messages.{index}.content.{position}"
+            kind = block.get("type")
+            if kind == "text" and not string(block.get("text")):
+                yield "messages: text content blocks must be non-empty"
+            if kind == "tool_use" and not _CALL_ID.fullmatch(string(block.get("id"))):
+                yield f"{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+            if kind == "tool_use" and not isinstance(block.get("input"), dict):
+                yield f"{place}.tool_use.input: Input should be a valid dictionary"
+            if kind == "thinking" and is_spoilt(string(block.get("signature")), string(block.get("thinking"))):
+                yield f"{place}: Invalid `signature` in `thinking` block"
+
+
+def _problems_of_calls(messages: list[JsonObject]) -> Iterator[str]:
+    """Every call is answered in the very next turn, and every result answers a call of the turn before."""
+    called: list[str] = []
+    before = 0
+    for index, blocks in [*_turns(messages), (len(messages), [])]:
+        results = [string(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"]
+        missing = [call for call in called if call not in results]
+        if missing:
+            yield (
+                f"messages.{before}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the "
+                f"next message."
+            )
+        for position, result in enumerate(results):
+            if result not in called:
+                yield (
+                    f"messages.{index}.content.{position}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                    f"{result}. Each `tool_result` block must have a corresponding `tool_use` block in the previous "
+                    f"message."
+                )
+        called, before = [string(block.get("id")) for block in blocks if block.get("type") == "tool_use"], index
+        if len(set(called)) != len(called):
+            yield "messages: `tool_use` ids must be unique"
+
+
+def _turns(messages: list[JsonObject]) -> list[tuple[int, list[JsonObject]]]:
+    """The blocks of each turn, with the index of its first message: neighbours of one role are one turn."""
+    turns: list[tuple[int, list[JsonObject]]] = []
+    role: object = None
+    for index, message in enumerate(messages):
+        if not turns or message.get("role") != role:
+            turns.append((index, []))
+        role = message.get("role")
+        turns[-1][1].extend(objects(message.get("content")))
+    return turns
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+# A reply that ends for another reason than these ended its turn.
+_STOP_REASONS: Final[dict[StopReason, str]] = {
+    StopReason.TOOL_CALLS: "tool_use",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    StopReason.REFUSAL: "refusal",
+    StopReason.CONTENT_FILTER: "refusal",
+    StopReason.CONTEXT_FULL: "model_context_window_exceeded",
+    StopReason.PAUSED: "pause_turn",
+}
+
+
+def _event(name: str, fields: JsonObject, *, kind: FrameKind = "other") -> Frame:
+    return Frame({"type": name, **fields}, name, kind)
+
+
+def _message(answer: Answer) -> JsonObject:
+    return {"model": answer.model, "id": answer.id("msg_"), "type": "message", "role": "assistant"}
+
+
+def _stop(answer: Answer) -> JsonObject:
+    reason = answer.raw_stop_reason or _STOP_REASONS.get(answer.stop_reason, "end_turn")
+    sequence: object = None
+    if reason == "stop_sequence":
+        sequence = next(iter(items(answer.request.body.get("stop_sequences"))), "")
+    details = {"type": "refusal", "category": None, "explanation": None} if reason == "refusal" else None
+    return {"stop_reason": reason, "stop_sequence": sequence, "stop_details": details}
+
+
+def _usage(usage: Usage, *, final: bool) -> JsonObject:
+    """Here, unlike in our Usage, `input_tokens` does not include what was read from or written to the cache."""
+    read, written = usage.cache_read or 0, usage.cache_write or 0
+    counts: JsonObject = {
+        "input_tokens": max((usage.input or 0) - read - written, 0),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": (usage.output or 0) if final else min(usage.output or 0, 1),
+    }
+    if final and usage.reasoning is not None:
+        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    if not final:
+        counts["cache_creation"] = {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0}
+        counts["service_tier"] = "standard"
+    return counts
+
+
+def _content(block: Block, *, streamed: bool = False) -> JsonObject | None:
+    """The content block; with `streamed`, as it starts, before its deltas. None: not for this dialect."""
+    match block:
+        case Text():
+            return {"type": "text", "text": "" if streamed else block.text, **native_fields(block.native, _READER)}
+        case Thinking() if block.redacted:
+            return {"type": "redacted_thinking", "data": block.encrypted}
+        case Thinking():
+            text, signature = ("", "") if streamed else (block.text, block.signature or sign(block.text))
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case ToolCall():
+            problem = "Only a stream can carry broken arguments in the anthropic dialect."
+            arguments = {} if streamed else parsed_arguments(block, problem)
+            call: JsonObject = {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
+            return call | native_fields(block.native, _READER)
+        case Opaque():
+            return members(block.value) if block.provider == _READER else None
+        case Media() | ToolResult():
+            message = f"a reply of the anthropic dialect has no {type(block).__name__} blocks"
+            raise UnwritableReplyError(message)
+
+
+def _deltas(block: Block, answer: Answer) -> list[JsonObject]:
+    match block:
+        case Text():
+            return [{"type": "text_delta", "text": piece} for piece in answer.pieces(block.text)]
+        case Thinking() if not block.redacted:
+            thoughts: list[JsonObject] = [
+                {"type": "thinking_delta", "thinking": piece} for piece in answer.pieces(block.text)
+            ]
+            # The signature comes once, right before the block ends.
+            return [*thoughts, {"type": "signature_delta", "signature": block.signature or sign(block.text)}]
+        case ToolCall():
+            # The first delta is always empty; a call without arguments has no other.
+            pieces = ["", *answer.pieces(block.arguments)]
+            return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        case _:
+            return []
+
+
+ANTHROPIC: Final = _Anthropic()

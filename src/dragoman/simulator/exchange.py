@@ -1,0 +1,137 @@
+"""What passes between a client and a script: the request that was received, and the reply that the script gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from dragoman.conversation import Block, StopReason, Text, ToolResult, Usage
+from dragoman.providers.catalogue import Dialect as DialectName
+
+if TYPE_CHECKING:  # a fault changes how a reply is sent, so the two name each other's types
+    from .faults import Fault
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the body of a request says, the same for all dialects."""
+
+    system: str = ""
+    """The system prompt."""
+    user_texts: tuple[str, ...] = ()
+    """The texts of all user messages, in order."""
+    tool_results: tuple[ToolResult, ...] = ()
+    """The results that answer the calls of the last reply; empty if the request does not end with results."""
+    tools: tuple[str, ...] = ()
+    """The names of the tools that are offered."""
+    turns: int = 0
+    """How many replies of the model are in the history: 0 in the first request of a conversation."""
+
+
+@dataclass(frozen=True)
+class Request(Content):
+    """One request that the simulator received, as scripts and assertions see it."""
+
+    dialect: DialectName | Literal["unknown"] = "unknown"
+    """`unknown`: the path belongs to no dialect, and the answer was a 404."""
+    model: str = ""
+    stream: bool = False
+    number: int = 0
+    """Counted from 0, over all conversations, in the order of arrival."""
+    method: str = "POST"
+    path: str = ""
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Not printed: a test that was pointed here by mistake may carry a real key.
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Names in lower case."""
+    body: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
+    """The parsed JSON; empty if there was none that could be read."""
+    raw: bytes = field(default=b"", repr=False)
+    """The body as it arrived."""
+
+    @property
+    def last_user_text(self) -> str:
+        """The text of the last user message; empty if there is none."""
+        return self.user_texts[-1] if self.user_texts else ""
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How finely a reply is cut: into deltas, and these into writes to the connection."""
+
+    delta: int | None = 16
+    """Characters of text or arguments in one event of a stream; None puts a whole block into one event."""
+    write: int | Literal["event", "reply"] = "event"
+    """One write (and one HTTP chunk) for each event, for so many bytes, or for the reply as a whole."""
+
+    def __post_init__(self) -> None:
+        if (self.delta is not None and self.delta < 1) or (isinstance(self.write, int) and self.write < 1):
+            message = "a piece has at least one character or byte"
+            raise ValueError(message)
+
+    def pieces(self, text: str) -> list[str]:
+        """The text in pieces of one delta each; an empty text has none."""
+        size = self.delta or max(len(text), 1)
+        return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+_NOT_A_REPLY = {
+    StopReason.INTERRUPTED: "a reply that breaks off is a reply with a fault: Reply(..., faults=[Cut()])",
+    StopReason.ERROR: "a reply that fails is a reply with a fault: Reply(..., faults=[ErrorEvent()])",
+}
+
+
+@dataclass(frozen=True, init=False)
+class Reply:
+    """One scripted reply. It is written in the dialect of the request, streamed or whole as the request asks.
+
+    Content is given in order: strings and blocks. `Thinking.provider` does not matter here, since every dialect writes
+    thinking in its own way; an `Opaque` block, and `native` fields, are written in the dialect that they name and left
+    out in the others.
+    """
+
+    blocks: tuple[Block, ...]
+    usage: Usage | None = None
+    """None: counts made up from the lengths of request and reply. `Usage()`, which knows nothing: not reported."""
+    stop_reason: StopReason | None = None
+    """None: tool calls if there are any, else the end of the answer."""
+    raw_stop_reason: str | None = None
+    """A word of the provider's own, written instead of the usual one for the stop reason."""
+    faults: tuple[Fault, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further headers of the response, e.g. rate limits."""
+    chunking: Chunking | None = None
+    """None: as the simulator does by default."""
+    model: str | None = None
+    """The model that answers, where it is not the one that was asked for."""
+
+    def __init__(
+        self,
+        *content: str | Block,
+        usage: Usage | None = None,
+        stop_reason: StopReason | None = None,
+        raw_stop_reason: str | None = None,
+        faults: Sequence[Fault] = (),
+        headers: Mapping[str, str] | None = None,
+        chunking: Chunking | None = None,
+        model: str | None = None,
+    ) -> None:
+        blocks = tuple(Text(part) if isinstance(part, str) else part for part in content)
+        if any(isinstance(block, ToolResult) for block in blocks):
+            message = "a model calls tools, it does not give their results: put a ToolCall into a reply"
+            raise ValueError(message)
+        if stop_reason in _NOT_A_REPLY:
+            raise ValueError(_NOT_A_REPLY[stop_reason])
+        values: dict[str, object] = {
+            "blocks": blocks,
+            "usage": usage,
+            "stop_reason": stop_reason,
+            "raw_stop_reason": raw_stop_reason,
+            "faults": tuple(faults),
+            "headers": dict(headers or {}),
+            "chunking": chunking,
+            "model": model,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)

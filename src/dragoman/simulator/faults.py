@@ -1,0 +1,437 @@
+"""What can go wrong between a provider and its client, as values.
+
+Faults combine: Reply("Hello", faults=[Delay(0.1), UnknownFields(), Cut(after=200)]). Those that change events do so in
+the given order; a whole reply counts as one event. A fault changes a plan; carrying it out is done elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from .dialect import ErrorForm, Frame, Refusal, items, members
+from .plan import Ending, Pause, Place, Plan
+
+Effect: TypeAlias = Literal["none", "failure", "broken", "silence", "unclear"]
+"""What a client makes of a reply with a fault.
+
+    none      unusual, but in order: it must get the complete reply
+    failure   the provider says that it failed: an error of the right kind
+    broken    the reply is damaged or incomplete: it must not be taken for a complete one
+    silence   nothing more comes: only a timeout of the client's own, or the simulator's limit, ends it
+    unclear   depends on the dialect, or cannot be noticed in it
+"""
+
+
+def _snake(name: str) -> str:
+    return "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in name]).lstrip("_")
+
+
+class Fault(Struct, frozen=True, forbid_unknown_fields=True, tag=_snake, tag_field="fault"):
+    """Something that goes wrong. To make one of your own, write a subclass with `apply`."""
+
+    usual_effect: ClassVar[Effect] = "none"
+    streams_only: ClassVar[bool] = False
+    """Whether a whole reply shows nothing of it."""
+
+    def effect(self, *, streamed: bool = True) -> Effect:
+        """What a client makes of a streamed, or a whole, reply with this fault."""
+        return "none" if self.streams_only and not streamed else self.usual_effect
+
+    def apply(self, plan: Plan) -> None:
+        """Change the plan of what will be sent."""
+        raise NotImplementedError
+
+
+# --- instead of a reply ----------------------------------------------------------------------------------------------
+
+_TEXTS: Final[dict[int, str]] = {
+    401: "The credentials are not valid.",
+    403: "This is not permitted.",
+    404: "There is nothing of that name.",
+    413: "The request is too large.",
+    429: "Too many requests. Please try again later.",
+    500: "An internal error occurred. Please try again.",
+    503: "The model is overloaded. Please try again later.",
+    529: "Overloaded",
+}
+
+
+class Status(Fault, frozen=True):
+    """An error status with a body in the provider's shape, e.g. Status(429, headers={"retry-after": "1"})."""
+
+    status: int
+    message: str = ""
+    code: str | None = None
+    """The provider's own word; None: the dialect's usual one for the status."""
+    headers: Mapping[str, str] = {}
+    body: str | None = None
+    """Sent instead of the provider's shape, as HTML: proxies and gateways have pages of their own."""
+
+    usual_effect = "failure"
+
+    @property
+    def refusal(self) -> Refusal:
+        """The error, for a dialect to write."""
+        text = self.message or _TEXTS.get(self.status, f"The simulator answers with status {self.status}.")
+        wait = self.headers.get("retry-after", "")
+        return Refusal(self.status, text, self.code, retry_after=wait if wait.isdecimal() else None)
+
+    def apply(self, plan: Plan) -> None:
+        """Put the error in the place of the reply."""
+        plan.refuse(self.refusal)
+        plan.headers |= self.headers
+        if self.body is not None:
+            plan.replaced = self.body.encode()
+            plan.headers["content-type"] = "text/html; charset=UTF-8"
+
+
+class Silence(Fault, frozen=True):
+    """The request is taken and never answered."""
+
+    seconds: float | None = None
+    """After which the connection is closed; None: when the client closes it, or at the simulator's limit."""
+
+    usual_effect = "silence"
+
+    def apply(self, plan: Plan) -> None:
+        """Wait, and do nothing more."""
+        plan.before = Pause(self.seconds)
+
+
+class NoResponse(Fault, frozen=True):
+    """The connection ends before a byte of the response."""
+
+    how: Literal["reset", "close"] = "close"
+
+    usual_effect = "broken"
+
+    def apply(self, plan: Plan) -> None:
+        """Give the request up."""
+        plan.abandoned = self.how
+
+
+# --- on the way: pace, completeness, HTTP ----------------------------------------------------------------------------
+
+
+class Delay(Fault, frozen=True):
+    """The reply comes late."""
+
+    seconds: float
+
+    def apply(self, plan: Plan) -> None:
+        """Wait before the first byte."""
+        plan.before = Pause(self.seconds, go_on=True)
+
+
+class Drip(Fault, frozen=True):
+    """The reply comes in small pieces with pauses between them."""
+
+    size: int = 64
+    """Bytes of a piece."""
+    seconds: float = 0.001
+
+    def apply(self, plan: Plan) -> None:
+        """Slow the writes down."""
+        plan.drip = (self.size, self.seconds)
+
+
+class Stall(Fault, frozen=True):
+    """The reply stops in the middle, and the connection stays open."""
+
+    seconds: float | None = None
+    """None: until the client closes, or the simulator's limit."""
+    after: int | None = None
+    """Bytes of the body, from its end if negative; None: a share of it."""
+    share: float = 0.5
+    go_on: bool = False
+    """Whether the rest comes after the stall; otherwise the connection is closed."""
+
+    def effect(self, *, streamed: bool = True) -> Effect:
+        """A stall that ends is only slow."""
+        return "none" if self.go_on else "silence"
+
+    def apply(self, plan: Plan) -> None:
+        """Stop in the middle."""
+        plan.stall = (Place(self.after, self.share), Pause(self.seconds, self.go_on))
+
+
+class Cut(Fault, frozen=True):
+    """The reply breaks off: Cut(after=100), or Cut(share=0.9)."""
+
+    how: Ending = "close"
+    """`reset`: the connection is reset; `close`: it is closed, and HTTP can tell that the body is not complete; `end`:
+    the body is short, but complete as far as HTTP can tell."""
+    after: int | None = None
+    """Bytes of the body, from its end if negative; None: a share of it."""
+    share: float = 0.5
+
+    def effect(self, *, streamed: bool = True) -> Effect:
+        """At the very end of a stream nothing of the reply may be missing."""
+        return "unclear" if streamed and self.after is not None and self.after < 0 else "broken"
+
+    def apply(self, plan: Plan) -> None:
+        """Break off."""
+        plan.cut = (Place(self.after, self.share), self.how)
+
+
+class WrongLength(Fault, frozen=True):
+    """The content length promises more than comes (`by` > 0), or less."""
+
+    by: int = 7
+
+    def effect(self, *, streamed: bool = True) -> Effect:
+        """A stream may be over, for its reader, before the missing bytes matter."""
+        return "unclear" if streamed else "broken"
+
+    def apply(self, plan: Plan) -> None:
+        """Promise something else than what is sent."""
+        plan.length_error = self.by
+
+
+class Gzip(Fault, frozen=True):
+    """The body is compressed, where the client said that it can read that."""
+
+    always: bool = False
+    """Also where it did not."""
+
+    def apply(self, plan: Plan) -> None:
+        """Compress the body, each event so that it can be read at once."""
+        plan.compressed = self.always or "gzip" in plan.answer.request.headers.get("accept-encoding", "")
+
+
+# --- in what is said -------------------------------------------------------------------------------------------------
+
+_DAMAGES: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "json": lambda data: data[: max(len(data) // 2, 1)],
+    "html": lambda _data: b"<html><body><h1>502 Bad Gateway</h1></body></html>",
+    # Every text that is the value of a member, so that nobody passes the damage by.
+    "utf8": lambda data: data.replace(b':"', b':"\xff'),
+}
+
+
+class Malformed(Fault, frozen=True):
+    """An event, or the whole reply, cannot be read."""
+
+    what: Literal["json", "html", "utf8"] = "json"
+    """JSON that breaks off; a page of HTML; bytes that are not UTF-8."""
+    share: float = 0.5
+    """Which event: after this share of all."""
+
+    def effect(self, *, streamed: bool = True) -> Effect:
+        """Some clients put the sign for unreadable characters in the place of bytes that are not UTF-8."""
+        return "unclear" if self.what == "utf8" else "broken"
+
+    def apply(self, plan: Plan) -> None:
+        """Damage one event."""
+        index = min(plan.middle(self.share), len(plan.frames) - 1)
+        frame = plan.frames[index]
+        data = frame.data if isinstance(frame.data, bytes) else msgspec.json.encode(frame.data)
+        plan.frames[index] = Frame(_DAMAGES[self.what](data), frame.name, frame.kind)
+
+
+class Duplicated(Fault, frozen=True):
+    """An event comes twice."""
+
+    which: Literal["start", "middle", "end"] = "middle"
+
+    usual_effect = "unclear"
+    streams_only = True
+
+    def apply(self, plan: Plan) -> None:
+        """Double one event."""
+        if plan.streamed:
+            last = len(plan.frames) - 1
+            index = {"start": 0, "middle": min(plan.middle(), last), "end": last}[self.which]
+            plan.frames.insert(index, plan.frames[index])
+
+
+class Reordered(Fault, frozen=True):
+    """An event comes after one that it should come before."""
+
+    which: Literal["part", "delta"] = "part"
+    """The start of a part (where the dialect has such events) comes after the first delta behind it, or the first delta
+    after the second."""
+
+    usual_effect = "unclear"
+    streams_only = True
+
+    def apply(self, plan: Plan) -> None:
+        """Move one event back."""
+        if plan.streamed:
+            kinds = [frame.kind for frame in plan.frames]
+            index = kinds.index(self.which) if self.which in kinds else kinds.index("delta") if "delta" in kinds else 0
+            behind = kinds.index("delta", index + 1) if "delta" in kinds[index + 1 :] else index + 1
+            plan.frames.insert(behind, plan.frames.pop(index))
+
+
+class ErrorEvent(Fault, frozen=True):
+    """The stream began well and then tells of an error. A whole reply is an error in spite of its status 200."""
+
+    status: int = 503
+    """Which error: its code and text are those of this status."""
+    message: str = ""
+    code: str | None = None
+    share: float = 0.5
+    """How much of the reply comes before it."""
+    form: ErrorForm = "event"
+    """For the responses dialect, which knows three: as documented; as OpenAI's servers were seen to write it; as a
+    response that failed."""
+
+    usual_effect = "failure"
+
+    def apply(self, plan: Plan) -> None:
+        """Put the error in the place of the rest."""
+        refusal = Status(self.status, self.message, self.code).refusal
+        if plan.streamed:
+            index = plan.middle(self.share)
+            plan.frames[index:] = plan.dialect.failure_in_stream(refusal, plan.answer, index, self.form)
+        else:
+            plan.frames = [Frame(plan.dialect.failure_in_whole(refusal, plan.answer, self.form))]
+
+
+class MissingEnd(Fault, frozen=True):
+    """The last mark of a stream never comes: [DONE], message_stop, response.completed, the finish reason."""
+
+    all_marks: bool = False
+    """Also the marks before it: nothing says that, or why, the reply ended."""
+
+    def effect(self, *, streamed: bool = True) -> Effect:
+        """Compatible servers leave the last mark out, so that some clients do without it."""
+        if not streamed:
+            return "none"
+        return "broken" if self.all_marks else "unclear"
+
+    def apply(self, plan: Plan) -> None:
+        """Leave the marks out."""
+        marks = {"finish", "end"} if self.all_marks else {"end"}
+        if plan.streamed:
+            plan.frames = [frame for frame in plan.frames if frame.kind not in marks]
+
+
+class UnknownEvent(Fault, frozen=True):
+    """An event of a kind that the client cannot know."""
+
+    share: float = 0.5
+    """How much of the reply comes before it."""
+
+    def apply(self, plan: Plan) -> None:
+        """Put the event in."""
+        if plan.streamed:
+            plan.frames = plan.dialect.with_unknown(plan.answer, plan.frames, plan.middle(self.share))
+
+
+_GROWING: Final = frozenset(
+    {
+        *("candidates", "choices", "content", "content_block", "delta", "item", "message", "output", "part", "parts"),
+        *("response", "tool_calls", "usage", "usageMetadata"),
+    }
+)
+"""Members whose objects are the API's own: a tool's arguments, for one, are not among them."""
+
+
+class UnknownFields(Fault, frozen=True):
+    """Every object of the reply has a member that the client cannot know."""
+
+    name: str = "x_simulated"
+
+    def apply(self, plan: Plan) -> None:
+        """Put the members in."""
+        plan.frames = [
+            frame if isinstance(frame.data, bytes) else Frame(members(self._grow(frame.data)), frame.name, frame.kind)
+            for frame in plan.frames
+        ]
+
+    def _grow(self, value: object) -> object:
+        if array := items(value):
+            return [self._grow(item) for item in array]
+        if not (found := members(value)):
+            return value
+        grown = {name: self._grow(inner) if name in _GROWING else inner for name, inner in found.items()}
+        return grown | {self.name: {"new": [1, None, "field"]}}
+
+
+class KeepAlive(Fault, frozen=True):
+    """Comments between the events that keep the connection open; before a whole reply, empty lines."""
+
+    comment: str = "keep-alive"
+
+    def apply(self, plan: Plan) -> None:
+        """Put the comments in."""
+        plan.keep_alive_comment = f": {self.comment}".encode()
+
+
+class Crlf(Fault, frozen=True):
+    """Lines end with CR LF."""
+
+    def apply(self, plan: Plan) -> None:
+        """End lines that way."""
+        plan.line_end = b"\r\n"
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+FAULTS: Final[Mapping[str, Fault]] = {
+    # instead of a reply
+    **{f"status_{status}": Status(status) for status in (400, 401, 403, 404, 408, 409, 413, 429, 500, 503, 529)},
+    "status_429_retry_after": Status(429, headers={"retry-after": "1"}),
+    "status_429_retry_after_ms": Status(429, headers={"retry-after-ms": "20", "retry-after": "1"}),
+    "status_429_retry_after_date": Status(429, headers={"retry-after": "Thu, 01 Jan 2026 00:00:00 GMT"}),
+    "status_502_html": Status(502, body="<html><body><h1>502 Bad Gateway</h1></body></html>"),
+    "status_504_empty": Status(504, body=""),
+    "silence": Silence(),
+    "no_response_close": NoResponse("close"),
+    "no_response_reset": NoResponse("reset"),
+    # on the way
+    "delay": Delay(0.05),
+    "drip": Drip(),
+    "stall": Stall(),
+    "stall_after_headers": Stall(after=0),
+    "stall_then_go_on": Stall(0.05, go_on=True),
+    "cut_close": Cut("close"),
+    "cut_reset": Cut("reset"),
+    "cut_end": Cut("end"),
+    "cut_after_headers": Cut("close", after=0),
+    "cut_last_byte": Cut("close", after=-1),
+    "length_too_long": WrongLength(7),
+    "length_too_short": WrongLength(-7),
+    "gzip": Gzip(),
+    # in what is said
+    "malformed_json": Malformed("json"),
+    "malformed_event": Malformed("html"),
+    "malformed_utf8": Malformed("utf8"),
+    "duplicated_start": Duplicated("start"),
+    "duplicated_event": Duplicated("middle"),
+    "duplicated_end": Duplicated("end"),
+    "reordered_parts": Reordered("part"),
+    "reordered_deltas": Reordered("delta"),
+    "error_event": ErrorEvent(),
+    "error_event_first": ErrorEvent(share=0.0),
+    "error_event_nested": ErrorEvent(500, form="nested"),
+    "failed_response": ErrorEvent(500, form="failed"),
+    "missing_end": MissingEnd(),
+    "missing_finish": MissingEnd(all_marks=True),
+    "unknown_event": UnknownEvent(),
+    "unknown_fields": UnknownFields(),
+    "keep_alive": KeepAlive(),
+    "crlf": Crlf(),
+}
+"""Every kind of fault, with settings that suit any reply and any dialect: for tests that try them all."""
+
+
+def read_fault(value: object) -> Fault:
+    """A fault from JSON: its name in FAULTS, or an object such as {"fault": "status", "status": 429}."""
+    if isinstance(value, str):
+        if value not in FAULTS:
+            message = f"there is no fault {value!r}; there are {', '.join(FAULTS)}"
+            raise ValueError(message)
+        return FAULTS[value]
+    kinds = {_snake(type(fault).__name__): type(fault) for fault in FAULTS.values()}
+    name = members(value).get("fault")
+    if name not in kinds:
+        message = f"there is no kind of fault {name!r}; there are {', '.join(kinds)}"
+        raise ValueError(message)
+    return msgspec.convert(value, kinds[str(name)])

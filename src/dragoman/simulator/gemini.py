@@ -1,0 +1,304 @@
+"""The generateContent dialect, from the server's side.
+
+Every event of a stream is a complete response with the next parts. Calls come whole, whatever the chunking. The
+signature of a thought stands on the part after it: on the first of several calls. The API takes `snake_case` for every
+`camelCase` name in a request; so does this reader.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.conversation import Block, Json, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+
+from .dialect import (
+    Answer,
+    Dialect,
+    Frame,
+    FrameKind,
+    JsonObject,
+    Refusal,
+    UnwritableReplyError,
+    is_spoilt,
+    members,
+    native_fields,
+    objects,
+    parsed_arguments,
+    sign,
+    string,
+)
+from .exchange import Content
+
+_READER: Final = "gemini"
+
+_ERROR_STATUSES: Final[dict[int, str]] = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+    529: "UNAVAILABLE",
+}
+_KEY_INVALID: Final = "API_KEY_INVALID"
+
+
+class _Gemini(Dialect):
+    """The generateContent dialect."""
+
+    name = "gemini"
+    stream_type = "text/event-stream"
+    whole_type = "application/json; charset=UTF-8"
+
+    def read(self, body: JsonObject) -> Content:
+        contents = objects(body.get("contents"))
+        results: list[ToolResult] = []
+        for content in contents:
+            if content.get("role") == "model":
+                results = []
+            results += [_result(answer) for answer in _parts_named(content, "functionResponse")]
+        texts = [_text(content) for content in contents if content.get("role") != "model"]
+        return Content(
+            system=_text(members(_either(body, "systemInstruction"))),
+            user_texts=tuple(text for text in texts if text),
+            tool_results=tuple(results),
+            tools=tuple(string(declaration.get("name")) for declaration in _declarations(body)),
+            turns=sum(content.get("role") == "model" for content in contents),
+        )
+
+    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
+        del headers
+        return (Refusal(400, problem) for problem in _problems(body))
+
+    def whole(self, answer: Answer) -> JsonObject:
+        if _is_blocked(answer):
+            return _response(answer, final=True) | {"promptFeedback": {"blockReason": "SAFETY"}}
+        parts = _parts(answer)
+        content: JsonObject = {"parts": parts, "role": "model"} if parts else {"role": "model"}
+        candidate: JsonObject = {"content": content, "finishReason": _finish_reason(answer), "index": 0}
+        return {"candidates": [candidate], **_response(answer, final=True)}
+
+    def frames(self, answer: Answer) -> list[Frame]:
+        """The reply as responses, the last of which brings the finish reason and an empty text."""
+        if _is_blocked(answer):
+            return [Frame(self.whole(answer), kind="end")]
+        result: list[Frame] = []
+        for part in _parts(answer):
+            kind: FrameKind = "delta" if "text" in part else "part"
+            result += [_frame(answer, piece, kind) for piece in _pieces(part, answer)]
+        last: JsonObject = {"content": {"parts": [{"text": ""}], "role": "model"}}
+        last |= {"finishReason": _finish_reason(answer), "index": 0}
+        return [*result, Frame({"candidates": [last], **_response(answer, final=True)}, kind="end")]
+
+    def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
+        """When to try again stands in the body, not in a header."""
+        del request_id
+        usual = _ERROR_STATUSES.get(refusal.status, "INVALID_ARGUMENT" if refusal.status < 500 else "INTERNAL")
+        details: list[JsonObject] = []
+        if refusal.code == _KEY_INVALID:
+            info = "type.googleapis.com/google.rpc.ErrorInfo"
+            details.append({"@type": info, "reason": _KEY_INVALID, "domain": "googleapis.com"})
+        if refusal.retry_after is not None:
+            info = "type.googleapis.com/google.rpc.RetryInfo"
+            details.append({"@type": info, "retryDelay": f"{refusal.retry_after}s"})
+        status = usual if refusal.code == _KEY_INVALID else refusal.code or usual
+        error: JsonObject = {"code": refusal.status, "message": refusal.message, "status": status}
+        return {"error": error | ({"details": details} if details else {})}
+
+    def unknown_event(self, answer: Answer) -> Frame:
+        """A response without a candidate, with something new in it."""
+        return Frame({"simulatedEvent": {"new": True}, **_response(answer, final=False)})
+
+    def bad_key(self, given: str | None) -> Refusal:
+        """A wrong key is an invalid argument here, told apart by its details; no key at all is not permitted."""
+        if given is None:
+            text = "Method doesn't allow unregistered callers (callers without established identity)."
+            return Refusal(403, f"{text} Please use API Key or other form of API consumer identity to call this API.")
+        return Refusal(400, "API key not valid. Please pass a valid API key.", _KEY_INVALID)
+
+    def no_model(self, name: str) -> Refusal:
+        see = "Call ModelService.ListModels to see the list of available models and their supported methods."
+        text = f"models/{name} is not found for API version v1beta, or is not supported for generateContent. {see}"
+        return Refusal(404, text)
+
+    def headers(self, request_id: str) -> dict[str, str]:
+        del request_id
+        return {"server": "scaffolding on HTTPServer2", "x-content-type-options": "nosniff"}
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+_FUNCTION_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+
+
+def _either(holder: JsonObject, name: str) -> object:
+    """A member under its name in camel case, or in snake case."""
+    snake = re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+    return holder.get(name, holder.get(snake))
+
+
+def _parts_named(content: JsonObject, name: str) -> list[JsonObject]:
+    return [members(value) for part in objects(content.get("parts")) if (value := _either(part, name)) is not None]
+
+
+def _text(content: JsonObject) -> str:
+    return "".join(string(part.get("text")) for part in objects(content.get("parts")))
+
+
+def _declarations(body: JsonObject) -> list[JsonObject]:
+    return [one for tool in objects(body.get("tools")) for one in objects(_either(tool, "functionDeclarations"))]
+
+
+def _result(answer: JsonObject) -> ToolResult:
+    response = members(answer.get("response"))
+    # The documented way to report a failure is a member `error`.
+    failed = "error" in response and "output" not in response and "result" not in response
+    content = (Json(Raw(msgspec.json.encode(response))),)
+    return ToolResult(string(answer.get("id")), string(answer.get("name")), content, is_error=failed)
+
+
+def _problems(body: JsonObject) -> Iterator[str]:
+    contents = objects(body.get("contents"))
+    if not contents:
+        yield "* GenerateContentRequest.contents: contents is not specified\n"
+    for index, content in enumerate(contents):
+        if not objects(content.get("parts")):
+            yield f"* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.\n"
+    for index, declaration in enumerate(_declarations(body)):
+        if not _FUNCTION_NAME.fullmatch(string(declaration.get("name"))):
+            yield (
+                f"* GenerateContentRequest.tools[0].function_declarations[{index}].name: Invalid function name. Must "
+                f"start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots "
+                f"(.), colons (:), or dashes (-), with a maximum length of 64.\n"
+            )
+    yield from _problems_of_calls(contents)
+    for part in [part for content in contents for part in objects(content.get("parts"))]:
+        name = string(members(_either(part, "functionCall")).get("name"))
+        if is_spoilt(string(_either(part, "thoughtSignature")), name):
+            yield "Thought signature is not valid."
+
+
+def _problems_of_calls(contents: list[JsonObject]) -> Iterator[str]:
+    """A turn with calls is followed by a turn with as many responses."""
+    called, before = 0, ""
+    for content in [*contents, JsonObject()]:
+        role, calls = string(content.get("role")), len(_parts_named(content, "functionCall"))
+        if calls and before == "model":
+            after = "after a user turn or after a function response turn."
+            yield f"Please ensure that function call turn comes immediately {after}"
+        if (called or role != "model") and called != len(_parts_named(content, "functionResponse")):
+            yield (
+                "Please ensure that the number of function response parts is equal to the number of function call "
+                "parts of the function call turn."
+            )
+        called, before = calls, role
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+# A reply that ends for another reason than these stops.
+_FINISH_REASONS: Final[dict[StopReason, str]] = {
+    StopReason.MAX_TOKENS: "MAX_TOKENS",
+    StopReason.REFUSAL: "PROHIBITED_CONTENT",
+    StopReason.CONTENT_FILTER: "SAFETY",
+    StopReason.CONTEXT_FULL: "MAX_TOKENS",
+    StopReason.PAUSED: "OTHER",
+    StopReason.OTHER: "OTHER",
+}
+
+
+def _is_blocked(answer: Answer) -> bool:
+    """A prompt that was not let through has no candidate at all."""
+    return answer.stop_reason is StopReason.CONTENT_FILTER and not answer.blocks
+
+
+def _frame(answer: Answer, part: JsonObject, kind: FrameKind) -> Frame:
+    candidate: JsonObject = {"content": {"parts": [part], "role": "model"}, "index": 0}
+    return Frame({"candidates": [candidate], **_response(answer, final=False)}, kind=kind)
+
+
+def _response(answer: Answer, *, final: bool) -> JsonObject:
+    usage: JsonObject = {} if answer.usage is None else {"usageMetadata": _usage(answer.usage, final=final)}
+    return usage | {"modelVersion": answer.model, "responseId": answer.id("")}
+
+
+def _finish_reason(answer: Answer) -> str:
+    return answer.raw_stop_reason or _FINISH_REASONS.get(answer.stop_reason, "STOP")
+
+
+def _usage(usage: Usage, *, final: bool) -> JsonObject:
+    """Here, unlike in our Usage, the output does not include the thoughts."""
+    prompt = usage.input or 0
+    counts: JsonObject = {"promptTokenCount": prompt, "totalTokenCount": prompt}
+    if usage.cache_read is not None:
+        counts["cachedContentTokenCount"] = usage.cache_read
+    if final:
+        counts["candidatesTokenCount"] = max((usage.output or 0) - (usage.reasoning or 0), 0)
+        counts["totalTokenCount"] = usage.tokens or 0
+        if usage.reasoning is not None:
+            counts["thoughtsTokenCount"] = usage.reasoning
+    return counts
+
+
+def _parts(answer: Answer) -> list[JsonObject]:
+    parts: list[JsonObject] = []
+    signature: str | None = None
+    """Of a thought whose next part has not come yet; empty: to be made up."""
+    for block in answer.blocks:
+        part = _part(block)
+        if part is None:
+            continue
+        if isinstance(block, Thinking):
+            signature = block.signature or ""
+        elif signature is not None:
+            signed = string(members(part.get("functionCall")).get("name"))
+            part = {"thoughtSignature": signature or sign(signed), **part}
+            signature = None
+        parts.append(part)
+    if signature is not None:  # nothing follows: the signature comes with an empty text
+        parts.append({"text": "", "thoughtSignature": signature or sign("")})
+    return parts
+
+
+def _part(block: Block) -> JsonObject | None:
+    match block:
+        case Text():
+            return {"text": block.text, **native_fields(block.native, _READER)}
+        case Thinking():
+            return {"text": block.text, "thought": True, **native_fields(block.native, _READER)}
+        case ToolCall():
+            arguments = parsed_arguments(block, "The gemini dialect cannot carry broken arguments.")
+            call: JsonObject = {"id": block.id, "name": block.name, "args": arguments}
+            return {"functionCall": call, **native_fields(block.native, _READER)}
+        case Opaque():
+            return members(block.value) if block.provider == _READER else None
+        case Media(data=bytes() as data):
+            return {"inlineData": {"mimeType": block.mime_type, "data": b64encode(data).decode()}}
+        case Media(url=str() as url):
+            return {"fileData": {"mimeType": block.mime_type, "fileUri": url}}
+        case Media() | ToolResult():
+            message = "a reply of the gemini dialect has no media but those given as bytes or by their URL"
+            raise UnwritableReplyError(message)
+
+
+def _pieces(part: JsonObject, answer: Answer) -> list[JsonObject]:
+    """The part in pieces of one event each; only texts can be cut. A signature comes with the last piece."""
+    text = part.get("text")
+    if not isinstance(text, str):
+        return [part]
+    texts = answer.pieces(text) or [""]
+    plain = {name: value for name, value in part.items() if name != "thoughtSignature"}
+    return [*({**plain, "text": piece} for piece in texts[:-1]), {**part, "text": texts[-1]}]
+
+
+GEMINI: Final = _Gemini()

@@ -1,0 +1,311 @@
+"""The chat-completions dialect from the server's side, and what both dialects of OpenAI have in common.
+
+A message here has one text, one refusal and one list of calls: several text blocks are joined. Thinking is not part of
+OpenAI's own API; compatible servers put it into `reasoning_content`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from dragoman.conversation import Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+
+from .dialect import (
+    Answer,
+    Dialect,
+    Frame,
+    FrameKind,
+    JsonObject,
+    Refusal,
+    UnwritableReplyError,
+    members,
+    native_fields,
+    objects,
+    string,
+)
+from .exchange import Content
+
+CREATED: Final = 1_767_225_600
+"""The moment at which everything here was made: a fixed one, so that replies are the same in every run."""
+
+_TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_TOOL_NAME_LENGTH: Final = 64
+
+# (type, code) for each status
+_KINDS: Final[dict[int, tuple[str, str | None]]] = {
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("invalid_request_error", "unsupported_country_region_territory"),
+    404: ("invalid_request_error", "model_not_found"),
+    408: ("timeout", "timeout"),
+    409: ("conflict", None),
+    413: ("invalid_request_error", "request_too_large"),
+    429: ("requests", "rate_limit_exceeded"),
+    503: ("server_error", "server_overloaded"),
+    504: ("server_error", "timeout"),
+    529: ("server_error", "server_overloaded"),
+}
+
+
+class OpenAIDialect(Dialect):
+    """Errors and headers, which both dialects of OpenAI share."""
+
+    def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
+        del request_id
+        return {"error": error_object(refusal)}
+
+    def bad_key(self, given: str | None) -> Refusal:
+        """The key is never echoed whole, not even by the provider."""
+        if given is None:
+            text = "You didn't provide an API key. You need to provide your API key in an Authorization header."
+            return Refusal(401, text)
+        return Refusal(401, f"Incorrect API key provided: {given[:3]}****.", "invalid_api_key")
+
+    def no_model(self, name: str) -> Refusal:
+        return Refusal(404, f"The model `{name}` does not exist or you do not have access to it.", "model_not_found")
+
+    def headers(self, request_id: str) -> dict[str, str]:
+        return {
+            "x-request-id": request_id,
+            "openai-processing-ms": "1",
+            "openai-version": "2020-10-01",
+            "x-ratelimit-limit-requests": "1000",
+            "x-ratelimit-remaining-requests": "999",
+        }
+
+
+def error_object(refusal: Refusal) -> JsonObject:
+    """What stands in `error`."""
+    kind, code = _KINDS.get(refusal.status, ("invalid_request_error" if refusal.status < 500 else "server_error", None))
+    return {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code or code}
+
+
+def tool_name_problems(names: Mapping[str, str]) -> Iterator[Refusal]:
+    """What is wrong with the names of functions, given by their places in the request."""
+    for place, name in names.items():
+        if not _TOOL_NAME.fullmatch(name):
+            expected = f"Expected a string that matches the pattern '^{_TOOL_NAME.pattern}$'."
+            yield Refusal(400, f"Invalid '{place}': string does not match pattern. {expected}", "invalid_value", place)
+        if len(name) > _TOOL_NAME_LENGTH:
+            expected = f"maximum length {_TOOL_NAME_LENGTH}, but got a string with length {len(name)} instead."
+            text = f"Invalid '{place}': string too long. Expected a string with {expected}"
+            yield Refusal(400, text, "string_above_max_length", place)
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+def _calls(message: JsonObject) -> list[JsonObject]:
+    return objects(message.get("tool_calls"))
+
+
+def _text(message: JsonObject) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "".join(string(part.get("text")) for part in objects(content))
+
+
+def _problems_of_calls(messages: list[JsonObject]) -> Iterator[Refusal]:
+    """Right after a message with calls come its results, one message each; no other result is allowed."""
+    waiting: list[str] = []
+    called: list[str] = []
+    for index, message in enumerate([*messages, JsonObject()]):
+        if message.get("role") == "tool":
+            call_id = string(message.get("tool_call_id"))
+            if call_id not in called:
+                text = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+                yield Refusal(400, f"Invalid parameter: {text}", None, f"messages.[{index}].role")
+            waiting = [call for call in waiting if call != call_id]
+            continue
+        if waiting:
+            text = "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            text += f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(waiting)}"
+            yield Refusal(400, text, None, f"messages.[{index}].role")
+        called = [string(call.get("id")) for call in _calls(message)]
+        waiting = list(called)
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+_READER: Final = "openai_chat"
+
+# A reply that ends for another reason than these stops.
+_FINISH_REASONS: Final[dict[StopReason, str]] = {
+    StopReason.TOOL_CALLS: "tool_calls",
+    StopReason.MAX_TOKENS: "length",
+    StopReason.CONTENT_FILTER: "content_filter",
+    StopReason.CONTEXT_FULL: "length",
+}
+
+
+class _OpenAIChat(OpenAIDialect):
+    """The chat-completions dialect."""
+
+    name = "openai_chat"
+
+    def read(self, body: JsonObject) -> Content:
+        messages = objects(body.get("messages"))
+        names: dict[str, str] = {}
+        results: list[ToolResult] = []
+        for message in messages:
+            if message.get("role") == "assistant":
+                results = []
+            for call in _calls(message):
+                names[string(call.get("id"))] = string(members(call.get("function")).get("name"))
+            if message.get("role") == "tool":
+                call_id = string(message.get("tool_call_id"))
+                results.append(ToolResult(call_id, names.get(call_id, ""), (Text(_text(message)),)))
+        texts = [_text(message) for message in messages if message.get("role") == "user"]
+        tools = [members(tool.get("function")) or tool for tool in objects(body.get("tools"))]
+        return Content(
+            system="\n".join(_text(one) for one in messages if one.get("role") in {"system", "developer"}),
+            user_texts=tuple(text for text in texts if text),
+            tool_results=tuple(results),
+            tools=tuple(string(tool.get("name")) for tool in tools),
+            turns=sum(message.get("role") == "assistant" for message in messages),
+        )
+
+    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
+        del headers
+        if not string(body.get("model")):
+            yield Refusal(400, "you must provide a model parameter")
+        if "messages" not in body:
+            yield Refusal(400, "Missing required parameter: 'messages'.", "missing_required_parameter", "messages")
+        messages = objects(body.get("messages"))
+        if not messages:
+            expected = "Expected an array with minimum length 1, but got an empty array instead."
+            yield Refusal(400, f"Invalid 'messages': empty array. {expected}", "empty_array", "messages")
+        tools = enumerate(objects(body.get("tools")))
+        functions = {index: members(tool.get("function")) for index, tool in tools if tool.get("type") == "function"}
+        yield from tool_name_problems(
+            {f"tools[{index}].function.name": string(one.get("name")) for index, one in functions.items()}
+        )
+        yield from _problems_of_calls(messages)
+
+    def whole(self, answer: Answer) -> JsonObject:
+        text, thinking = _join_texts(answer, Text), _join_texts(answer, Thinking)
+        refused = answer.stop_reason is StopReason.REFUSAL
+        message: JsonObject = {
+            "role": "assistant",
+            "content": None if refused or not text else text,
+            "refusal": text if refused else None,
+            "annotations": [],
+        }
+        if thinking:
+            message["reasoning_content"] = thinking
+        calls = [block for block in answer.blocks if isinstance(block, ToolCall)]
+        if calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                | native_fields(call.native, _READER)
+                for call in calls
+            ]
+        message |= _further_fields(answer)
+        choice: JsonObject = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
+        completion = _base(answer, "chat.completion") | {"choices": [choice]}
+        if answer.usage is not None:
+            completion["usage"] = _usage(answer.usage)
+        return completion
+
+    def frames(self, answer: Answer) -> list[Frame]:
+        """The reply in chunks. Usage comes in a chunk of its own, and only if the request asked for it."""
+        calls = any(isinstance(block, ToolCall) for block in answer.blocks)
+        first: JsonObject = {"role": "assistant", "content": None if calls else "", "refusal": None}
+        result = [_chunk(answer, first | _further_fields(answer), kind="start")]
+        field = "refusal" if answer.stop_reason is StopReason.REFUSAL else "content"
+        index = 0
+        for block in answer.blocks:
+            match block:
+                case Text():
+                    result += [_chunk(answer, {field: piece}) for piece in answer.pieces(block.text)]
+                case Thinking():
+                    result += [_chunk(answer, {"reasoning_content": piece}) for piece in answer.pieces(block.text)]
+                case ToolCall():
+                    result += _call_chunks(answer, block, index)
+                    index += 1
+                case _:
+                    pass
+        result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
+        if answer.usage is not None and _wants_usage(answer):
+            totals: JsonObject = {"choices": [], "usage": _usage(answer.usage)}
+            result.append(Frame(_base(answer, "chat.completion.chunk") | totals, kind="finish"))
+        return [*result, Frame(b"[DONE]", kind="end")]
+
+    def unknown_event(self, answer: Answer) -> Frame:
+        """A chunk of another kind, without a choice."""
+        novelty: JsonObject = {"choices": [], "payload": {"new": True}}
+        return Frame(_base(answer, "chat.completion.simulated") | novelty)
+
+
+def _base(answer: Answer, kind: str) -> JsonObject:
+    return {
+        "id": answer.id("chatcmpl-"),
+        "object": kind,
+        "created": CREATED,
+        "model": answer.model,
+        "service_tier": "default",
+        "system_fingerprint": "fp_simulator",
+    }
+
+
+def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None) -> Frame:
+    choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    data = _base(answer, "chat.completion.chunk") | {"choices": [choice]}
+    if _wants_usage(answer):
+        data["usage"] = None
+    return Frame(data, kind=kind)
+
+
+def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
+    """Id and name come once, with empty arguments; then the arguments in pieces."""
+    head: JsonObject = {"index": index, "id": call.id, "type": "function"}
+    head |= {"function": {"name": call.name, "arguments": ""}} | native_fields(call.native, _READER)
+    pieces = [{"index": index, "function": {"arguments": piece}} for piece in answer.pieces(call.arguments)]
+    return [
+        _chunk(answer, {"tool_calls": [head]}, kind="part"),
+        *(_chunk(answer, {"tool_calls": [piece]}) for piece in pieces),
+    ]
+
+
+def _wants_usage(answer: Answer) -> bool:
+    return members(answer.request.body.get("stream_options")).get("include_usage") is True
+
+
+def _join_texts(answer: Answer, kind: type[Text] | type[Thinking]) -> str:
+    return "".join(block.text for block in answer.blocks if isinstance(block, kind))
+
+
+def _further_fields(answer: Answer) -> JsonObject:
+    """Members of the message that only this dialect knows. They have no place among blocks, so they come first."""
+    fields: JsonObject = {}
+    for block in answer.blocks:
+        if isinstance(block, Media):
+            message = "a reply of the openai_chat dialect has no Media blocks"
+            raise UnwritableReplyError(message)
+        if isinstance(block, Opaque) and block.provider.partition(":")[0] == _READER:
+            fields |= members(block.value)
+        elif isinstance(block, Text | Thinking):
+            fields |= native_fields(block.native, _READER)
+    return fields
+
+
+def _finish_reason(answer: Answer) -> str:
+    return answer.raw_stop_reason or _FINISH_REASONS.get(answer.stop_reason, "stop")
+
+
+def _usage(usage: Usage) -> JsonObject:
+    cached: JsonObject = {"cached_tokens": usage.cache_read or 0, "audio_tokens": 0}
+    if usage.cache_write is not None:
+        cached["cache_write_tokens"] = usage.cache_write
+    return {
+        "prompt_tokens": usage.input or 0,
+        "completion_tokens": usage.output or 0,
+        "total_tokens": usage.tokens or 0,
+        "prompt_tokens_details": cached,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning or 0, "audio_tokens": 0},
+    }
+
+
+OPENAI_CHAT: Final = _OpenAIChat()

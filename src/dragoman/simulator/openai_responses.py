@@ -1,0 +1,389 @@
+"""The responses dialect, from the server's side."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.conversation import (
+    Block,
+    Json,
+    Media,
+    Opaque,
+    ResultPart,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+from .dialect import (
+    Answer,
+    ErrorForm,
+    Frame,
+    FrameKind,
+    JsonObject,
+    Refusal,
+    UnwritableReplyError,
+    items,
+    members,
+    native_fields,
+    objects,
+    sign,
+    string,
+)
+from .exchange import Content
+from .openai_chat import CREATED, OpenAIDialect, error_object, tool_name_problems
+
+_READER: Final = "openai_responses"
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+_TEXT_PARTS: Final = ("input_text", "output_text", "text")
+_OF_THE_MODEL: Final = ("function_call", "reasoning")
+
+
+def _input(body: JsonObject) -> list[JsonObject]:
+    given = body.get("input")
+    return [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
+
+
+def _is_reply(item: JsonObject) -> bool:
+    return item.get("type") in _OF_THE_MODEL or item.get("role") == "assistant"
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(string(part.get("text")) for part in objects(content) if part.get("type") in _TEXT_PARTS)
+
+
+def _result(item: JsonObject, names: Mapping[str, str]) -> ToolResult:
+    call_id = string(item.get("call_id"))
+    output = item.get("output")
+    parts: list[ResultPart] = [Text(output)] if isinstance(output, str) else []
+    for part in objects(output):
+        plain = part.get("type") in _TEXT_PARTS
+        parts.append(Text(string(part.get("text"))) if plain else Json(Raw(msgspec.json.encode(part))))
+    return ToolResult(call_id, names.get(call_id, ""), tuple(parts))
+
+
+def _problems_of_calls(entries: list[JsonObject], *, continued: bool) -> Iterator[Refusal]:
+    """Calls and outputs match, wherever they stand; what a stored response holds cannot be seen here."""
+    calls = [string(item.get("call_id")) for item in entries if item.get("type") == "function_call"]
+    outputs = [string(item.get("call_id")) for item in entries if item.get("type") == "function_call_output"]
+    for call in calls:
+        if call not in outputs:
+            yield Refusal(400, f"No tool output found for function call {call}.", None, "input")
+    for output in outputs:
+        if output not in calls and not continued:
+            yield Refusal(400, f"No tool call found for function call output with call_id {output}.", None, "input")
+
+
+def _problems_of_reasoning(entries: list[JsonObject]) -> Iterator[Refusal]:
+    """A reasoning item belongs to what the model did next: a message or call of its own, or a hosted tool's item."""
+    for item, following in zip(entries, [*entries[1:], JsonObject()], strict=False):
+        if "role" in following:
+            own = following["role"] == "assistant"
+        else:
+            own = following.get("type") not in {None, "function_call_output"}
+        if item.get("type") == "reasoning" and not own:
+            text = f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
+            yield Refusal(400, text, None, "input")
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+# A response that ends for another reason than these is complete.
+_INCOMPLETE: Final[dict[StopReason, str]] = {
+    StopReason.MAX_TOKENS: "max_output_tokens",
+    StopReason.CONTEXT_FULL: "max_output_tokens",
+    StopReason.CONTENT_FILTER: "content_filter",
+}
+
+# The API repeats these members of a request in its response, with its defaults for those that are not there.
+_REPEATED: Final[JsonObject] = {
+    "background": False,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+class _OpenAIResponses(OpenAIDialect):
+    """The responses dialect."""
+
+    name = "openai_responses"
+
+    def read(self, body: JsonObject) -> Content:
+        names: dict[str, str] = {}
+        results: list[ToolResult] = []
+        system = [string(body.get("instructions"))]
+        texts: list[str] = []
+        turns, answering = 0, False
+        for item in _input(body):
+            replied = _is_reply(item)
+            if replied:
+                turns += not answering  # neighbouring items are one reply
+                results = []
+            answering = replied
+            if item.get("type") == "function_call":
+                names[string(item.get("call_id"))] = string(item.get("name"))
+            elif item.get("type") == "function_call_output":
+                results.append(_result(item, names))
+            elif item.get("role") in {"system", "developer"}:
+                system.append(_text(item.get("content")))
+            elif item.get("role") == "user":
+                texts.append(_text(item.get("content")))
+        return Content(
+            system="\n".join(text for text in system if text),
+            user_texts=tuple(text for text in texts if text),
+            tool_results=tuple(results),
+            tools=tuple(string(tool.get("name")) for tool in objects(body.get("tools"))),
+            turns=turns,
+        )
+
+    def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
+        del headers
+        if not string(body.get("model")):
+            yield Refusal(400, "Missing required parameter: 'model'.", "missing_required_parameter", "model")
+        continued = any(body.get(name) for name in ("previous_response_id", "conversation", "prompt"))
+        if not body.get("input") and not continued:
+            one_of = '"input" or "previous_response_id" or "prompt" or "conversation"'
+            yield Refusal(400, f"One of {one_of} must be provided.", "missing_required_parameter", "input")
+        entries = _input(body)
+        tools = enumerate(objects(body.get("tools")))
+        functions = {index: string(tool.get("name")) for index, tool in tools if tool.get("type") == "function"}
+        yield from tool_name_problems({f"tools[{index}].name": name for index, name in functions.items()})
+        yield from _problems_of_calls(entries, continued=continued)
+        yield from _problems_of_reasoning(entries)
+
+    def whole(self, answer: Answer) -> JsonObject:
+        return _finished_response(answer, _items(answer))
+
+    def frames(self, answer: Answer) -> list[Frame]:
+        """The reply as events: each is numbered, each item is announced, grows, and is repeated whole when done."""
+        output = _items(answer)
+        stream = _Stream()
+        running = _response(answer, "in_progress")
+        stream.add("response.created", {"response": running}, "start")
+        stream.add("response.in_progress", {"response": running})
+        for index, item in enumerate(output):
+            place: JsonObject = {"output_index": index}
+            stream.add("response.output_item.added", place | {"item": item.started}, "part")
+            for step in item.steps:
+                stream.add(f"response.{step.type}", place | {"item_id": item.done.get("id"), **step.fields}, step.kind)
+            stream.add("response.output_item.done", place | {"item": item.done})
+        last = _finished_response(answer, output)
+        stream.add(f"response.{last['status']}", {"response": last}, "end")
+        return stream.frames
+
+    def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
+        """Three forms: as documented, as OpenAI's servers were seen to write it, and a response that failed."""
+        stream = _Stream(number)
+        error = error_object(refusal)
+        code = error["code"] or error["type"]
+        match form:
+            case "event":
+                stream.add("error", {"code": code, "message": refusal.message, "param": refusal.param}, "end")
+            case "nested":
+                stream.add("error", {"error": error | {"code": code}}, "end")
+            case "failed":
+                stream.add("response.failed", {"response": _failed_response(refusal, answer)}, "end")
+        return stream.frames
+
+    def failure_in_whole(self, refusal: Refusal, answer: Answer, form: ErrorForm) -> JsonObject:
+        """A response with the status `failed`, or an error as some gateways answer it."""
+        if form == "failed":
+            return _failed_response(refusal, answer)
+        return super().failure_in_whole(refusal, answer, form)
+
+    def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:
+        """The new event has a number, as all have; those after it count on."""
+        stream = _Stream(index)
+        for event in [self.unknown_event(answer), *frames[index:]]:
+            fields = {name: value for name, value in members(event.data).items() if name != "sequence_number"}
+            stream.add(event.name, fields, event.kind)
+        return [*frames[:index], *stream.frames]
+
+    def unknown_event(self, answer: Answer) -> Frame:
+        return Frame({"response_id": answer.id("resp_"), "payload": {"new": True}}, "response.simulated.event")
+
+
+class _Stream:
+    """Events with their sequence numbers."""
+
+    def __init__(self, number: int = 0) -> None:
+        self._first = number
+        self.frames: list[Frame] = []
+
+    def add(self, name: str, fields: JsonObject, kind: FrameKind = "other") -> None:
+        data = {"type": name, **fields, "sequence_number": self._first + len(self.frames)}
+        self.frames.append(Frame(data, name, kind))
+
+
+def _response(answer: Answer, status: str) -> JsonObject:
+    body = answer.request.body
+    repeated = {name: body[name] if body.get(name) is not None else usual for name, usual in _REPEATED.items()}
+    return {
+        "id": answer.id("resp_"),
+        "object": "response",
+        "created_at": CREATED,
+        "status": status,
+        "model": answer.model,
+        "output": [],
+        "error": None,
+        "incomplete_details": None,
+        "usage": None,
+        **repeated,
+    }
+
+
+def _finished_response(answer: Answer, output: list[_Item]) -> JsonObject:
+    reason = answer.raw_stop_reason or _INCOMPLETE.get(answer.stop_reason)
+    return _response(answer, "incomplete" if reason else "completed") | {
+        "output": [item.done for item in output],
+        "incomplete_details": {"reason": reason} if reason else None,
+        "completed_at": None if reason else CREATED + 1,
+        "usage": None if answer.usage is None else _usage(answer.usage),
+    }
+
+
+def _failed_response(refusal: Refusal, answer: Answer) -> JsonObject:
+    error = error_object(refusal)
+    code = error["code"] or error["type"]
+    return _response(answer, "failed") | {"error": {"code": code, "message": refusal.message}}
+
+
+def _usage(usage: Usage) -> JsonObject:
+    return {
+        "input_tokens": usage.input or 0,
+        "input_tokens_details": {"cached_tokens": usage.cache_read or 0, "cache_write_tokens": usage.cache_write or 0},
+        "output_tokens": usage.output or 0,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": usage.tokens or 0,
+    }
+
+
+# --- output items ----------------------------------------------------------------------------------------------------
+
+
+class _Step(Struct, frozen=True):
+    """An event about an item; the response adds the item's place and a sequence number."""
+
+    type: str
+    fields: JsonObject
+    kind: FrameKind = "other"
+
+
+class _Item(Struct, frozen=True):
+    """An output item: as it starts, as it is done, and the events between the two."""
+
+    started: JsonObject
+    done: JsonObject
+    steps: list[_Step]
+
+
+def _items(answer: Answer) -> list[_Item]:
+    return [item for index, block in enumerate(answer.blocks) if (item := _item(answer, block, index)) is not None]
+
+
+def _item(answer: Answer, block: Block, index: int) -> _Item | None:
+    match block:
+        case Text() if answer.stop_reason is StopReason.REFUSAL:
+            return _message(answer, block, index, "refusal", "refusal")
+        case Text():
+            return _message(answer, block, index, "output_text", "text")
+        case Thinking():
+            return _reasoning(answer, block, index)
+        case ToolCall():
+            return _call(answer, block, index)
+        case Opaque():
+            raw = members(block.value)
+            return _Item(raw, raw, []) if block.provider == _READER else None
+        case Media(data=bytes() as data) if block.kind == "image":
+            image: JsonObject = {"id": f"{answer.id('ig_')}_{index}", "type": "image_generation_call"}
+            done = image | {"status": "completed", "result": b64encode(data).decode()}
+            return _Item(image | {"status": "in_progress", "result": None}, done, [])
+        case Media() | ToolResult():
+            message = "a reply of the openai_responses dialect has no media but images given as bytes"
+            raise UnwritableReplyError(message)
+
+
+def _status(answer: Answer) -> str:
+    return "incomplete" if answer.stop_reason is StopReason.MAX_TOKENS else "completed"
+
+
+def _message(answer: Answer, block: Text, index: int, part_type: str, field: str) -> _Item:
+    base: JsonObject = {"id": f"{answer.id('msg_')}_{index}", "type": "message", "role": "assistant"}
+    logprobs: JsonObject = {"logprobs": []} if field == "text" else {}
+    rest: JsonObject = {"annotations": [], **logprobs} if field == "text" else {}
+    empty: JsonObject = {"type": part_type, **rest, field: ""}
+    part = empty | {field: block.text}
+    done = base | {"status": _status(answer), "content": [part], **native_fields(block.native, _READER)}
+    place: JsonObject = {"content_index": 0}
+    deltas = [place | {"delta": piece, **logprobs} for piece in answer.pieces(block.text)]
+    steps = [
+        _Step("content_part.added", place | {"part": empty}),
+        *(_Step(f"{part_type}.delta", delta, "delta") for delta in deltas),
+        _Step(f"{part_type}.done", place | {field: block.text, **logprobs}),
+        _Step("content_part.done", place | {"part": part}),
+    ]
+    return _Item({**base, "status": "in_progress", "content": []}, done, steps)
+
+
+def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
+    base: JsonObject = {"id": f"{answer.id('rs_')}_{index}", "type": "reasoning", "summary": []}
+    encrypted = block.encrypted
+    if encrypted is None and "reasoning.encrypted_content" in items(answer.request.body.get("include")):
+        encrypted = sign(block.text)
+    if encrypted is not None:
+        base["encrypted_content"] = encrypted
+    if not block.text:
+        return _Item(base, base | native_fields(block.native, _READER), [])
+    part: JsonObject = {"type": "summary_text", "text": block.text}
+    place: JsonObject = {"summary_index": 0}
+    deltas = [place | {"delta": piece} for piece in answer.pieces(block.text)]
+    steps = [
+        _Step("reasoning_summary_part.added", place | {"part": {"type": "summary_text", "text": ""}}),
+        *(_Step("reasoning_summary_text.delta", delta, "delta") for delta in deltas),
+        _Step("reasoning_summary_text.done", place | {"text": block.text}),
+        _Step("reasoning_summary_part.done", place | {"part": part}),
+    ]
+    return _Item(base, base | {"summary": [part], **native_fields(block.native, _READER)}, steps)
+
+
+def _call(answer: Answer, call: ToolCall, index: int) -> _Item:
+    base: JsonObject = {"id": f"{answer.id('fc_')}_{index}", "type": "function_call", "call_id": call.id}
+    base |= {"name": call.name, **native_fields(call.native, _READER)}
+    deltas = [
+        _Step("function_call_arguments.delta", {"delta": piece}, "delta") for piece in answer.pieces(call.arguments)
+    ]
+    return _Item(
+        base | {"status": "in_progress", "arguments": ""},
+        base | {"status": _status(answer), "arguments": call.arguments},
+        [*deltas, _Step("function_call_arguments.done", {"arguments": call.arguments})],
+    )
+
+
+OPENAI_RESPONSES: Final = _OpenAIResponses()
