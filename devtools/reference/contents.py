@@ -72,16 +72,15 @@ PAGES: Final[tuple[Page, ...]] = (
             Section(
                 modules=(
                     "dragoman.chat.config",
-                    "dragoman.chat.toml",
                     "dragoman.chat.credentials",
                     "dragoman._version",
                 ),
                 first=("load_config", "Config", "LoadedConfig"),
             ),
-            Section(namespace="dragoman.chat.config.config", only=("ConfigArguments",)),
-            Section(namespace="dragoman.chat.config.loaded", only=("Explanation",)),
-            Section(namespace="dragoman.chat.credentials.find", only=("Found",)),
-            Section(namespace="dragoman.chat.credentials.stored", only=("StoredKey",)),
+            Section(namespace="dragoman.chat.config", only=("ConfigArguments",)),
+            Section(namespace="dragoman.chat.config", only=("Explanation",)),
+            Section(namespace="dragoman.chat.credentials", only=("Found",)),
+            Section(namespace="dragoman.chat.credentials", only=("StoredKey",)),
         ),
     ),
     Page(

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from dragoman.chat.config import Config, ConfigArguments, LoadedConfig, load_config
-from dragoman.chat.config.defaults import default_model
+from dragoman.chat.config import Config, ConfigArguments, LoadedConfig, default_model, load_config
 from dragoman.chat.credentials import find_key
 from dragoman.errors import MissingKeyError
 from dragoman.providers.catalogue import ALIASES, PROVIDERS

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import cast
 
-from dragoman.chat.config.defaults import default_model
+from dragoman.chat.config import default_model
 from dragoman.providers.catalogue import PROVIDERS
 from dragoman.providers.profile import ProfileRow
 

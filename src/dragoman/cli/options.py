@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, get_args
 
-from dragoman.chat.config.fields import FIELDS, from_text
+from dragoman.chat.fields import FIELDS, parse_text
 from dragoman.providers.options import Effort
 
 from .arguments import UsageError, nearest
@@ -30,7 +30,7 @@ def model_options(pairs: Iterable[Sequence[str]]) -> dict[str, object]:
             near = nearest(name, known)
             hint = f"Did you mean {near}?" if near else f"There are: {', '.join(sorted(known))}."
             raise UsageError(f"There is no option {key!r} of models.", hint=hint)
-        found[name] = from_text(known[name], _reasoning(text) if name == "reasoning" else text, f"-o {key}")
+        found[name] = parse_text(known[name], _reasoning(text) if name == "reasoning" else text, f"-o {key}")
     return found
 
 

@@ -74,7 +74,7 @@ def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _where(_arguments: argparse.Namespace, terminal: Terminal) -> int:
     from dragoman.chat.config import load_config
-    from dragoman.chat.credentials.stored import keys_file
+    from dragoman.chat.credentials import keys_file
     from dragoman.cli.conversations import store_path
     from dragoman.directories import cache_directory, state_directory
 

@@ -58,8 +58,7 @@ def _on_this_machine() -> list[dict[str, object]]:
 
 def _key_of(provider: str) -> str:
     """Where the key is, without looking into keychains."""
-    from dragoman.chat.credentials.reference import reference_for
-    from dragoman.chat.credentials.stored import stored_references
+    from dragoman.chat.credentials import reference_for, stored_references
     from dragoman.providers.catalogue import PROVIDERS
 
     row = PROVIDERS[provider]
@@ -106,7 +105,7 @@ def _check_arguments(parser: Parser) -> None:
 
 
 def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.chat.config.shown import shown_url
+    from dragoman.chat.config import hide_query
     from dragoman.cli.arguments.talking import Talking
     from dragoman.cli.model_choice import choose
     from dragoman.cli.warning_lines import warnings_as_lines
@@ -122,7 +121,7 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(f"model     {config.model_name}")
         terminal.line(f"key       {_key_line(loaded)}")
         if config.base_url:
-            terminal.line(f"address   {shown_url(config.base_url)}")
+            terminal.line(f"address   {hide_query(config.base_url)}")
         made = engine(config.model_name, **config.for_engine())
         try:
             for name, value in _abilities(made.profile).items():

@@ -1,7 +1,6 @@
-"""The system's keychain.
+"""The system's keychain: the only import of the keyring library, and what its failures mean.
 
-Owns: the only import of the keyring library, and what its failures mean.
-Must not know: providers. An entry is `service/user`; `user` alone means the service `dragoman`.
+An entry is `service/user`; `user` alone means the service `dragoman`.
 """
 
 from __future__ import annotations
@@ -12,15 +11,35 @@ from typing import Any, Final
 
 from dragoman.errors import KeychainError
 
-__all__ = ["SERVICE", "delete", "entry_of", "read", "write"]
-
 SERVICE: Final = "dragoman"
 
 _INSTEAD: Final = "or keep the key in an environment variable"
 
 
-def entry_of(text: str) -> tuple[str, str]:
-    """The service and the user that an entry names."""
+def read_entry(entry: str) -> str | None:
+    """The secret of an entry; None if there is none."""
+    service, user = _split_entry(entry)
+    with _open_keyring(entry) as keyring:
+        found: object = keyring.get_password(service, user)
+    return found if isinstance(found, str) and found else None
+
+
+def write_entry(entry: str, secret: str) -> None:
+    """Put a secret into the keychain, in the place of what was there."""
+    service, user = _split_entry(entry)
+    with _open_keyring(entry) as keyring:
+        keyring.set_password(service, user, secret)
+
+
+def delete_entry(entry: str) -> None:
+    """Take an entry out, if it is there."""
+    service, user = _split_entry(entry)
+    with _open_keyring(entry) as keyring:
+        if keyring.get_password(service, user) is not None:
+            keyring.delete_password(service, user)
+
+
+def _split_entry(text: str) -> tuple[str, str]:
     service, slash, user = text.rpartition("/")
     service = service if slash else SERVICE
     if not service.strip() or not user.strip():
@@ -29,34 +48,9 @@ def entry_of(text: str) -> tuple[str, str]:
     return service, user
 
 
-def read(entry: str) -> str | None:
-    """The secret of an entry; None if there is none."""
-    service, user = entry_of(entry)
-    with _typed(entry) as keyring:
-        found: object = keyring.get_password(service, user)
-    return found if isinstance(found, str) and found else None
-
-
-def write(entry: str, secret: str) -> None:
-    """Put a secret into the keychain, in the place of what was there."""
-    service, user = entry_of(entry)
-    with _typed(entry) as keyring:
-        keyring.set_password(service, user, secret)
-
-
-def delete(entry: str) -> bool:
-    """Take an entry out; False if there was none."""
-    service, user = entry_of(entry)
-    with _typed(entry) as keyring:
-        if keyring.get_password(service, user) is None:
-            return False
-        keyring.delete_password(service, user)
-    return True
-
-
 @contextmanager
-def _typed(entry: str) -> Generator[Any]:
-    """The library, its failures turned into ours. The text of a failure is not repeated: who knows what it holds."""
+def _open_keyring(entry: str) -> Generator[Any]:
+    """The library, its failures turned into ours. The text of a failure is not repeated: it may hold the secret."""
     try:
         import keyring
         from keyring import errors
