@@ -1,33 +1,24 @@
-"""Where lines come from.
-
-Owns: the editor (an extra: prompt_toolkit) and the plain way of reading.
-Must not know: what the lines mean.
-"""
+"""Where the lines of a chat come from: an editor with history (an extra: prompt_toolkit), or a plain stream."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dragoman.cli.terminal import Terminal
 from dragoman.directories import state_directory
 from dragoman.errors import ConfigurationError
 
+from .terminal import Terminal
+
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-    from prompt_toolkit.document import Document
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-__all__ = ["EXTRA", "Editor", "Input", "PlainInput", "open_input"]
-
-EXTRA: Final = "pip install 'dragoman[cli]'"
 _PROMPT: Final = "> "
-_HISTORY: Final = "chat_history"
 
 
 class Input(Protocol):
@@ -61,18 +52,18 @@ class PlainInput:
 class Editor:
     """A line editor: history, completion of commands, several lines (Alt-Enter), pasting."""
 
-    def __init__(self, commands: Iterable[str], status: Callable[[], str], history: Path | None) -> None:
+    def __init__(self, commands: Iterable[str], describe_status: Callable[[], str], history: Path | None) -> None:
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.output import create_output
 
         self._session: PromptSession[str] = PromptSession(
             history=InMemoryHistory() if history is None else FileHistory(str(history)),
-            completer=_completer(tuple(commands)),
-            complete_while_typing=True,
+            completer=WordCompleter([f"/{name}" for name in commands], sentence=True),
             multiline=True,
-            key_bindings=_keys(),
-            bottom_toolbar=status,
+            key_bindings=_make_keys(),
+            bottom_toolbar=describe_status,
             # The answer alone goes to standard output.
             output=create_output(stdout=sys.stderr),
             prompt_continuation=". ",
@@ -86,32 +77,29 @@ class Editor:
             return None
 
 
-def open_input(terminal: Terminal, commands: Iterable[str], status: Callable[[], str]) -> Input:
+def open_input(terminal: Terminal, commands: Iterable[str], describe_status: Callable[[], str]) -> Input:
     """The editor on a terminal, if it is installed; otherwise plain lines."""
     if not (terminal.in_is_tty and terminal.err_is_tty) or terminal.environ.get("TERM") == "dumb":
         return PlainInput(terminal)
     if find_spec("prompt_toolkit") is None:
-        terminal.note(f"dragoman: editing, history and Markdown come with: {EXTRA}", "yellow")
+        terminal.note("dragoman: editing, history and Markdown come with: pip install 'dragoman[cli]'", "yellow")
         return PlainInput(terminal)
-    return Editor(commands, status, _history_file())
+    return Editor(commands, describe_status, _make_history())
 
 
-def _history_file() -> Path | None:
+def _make_history() -> Path | None:
     """The file of what was typed before, for the owner's eyes only; None where it cannot be had."""
     try:
         directory = state_directory()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = directory / _HISTORY
+        path = directory / "chat_history"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
     except (OSError, ConfigurationError):
         return None
     return path
 
 
-# --- the editor's parts -----------------------------------------------------------------------------------------------
-
-
-def _keys() -> KeyBindings:
+def _make_keys() -> KeyBindings:
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -124,26 +112,10 @@ def _keys() -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
-    def new_line(event: KeyPressEvent) -> None:
+    def break_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
     keys.add("enter")(send)
-    keys.add("escape", "enter")(new_line)
-    keys.add("c-j")(new_line)
+    keys.add("escape", "enter")(break_line)
+    keys.add("c-j")(break_line)
     return keys
-
-
-def _completer(commands: tuple[str, ...]) -> Completer:
-    from prompt_toolkit.completion import Completer, Completion
-
-    class Commands(Completer):
-        """Completes the first word, where it begins with /."""
-
-        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-            text = document.text_before_cursor
-            if text.startswith("/") and " " not in text and "\n" not in text:
-                for name in commands:
-                    if name.startswith(text[1:]):
-                        yield Completion(f"/{name}", start_position=-len(text))
-
-    return Commands()

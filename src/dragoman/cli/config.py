@@ -7,16 +7,19 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dragoman.cli.arguments import Command, Group, Parser, UsageError
+from dragoman.chat.config import Explanation, load_config
+from dragoman.chat.config_files import user_file
+from dragoman.chat.credentials import keys_file
+from dragoman.directories import cache_directory, state_directory
 
-if TYPE_CHECKING:
-    from dragoman.cli.terminal import Terminal
+from .arguments import Parser, UsageError, add_json
+from .conversations import store_path
+from .output import print_json
+from .terminal import Terminal
 
-__all__ = ["GROUP"]
-
-_TEMPLATE: Final = """\
+TEMPLATE: Final = """\
 # The configuration of dragoman. What is commented out is an example. `dragoman config show` says what holds, and why.
 
 # model = "anthropic:claude-sonnet-4-5"
@@ -42,26 +45,25 @@ _TEMPLATE: Final = """\
 """
 
 
-def _path() -> Path:
-    from dragoman.directories import config_directory
+def declare(parser: Parser) -> None:
+    """The commands about the configuration."""
+    parser.default = "show"
+    about = "Show every setting, its value and where it comes from."
+    show = parser.add_command("show", _show, about, "dragoman config show --set")
+    show.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
+    show.add_argument("--set", action="store_true", dest="only_set", help="only what differs from the defaults")
+    add_json(show)
+    parser.add_command("edit", _edit, "Edit your configuration file, and check it.", "dragoman config edit")
+    parser.add_command("path", _show_paths, "Say where files are.", "dragoman config path")
 
+
+def _find_file() -> Path:
     named = os.environ.get("DRAGOMAN_CONFIG", "").strip()
-    return Path(named).expanduser() if named else config_directory() / "config.toml"
-
-
-def _show_arguments(parser: Parser) -> None:
-    parser.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
-    parser.add_argument("--set", action="store_true", dest="only_set", help="only what differs from the defaults")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    return Path(named).expanduser() if named else user_file()
 
 
 def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.chat.config import Explanation, load_config
-    from dragoman.cli.tables import print_json
-    from dragoman.cli.warning_lines import warnings_as_lines
-
-    with warnings_as_lines(terminal):
-        explained = load_config(profile=arguments.profile).explain()
+    explained = load_config(profile=arguments.profile).explain()
     rows = tuple(row for row in explained if not (arguments.only_set and row.origin == "default"))
     if arguments.json:
         print_json(terminal, rows)
@@ -72,16 +74,12 @@ def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _where(_arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.chat.config import load_config
-    from dragoman.chat.credentials import keys_file
-    from dragoman.cli.conversations import store_path
-    from dragoman.directories import cache_directory, state_directory
-
-    terminal.line(f"configuration  {_path()}")
-    for path in load_config().files:
-        if path != _path():
-            terminal.line(f"also read      {path}")
+def _show_paths(_arguments: argparse.Namespace, terminal: Terminal) -> int:
+    path = _find_file()
+    terminal.line(f"configuration  {path}")
+    for also in load_config().files:
+        if also != path:
+            terminal.line(f"also read      {also}")
     terminal.line(f"keys           {keys_file()}")
     terminal.line(f"conversations  {store_path()}")
     terminal.line(f"cache          {cache_directory()}")
@@ -90,15 +88,13 @@ def _where(_arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _edit(_arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from dragoman.chat.config import load_config
-
-    path = _path()
+    path = _find_file()
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ("notepad" if os.name == "nt" else "vi")
     try:
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(_TEMPLATE)
+                file.write(TEMPLATE)
         code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode  # noqa: S603 -- the user's own
     except (OSError, ValueError) as error:
         message = f"{editor!r} cannot edit {path}: {error}."
@@ -108,19 +104,3 @@ def _edit(_arguments: argparse.Namespace, terminal: Terminal) -> int:
     load_config(file=path)  # raises what is wrong with it, with the line
     terminal.say(f"{path} is in order.")
     return 0
-
-
-GROUP: Final = Group(
-    "config",
-    {
-        "show": Command(
-            "Show every setting, its value and where it comes from.",
-            _show,
-            _show_arguments,
-            ("dragoman config show --set",),
-        ),
-        "edit": Command("Edit your configuration file, and check it.", _edit, examples=("dragoman config edit",)),
-        "path": Command("Say where files are.", _where, examples=("dragoman config path",)),
-    },
-    default="show",
-)
