@@ -358,7 +358,7 @@ def test_without_a_configured_model_the_first_provider_with_a_key_answers(
     ("pair", "words"),
     [
         (("temprature", "1"), "Did you mean temperature?"),
-        (("temperature", "hot"), "must be a number"),
+        (("temperature", "hot"), "does not fit (-o temperature): expected float"),
         (("xyzzy", "1"), "There are: "),
     ],
 )

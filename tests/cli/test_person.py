@@ -202,7 +202,7 @@ def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surround
             _read(around.work / "log")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
-            person.see("Bash wants to run again", "nobody knows whether it did its work", "sleep 1000", "xplain: ")
+            person.see("Bash wants to run again", "nobody knows whether it did its work", "sleep 1000", ")? ")
             person.type("n it ran once")
             person.see("Done.")
             assert person.leave() == 0
@@ -216,10 +216,10 @@ def test_killed_at_the_question_and_asked_again(around: Surroundings) -> None:
     with Simulator([calling("Bash", {"command": "echo made > made"}), "Done."]) as simulator:
         around.use(simulator)
         with at(around, "Make it.", "-T", "Bash") as person:
-            person.see("Bash wants to run", "xplain: ")
+            person.see("Bash wants to run", ")? ")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
-            person.see("Bash wants to run", "echo made > made", "xplain: ")
+            person.see("Bash wants to run", "echo made > made", ")? ")
             person.type("y")
             person.see("Done.")
             assert person.leave() == 0
@@ -242,13 +242,13 @@ def test_a_chat_with_tools_approvals_and_commands(around: Surroundings) -> None:
         with at(around, "chat", "-T", "Bash") as person:
             person.see("/help, Ctrl-D to leave", ">")
             person.type("Write one.")
-            person.see("I will write.", "Bash wants to run", '"command": "echo one > one"', "xplain: ")
-            person.type("e")
-            person.see("What it does: Run a shell command", "xplain: ")
+            person.see(
+                "I will write.", "Bash wants to run", "Run a shell command", '"command": "echo one > one"', ")? "
+            )
             person.type("y")
             person.see("← Bash", "Done with one.", ">")
             person.type("Write two.")
-            person.see("echo two > two", "xplain: ")
+            person.see("echo two > two", ")? ")
             person.type("n never two")
             person.see("never two", "Not done.", ">")
             person.type("/usage")
@@ -322,11 +322,11 @@ def test_always_is_remembered_in_a_chat(around: Surroundings) -> None:
         with at(around, "chat", "-T", "Write") as person:
             person.see(">")
             person.type("Write one.")
-            person.see("xplain: ")
+            person.see(")? ")
             person.type("a")
             person.see("Until the end of this session: allow", "One.", ">")
             person.type("Write two.")
-            assert "Allow?" not in person.see("Two.")
+            assert "[y]es" not in person.see("Two.")
             person.see(">")
             person.press("d")
             assert person.leave() == 0

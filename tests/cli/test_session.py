@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.settings import parse_options
+from dragoman.providers.options import Reasoning
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings, calling
 from tests.processes import started
@@ -134,16 +136,13 @@ def test_what_a_script_has_put_into_the_background_goes_on_after_ctrl_c(around: 
     assert (child.returncode, out) == (0, "I see.\n"), err
 
 
-def test_options_of_models(around: Surroundings) -> None:
-    from dragoman.cli.options import model_options
-    from dragoman.providers.options import Reasoning
-
-    assert model_options([("reasoning", "high"), ("top-p", "0.5"), ("seed", "7")]) == {
+def test_options_of_models() -> None:
+    assert parse_options([("reasoning", "high"), ("top-p", "0.5"), ("seed", "7")]) == {
         "reasoning": Reasoning(effort="high"),
         "top_p": 0.5,
         "seed": 7,
     }
-    assert model_options([("reasoning", "2000")]) == {"reasoning": Reasoning(budget=2000)}
+    assert parse_options([("reasoning", "2000")]) == {"reasoning": Reasoning(budget=2000)}
 
 
 def test_nothing_is_written_outside_the_users_directories(around: Surroundings) -> None:

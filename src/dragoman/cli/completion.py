@@ -6,11 +6,11 @@ import argparse
 from importlib.util import find_spec
 from typing import Final
 
-from .arguments import Parser, UsageError
-from .main import COMMANDS, load_command, make_root_parser
+from .arguments import Parser, UsageError, add_asking
+from .main import COMMANDS, load_command
 from .terminal import Terminal
 
-SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
+SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def declare(parser: Parser) -> None:
@@ -25,13 +25,14 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("Completion needs shtab, which is not installed.", hint="pip install 'dragoman[cli]'")
     import shtab
 
-    terminal.answer(shtab.complete(make_whole_parser(), arguments.shell) + "\n")
+    terminal.answer(shtab.complete(_make_whole_parser(), arguments.shell) + "\n")
     return 0
 
 
-def make_whole_parser() -> Parser:
+def _make_whole_parser() -> Parser:
     """One parser with every command in it."""
-    root = make_root_parser()
+    root = Parser("dragoman")
     for name, about in COMMANDS.items():
         load_command(name, root.add_group(name, about))
+    add_asking(root)  # last, since the first word completes to a command
     return root

@@ -61,6 +61,7 @@ class ToolChoice:
         self._terminal: Terminal = terminal
         self._stack: ExitStack = stack
         self._opened: dict[str, ToolSet] = {}
+        self._ready: dict[str, AnyTool] = {}
 
     def build(self, names: Iterable[str]) -> ToolRegistry:
         """The tools that are meant, each once; two different ones of one name are an error."""
@@ -99,11 +100,13 @@ class ToolChoice:
         """
         say = self._terminal.say
         responder = CallbackResponder(reaction=lambda emoji: say(f"[{emoji}]"), update=lambda text: say(f"> {text}"))
-        skills = self.open_skills() if set(names) & set(SKILLS) else None
+        missing = [name for name in names if name not in self._ready]
+        skills = self.open_skills() if set(missing) & set(SKILLS) else None
         if skills is not None and not skills.list():
             raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
-        made = toolkit(self._directory, only=names, responder=responder, skills=skills)
-        return ToolRegistry([_make_read_only(each) if each.name in _ONLY_SPEAK else each for each in made])
+        for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
+            self._ready[each.name] = _make_read_only(each) if each.name in _ONLY_SPEAK else each
+        return ToolRegistry([self._ready[name] for name in names])
 
     def _open_server(self, name: str, servers: Mapping[str, Mapping[str, object]]) -> ToolSet:
         entry = find_server(servers, name)
