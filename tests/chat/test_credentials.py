@@ -15,8 +15,7 @@ import pytest
 
 from dragoman import engine
 from dragoman.chat.config import Config, ConfigWarning
-from dragoman.chat.credentials import KeyReference, delete_key, find_key, list_keys, store_key
-from dragoman.chat.credentials import keys_file
+from dragoman.chat.credentials import KeyReference, delete_key, find_key, keys_file, list_keys, store_key
 from dragoman.engines.keys import Secret, environment_without_keys, may_go
 from dragoman.errors import ConfigFileError, ConfigurationError, KeychainError, MissingKeyError
 

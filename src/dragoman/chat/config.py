@@ -420,7 +420,7 @@ def show_value(name: str, value: object) -> str:
     if name.rpartition(".")[2] in ("headers", "extra_headers"):
         return "…"
     if name == "base_url":
-        return json.dumps(hide_query(str(value)))
+        return json.dumps(hide_query(str(value)), ensure_ascii=False)
     try:
         plain: object = value.value if isinstance(value, Enum) else msgspec.to_builtins(value, order="deterministic")
         text = json.dumps(plain, ensure_ascii=False)

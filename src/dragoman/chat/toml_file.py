@@ -131,11 +131,13 @@ def _find_lines(text: str) -> dict[KeyPath, int]:
     inside_text = False
     for number, line in enumerate(text.split("\n"), 1):
         if not inside_text:
+            key: KeyPath = ()
             if header := _HEADER.match(line):
-                table = _split_key(header[1])
-                lines.setdefault(table, number)
+                key = table = _split_key(header[1])
             elif assignment := _ASSIGNMENT.match(line):
-                lines.setdefault((*table, *_split_key(assignment[1])), number)
+                key = (*table, *_split_key(assignment[1]))
+            for size in range(1, len(key) + 1):
+                lines.setdefault(key[:size], number)
         if len(_FENCE.findall(line)) % 2:
             inside_text = not inside_text
     return lines

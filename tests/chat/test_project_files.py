@@ -11,20 +11,19 @@ import pytest
 from hypothesis import given
 
 from dragoman import engine
-from dragoman.chat.config.fields import CODE_ONLY, FIELDS
 from dragoman.chat.credentials import KeyReference
+from dragoman.chat.fields import CODE_ONLY, FIELDS
 from dragoman.engines import factory
 from dragoman.engines.factory import ProviderFactory
 from dragoman.errors import ConfigFileError, ConfigurationError, MissingKeyError
-from tests.chat.config.surroundings import Surroundings, write
-from tests.chat.config.test_files import Servers
+from tests.chat.surroundings import Surroundings, write
+from tests.chat.test_config_files import Servers
 
 HARMFUL = {
     "another address": "base_url = 'https://evil.test/v1'",
     "another address on this machine": "base_url = 'http://localhost:9'",
     "a variable sent as a key": "[keys.openai]\nenv = 'AWS_SECRET_ACCESS_KEY'",
     "a stranger's account": "[keys.openai]\nkey = 'sk-theirs'",
-    "the same by its other name": "[openai.api]\nenv = 'AWS_SECRET_ACCESS_KEY'",
     "further hosts": "[keys.openai]\nhosts = ['evil.test']",
     "more tools": "tool_config.allowed_tools = ['bash']",
     "the same by its own hand": "tool_config = { allowed_tools = ['bash'] }",
@@ -84,7 +83,6 @@ def test_a_project_cannot_have_tables_of_other_rooms(here: Surroundings) -> None
     here.says("[mcp]\nservers = ['rm -rf']")
     with pytest.raises(ConfigFileError, match=r"may not set \[mcp\]"):
         here.load().section("mcp", Servers)
-    assert here.load().section("mcp", Servers, project=True).servers == ["rm -rf"]
     here.trust("[mcp]\ntimeout = 1")
     assert here.load().section("mcp", Servers) == Servers(["rm -rf"], 1.0)
 
@@ -152,9 +150,7 @@ def test_a_token_is_not_given_to_a_provider_that_a_project_chose(here: Surroundi
 
 # --- whatever a project says ------------------------------------------------------------------------------------------
 
-KEYS = sorted(
-    {".".join(path) for path in FIELDS} | set(CODE_ONLY) | {"keys.openai.env", "openai.api.key", "ai.provider"}
-)
+KEYS = sorted({".".join(path) for path in FIELDS} | set(CODE_ONLY) | {"keys.openai.env", "ai.provider"})
 VALUES = ["true", "1", "0.5", "'x'", "'groq'", "'openai-compatible'", "'https://evil.test'", "['bash']", "{ a = 1 }"]
 OWN = frozenset(
     ["base_url", "keys", "tool_config", "retry", "timeouts", *(name for name in CODE_ONLY if "." not in name)]

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import given
 
+from dragoman import Conversation, Message, async_engine, engine
 from dragoman.chat.config import Config, ConfigArguments, ConfigWarning, load_config
-from dragoman.chat.config.fields import FIELDS, variable_of
-from dragoman.chat.credentials import KeyReference
+from dragoman.chat.credentials import KeyReference, find_key
+from dragoman.chat.fields import FIELDS
+from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers.options import ModelOptions, Reasoning
+from dragoman.simulator import Simulator
 from dragoman.tools.config import ToolErrorHandling
 from dragoman.transport.protocol import Timeouts
-from tests.chat.config.surroundings import Surroundings, write
+from dragoman.transport.retry import RetryPolicy
+from tests.chat.surroundings import Surroundings, write
 
 
 def test_each_source_wins_over_the_next(here: Surroundings) -> None:
@@ -235,7 +242,7 @@ def test_a_field_of_every_kind_from_a_file(here: Surroundings) -> None:
 def test_variables_of_every_kind(here: Surroundings) -> None:
     here.environ |= {
         "DRAGOMAN_SYSTEM_PROMPT": "42",
-        "DRAGOMAN_PARALLEL_TOOLS": "Yes",
+        "DRAGOMAN_PARALLEL_TOOLS": "true",
         "DRAGOMAN_MAX_TOKENS": " 7 ",
         "DRAGOMAN_OPTIONS_TEMPERATURE": "0.5",
         "DRAGOMAN_OPTIONS_STOP": "a, b",
@@ -260,17 +267,17 @@ def test_variables_of_every_kind(here: Surroundings) -> None:
         (
             "DRAGOMAN_MAX_STEPS",
             "many",
-            "max_steps must be a whole number, not 'many' (environment variable DRAGOMAN_MAX_STEPS)",
+            "max_steps does not fit (environment variable DRAGOMAN_MAX_STEPS): expected int",
         ),
-        ("DRAGOMAN_MAX_STEPS", "0", "max_steps is 0"),
-        ("DRAGOMAN_MAX_STEPS", "1.5", "a whole number"),
-        ("DRAGOMAN_PARALLEL_TOOLS", "perhaps", "true or false"),
+        ("DRAGOMAN_MAX_STEPS", "0", "expected 1 or more, got 0"),
+        ("DRAGOMAN_MAX_STEPS", "1.5", "expected int"),
+        ("DRAGOMAN_PARALLEL_TOOLS", "perhaps", "expected bool"),
         ("DRAGOMAN_OPTIONS_TEMPERATURE", "NaN", "a number"),
         ("DRAGOMAN_TOOL_CONFIG_TOOL_CHOICE", "some", "'some'"),
         ("DRAGOMAN_TOKEN", "sk-1", "does not say which"),
         ("DRAGOMAN_ALLOW_INSECURE_BASE_URL", "1", "cannot be set by an environment variable"),
         ("DRAGOMAN_OPTIONS_EXTRA_HEADERS", "{}", "cannot be set by an environment variable"),
-        ("DRAGOMAN_TIMEOUTS_READ", "-1", "timeouts.read is -1"),
+        ("DRAGOMAN_TIMEOUTS_READ", "-1", "expected 0 or more, got -1"),
     ],
 )
 def test_variables_that_are_wrong(here: Surroundings, variable: str, text: str, says: str) -> None:
@@ -290,7 +297,7 @@ def test_a_misspelt_variable_is_warned_of_and_a_strange_one_is_not(here: Surroun
 
 
 def test_names_of_variables_are_unique() -> None:
-    names = [variable_of(field) for field in FIELDS.values()]
+    names = [field.variable for field in FIELDS.values()]
     assert len(names) == len(set(names))
 
 
@@ -307,7 +314,7 @@ def test_arguments_of_every_kind(here: Surroundings) -> None:
     assert here.load(keys={"claude": KeyReference(env="X")}).config.keys["anthropic"].env == "X"
     with pytest.raises(ConfigurationError, match="no setting 'modle'.*Did you mean model"):
         here.load(modle="x")
-    with pytest.raises(ConfigurationError, match="max_steps must be a whole number, not '3'"):
+    with pytest.raises(ConfigurationError, match="max_steps does not fit.*expected int"):
         here.load(max_steps="3")
     with pytest.raises(ConfigurationError, match="the argument options"):
         here.load(options={"sede": 3})
@@ -316,9 +323,9 @@ def test_arguments_of_every_kind(here: Surroundings) -> None:
 
 
 def test_a_config_made_by_hand_is_checked_too() -> None:
-    with pytest.raises(ConfigurationError, match="max_steps is 0.*1 or more"):
+    with pytest.raises(ConfigurationError, match="expected 1 or more, got 0"):
         Config(max_steps=0)
-    with pytest.raises(ConfigurationError, match="model must be a text"):
+    with pytest.raises(ConfigurationError, match="model does not fit.*expected str"):
         Config(model=None)  # type: ignore[arg-type]
     with pytest.raises(InvalidBaseURLError):
         Config(base_url="http://elsewhere.test")
@@ -357,3 +364,94 @@ def test_whatever_the_environment_says_it_loads_or_is_a_configuration_error(envi
         explained = load_config(environment=environ, directory="/").explain()
         json.dumps([row.value for row in explained])
         assert str(explained)
+
+
+def test_a_change_is_laid_over_what_was_read(here: Surroundings) -> None:
+    path = here.user("max_steps = 2\nmodel = 'anthropic:claude-opus-4-6'")
+    loaded = here.load(max_tokens=5)
+    path.write_text("nonsense")
+    changed = loaded.change(model="openai:gpt-4o").config
+    assert (changed.model_name, changed.max_steps, changed.max_tokens) == ("openai:gpt-4o", 2, 5), "read only once"
+
+
+# --- as engines and models see it -------------------------------------------------------------------------------------
+
+ASKED = Conversation().plus(Message.user("Hi"))
+
+
+def sent(config: Config) -> dict[str, Any]:
+    """What a provider gets from somebody with this configuration."""
+    with Simulator(["Hello."]) as simulator:
+        changed = msgspec.structs.replace(config, base_url=simulator.base_url(config.provider_name))
+        with engine(changed.model_name, **changed.for_engine({})) as asked:
+            asked.reply(ASKED)
+        [request] = simulator.requests
+        return dict(request.body)
+
+
+def test_the_default_limits_go_over_the_wire() -> None:
+    assert sent(Config(provider="openai", model="gpt-4o", token="k"))["max_completion_tokens"] == 4096
+    assert sent(Config(provider="openai-responses", token="k"))["max_output_tokens"] == 4096
+    assert sent(Config(provider="claude", token="k"))["max_tokens"] == 8192
+    assert sent(Config(provider="gemini", token="k"))["generationConfig"]["maxOutputTokens"] == 8192
+    assert sent(Config(provider="claude", token="k", max_tokens=5))["max_tokens"] == 5
+
+
+def test_the_options_go_along() -> None:
+    config = Config(
+        provider="openai",
+        model="gpt-4o",
+        token="k",
+        options=ModelOptions(temperature=0.5),
+        retry=RetryPolicy(max_attempts=7),
+        timeouts=Timeouts(read=3.0),
+        strict=True,
+        headers={"x-team": "a"},
+        model_profile={"context_window": 5},
+    )
+    assert sent(config)["temperature"] == 0.5
+    with engine(config.model_name, **config.for_engine({})) as asked:
+        connection = asked.connection  # type: ignore[attr-defined]
+    assert connection.retry.max_attempts == 7
+    assert connection.timeouts.read == 3.0
+    assert connection.strict
+    assert connection.profile.context_window == 5
+    assert connection.headers == {"x-team": "a"}
+    assert async_engine(config.model_name, **config.for_engine({})).name == "openai:gpt-4o"
+
+
+def test_a_changed_copy_hides_its_token_too() -> None:
+    changed = msgspec.structs.replace(Config(), token="sk-plain-0123456789")
+    assert "plain" not in repr(changed)
+
+
+def test_a_file_of_another_user_is_warned_of(here: Surroundings) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    path = here.says("max_steps = 1")
+    os.chown(path, 12345, 12345)
+    with pytest.warns(ConfigWarning, match="Others can change"):
+        here.load()
+
+
+def test_a_user_without_a_home_directory_gets_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nobody() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", nobody)
+    (tmp_path / "dragoman.toml").write_text("max_steps = 2")
+    assert load_config(environment={}, directory=tmp_path).config.max_steps == 2
+    found = find_key("openai", environ={"OPENAI_API_KEY": "k"})
+    assert found is not None
+    assert found.secret == Secret("k")
+    with pytest.raises(Exception, match="none without a home directory"):
+        find_key("openai", environ={})
+
+
+def test_a_working_directory_that_is_gone(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = here.home / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    here.user("max_steps = 2")
+    assert load_config(environment=here.environ).config.max_steps == 2

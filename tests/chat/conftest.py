@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chat.config.surroundings import Surroundings
+from tests.chat.surroundings import Surroundings
 
 
 @pytest.fixture
