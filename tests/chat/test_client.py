@@ -20,9 +20,8 @@ from dragoman.errors import (
     OverloadedError,
     ToolNotFoundError,
 )
-from dragoman.loop.run import Cancelled, Done
+from dragoman.loop.run import Done
 from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve
 from tests.chat.talking import AsyncTalk, PlainTalk, Talk
 
 
@@ -51,11 +50,6 @@ def _talk(colour: str, script: list[Any], tools: Any = (), *, streamed: bool = F
     if colour == "plain":
         return PlainTalk(ScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
     return AsyncTalk(AsyncScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
-
-
-def _asked(talk: Talk) -> list[list[str]]:
-    """What the model was sent, call by call."""
-    return [[message.text for message in call.conversation.messages] for call in talk.client.engine.calls]  # type: ignore[attr-defined]
 
 
 # --- both colours are one client -------------------------------------------------------------------------------------
@@ -153,33 +147,12 @@ def test_set_tools_replaces(colour: str) -> None:
 # --- approval --------------------------------------------------------------------------------------------------------
 
 
-def test_a_pending_call_is_resumed_by_an_answer(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Gone."], [delete])
-    (pending,) = talk.chat("Delete a.").pending
-    assert talk.client.pending == (pending,)
-    result = talk.do("resume", approve(pending.call))
-    assert result.text == "Gone."
-    assert talk.client.pending == ()
-    talk.close()
-
-
 def test_who_speaks_instead_of_answering_has_answered(colour: str) -> None:
     talk = _talk(colour, [DELETING, "As you like."], [delete])
     talk.chat("Delete a.")
     assert talk.chat("Never mind.").text == "As you like."
     assert talk.client.conversation.is_valid
     assert talk.client.history[2].tool_results[0].is_error
-    talk.close()
-
-
-def test_what_is_added_during_a_pause_is_said_after_the_answer(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Gone."], [delete])
-    (pending,) = talk.chat("Delete a.").pending
-    talk.client.add("Be quick.")
-    assert talk.client.pending == (pending,)
-    talk.do("resume", approve(pending.call))
-    assert [message.text for message in talk.client.history if message.role == "user"] == ["Delete a.", "Be quick."]
-    assert talk.client.conversation.is_valid
     talk.close()
 
 
@@ -313,14 +286,6 @@ def test_a_callback_that_raises_stops_the_turn_with_its_error(colour: str) -> No
     talk.close()
 
 
-def test_a_callback_that_returns_false_stops_the_turn_quietly(colour: str) -> None:
-    talk = _talk(colour, ["A long story."], streamed=True)
-    result = talk.chat("Tell.", callback=lambda event: not isinstance(event, TextDelta))
-    assert isinstance(result.ending, Cancelled)
-    assert result.text == "A lo"
-    talk.close()
-
-
 def test_an_async_callback_is_awaited() -> None:
     async def main() -> int:
         heard = 0
@@ -360,31 +325,3 @@ def test_a_switch_reports_what_is_lost_or_refuses() -> None:
         assert client.switch(Forgetful(["Still here."], name="other:model")) == ("thought 'hm'",)
         assert client.model == "other:model"
         assert str(client.chat("And now?")) == "Still here."
-
-
-def test_branches_go_their_own_ways(colour: str) -> None:
-    talk = _talk(colour, ["One.", "Two.", "Three."], [add], system="Count.")
-    talk.chat("a")
-    branch = talk.do("fork")
-    talk.chat("b")
-    talk.do("aclose" if colour == "async" else "close")
-    texts = [message.text for message in branch.history]
-    assert texts == ["a", "One."]
-    assert branch.conversation.system == "Count."
-    if colour == "plain":
-        assert str(branch.chat("c")) == "Three."
-        branch.close()
-    talk.close()
-
-
-def test_a_closed_client_says_so(colour: str) -> None:
-    talk = _talk(colour, ["x"])
-    talk.do("aclose" if colour == "async" else "close")
-    with pytest.raises(ConfigurationError, match="closed"):
-        talk.chat("x")
-    talk.close()
-
-
-def test_engine_options_beside_an_engine_are_refused(colour: str) -> None:
-    with pytest.raises(ConfigurationError, match="'key' is given together with an engine"):
-        _talk(colour, ["x"], key="k")

@@ -106,16 +106,3 @@ def test_fifty_threads_of_plain_chats(model: str) -> None:
         assert everything == {number: [_expected(number)] * TURNS for number in range(threads_wanted)}
         assert simulator.wait_until_idle()
     assert not threads_left()
-
-
-def test_one_engine_serves_many_clients_at_once() -> None:
-    model = MODELS["anthropic"]
-
-    async def main(simulator: Simulator) -> None:
-        async with AsyncChatClient(model, [double, triple], stateless=True, **_options(simulator, model)) as shared:
-            results = await asyncio.gather(*[shared.chat(f"Number {number}.") for number in range(100)])
-        assert [str(result) for result in results] == [_expected(number) for number in range(100)]
-
-    with Simulator(_said) as simulator:
-        asyncio.run(main(simulator))
-        assert simulator.wait_until_idle()

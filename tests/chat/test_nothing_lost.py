@@ -10,14 +10,14 @@ import pytest
 
 from dragoman.chat.async_client import AsyncChatClient
 from dragoman.chat.client import ChatClient
-from dragoman.conversation import Conversation, Message, StopReason, Text, TextDelta, ToolCall, ToolCallDelta, Usage
+from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, ToolCallDelta, Usage
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError
 from dragoman.loop.context import Summarise
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
 from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve, deny
+from dragoman.tools.permission import approve
 from tests.chat.talking import AsyncTalk, PlainTalk, Talk
 
 DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))
@@ -96,39 +96,7 @@ def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_eithe
     talk.close()
 
 
-def test_a_pause_survives_a_turn_in_which_nothing_was_run(colour: str) -> None:
-    class Failing(LoopHooks):
-        def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-            if failing:
-                failing.pop()
-                message = "not now"
-                raise OSError(message)
-
-    failing: list[int] = []
-    talk = _talk(colour, [DELETING, "Gone."], hooks=[Failing()])
-    (pending,) = talk.chat("Delete a.").pending
-    failing.append(1)
-    with pytest.raises(OSError, match="not now"):
-        talk.do("resume", approve(pending.call))
-    assert [each.call for each in talk.client.pending] == [pending.call]
-    assert talk.do("resume", approve(pending.call)).text == "Gone."
-    talk.close()
-
-
 # --- a question ------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_added_during_a_question_follows_its_answer(colour: str) -> None:
-    talk: Talk
-
-    def answer(_call: Any) -> str:
-        talk.client.add("By the way.")
-        return "42"
-
-    talk = _talk(colour, [answer, "Fine."])
-    assert talk.do("ask", "How many?", int) == 42
-    assert [message.text for message in talk.client.history] == ["How many?", "42", "By the way."]
-    talk.close()
 
 
 def test_what_is_added_during_a_question_in_a_pause_is_there_too(colour: str) -> None:
@@ -170,14 +138,6 @@ def test_a_prompt_together_with_answers_follows_the_results(colour: str) -> None
     talk.close()
 
 
-def test_the_reason_of_a_refusal_reaches_the_model(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "I see."])
-    (pending,) = talk.chat("Delete a.").pending
-    talk.do("resume", deny(pending.call, reason="it is Ada's"))
-    assert "it is Ada's" in talk.client.history[2].tool_results[0].text
-    talk.close()
-
-
 def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(colour: str) -> None:
     talk = _talk(colour, [DELETING, "Gone.", DELETING, "Gone again."])
     (pending,) = talk.chat("Delete a.").pending
@@ -188,52 +148,6 @@ def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(colour
 
 
 # --- several at once -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["turns", "questions"])
-def test_whatever_another_thread_adds_is_there_once_and_in_order(what: str) -> None:
-    with ChatClient(ScriptedEngine(["Yes."] * 300)) as client:
-        done = threading.Event()
-        added = 0
-
-        def keep_adding() -> None:
-            nonlocal added
-            while not done.is_set() and added < 20_000:
-                client.add(f"note {added}")
-                added += 1
-
-        adding = threading.Thread(target=keep_adding)
-        adding.start()
-        for number in range(60):
-            client.chat(f"turn {number}") if what == "turns" else client.ask(f"turn {number}")
-        done.set()
-        adding.join()
-        notes = [message.text for message in client.history if message.text.startswith("note")]
-        assert notes == [f"note {number}" for number in range(added)]
-        assert client.conversation.is_valid
-
-
-def test_a_save_while_another_thread_adds_is_what_it_says(tmp_path: Any) -> None:
-    from dragoman.stores.sqlite import SqliteStore
-
-    with SqliteStore(tmp_path / "talks.db") as store, ChatClient(ScriptedEngine(["Yes."]), store=store) as client:
-        done = threading.Event()
-
-        def keep_adding() -> None:
-            for number in range(5000):
-                client.add(f"note {number}")
-                if done.is_set():
-                    return
-
-        adding = threading.Thread(target=keep_adding)
-        adding.start()
-        for _ in range(40):
-            saved = client.save()
-            assert store.load(saved.id) == saved
-        done.set()
-        adding.join()
-        client.save()
-        assert store.latest(client.id or "").conversation == client.conversation
 
 
 # --- replies that broke off ------------------------------------------------------------------------------------------
@@ -260,26 +174,6 @@ def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(colour: str) -> No
     talk = _talk(colour, [DELETING, "Fine."], streamed=True)
     talk.chat("Delete a.", callback=lambda event: not isinstance(event, ToolCallDelta))
     assert talk.client.history == ()
-    talk.close()
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_calls_that_no_result_could_name_are_not_run(colour: str, streamed: bool) -> None:
-    ran: list[int] = []
-
-    @tool
-    def note(a: int) -> int:
-        """Note it."""
-        ran.append(a)
-        return a
-
-    odd = Message.assistant(
-        ToolCall("same", "note", '{"a": 1}'), ToolCall("same", "note", '{"a": 2}'), ToolCall("", "note", '{"a": 3}')
-    )
-    talk = _talk(colour, [odd, "Done."], [note], streamed=streamed)
-    assert talk.chat("Go.").text == "Done."
-    assert ran == [1]
-    assert talk.client.conversation.is_valid
     talk.close()
 
 
@@ -374,14 +268,3 @@ def test_an_async_stream_that_is_dropped_half_way_frees_the_client() -> None:
             return client.conversation
 
     assert [message.text for message in asyncio.run(main()).messages] == ["Tell.", "A ", "Go on.", "Fine."]
-
-
-def test_a_reply_that_ended_in_an_error_has_no_result_but_its_words_stay() -> None:
-    cut = Message(role="assistant", blocks=(Text("Once upon"),), stop_reason=StopReason.INTERRUPTED)
-    with ChatClient(ScriptedEngine([cut, "Fine."])) as client:
-        client.chat("Tell.")
-        assert client.history[-1].interrupted
-        with client.stream_chat("Go on.") as stream:
-            for _ in stream:
-                pass
-        assert stream.result.text == "Fine."
