@@ -187,19 +187,6 @@ def test_without_the_library_the_extra_is_named(environ: dict[str, str], monkeyp
     assert found(environ)[0] == KEY, "who does not use it does not need it"
 
 
-def test_the_machine_without_a_backend(environ: dict[str, str]) -> None:
-    before = keyring.get_keyring()
-    from keyring.backends import fail
-
-    keyring.set_keyring(fail.Keyring())
-    try:
-        with pytest.raises(KeychainError) as caught:
-            store_key("openai", KEY, environ=environ)
-    finally:
-        keyring.set_keyring(before)
-    assert caught.value.reason == "no_backend"
-
-
 @pytest.mark.parametrize("entry", ["", "/", "service/", "/user", " / "])
 def test_entries_that_name_nothing(environ: dict[str, str], keychain: InMemory, entry: str) -> None:
     if not entry:

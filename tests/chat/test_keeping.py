@@ -39,11 +39,6 @@ def delete(path: str) -> str:
     return f"deleted {path}"
 
 
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 class Kept:
     """A store that both colours use, and a second look at it from outside."""
 

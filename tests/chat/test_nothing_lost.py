@@ -18,7 +18,7 @@ from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
 from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve
-from tests.chat.talking import AsyncTalk, PlainTalk, Talk
+from tests.chat.talking import Start, Talk
 
 DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))
 TWICE = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'), ToolCall("c2", "delete", '{"path": "b"}'))
@@ -30,15 +30,7 @@ def delete(path: str) -> str:
     return f"deleted {path}"
 
 
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-def _talk(colour: str, script: list[Any], tools: Any = (delete,), *, streamed: bool = False, **options: Any) -> Talk:
-    if colour == "plain":
-        return PlainTalk(ScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
-    return AsyncTalk(AsyncScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
+TOOLS = (delete,)
 
 
 def _users(talk: Talk) -> list[str]:
@@ -48,8 +40,8 @@ def _users(talk: Talk) -> list[str]:
 # --- a turn that fails -----------------------------------------------------------------------------------------------
 
 
-def test_what_was_added_during_a_pause_survives_a_turn_that_fails(colour: str) -> None:
-    talk = _talk(colour, [DELETING, OverloadedError("busy"), "As you like."])
+def test_what_was_added_during_a_pause_survives_a_turn_that_fails(start: Start) -> None:
+    talk = start([DELETING, OverloadedError("busy"), "As you like."])
     talk.chat("Delete a.")
     talk.client.add("It is big.")
     with pytest.raises(OverloadedError):
@@ -58,10 +50,9 @@ def test_what_was_added_during_a_pause_survives_a_turn_that_fails(colour: str) -
     talk.chat("Leave it.")
     assert _users(talk) == ["Delete a.", "It is big.", "Leave it."]
     assert talk.client.conversation.is_valid
-    talk.close()
 
 
-def test_what_was_said_meanwhile_stays_and_the_failed_prompt_goes(colour: str) -> None:
+def test_what_was_said_meanwhile_stays_and_the_failed_prompt_goes(start: Start) -> None:
     talk: Talk
 
     class Steering(LoopHooks):
@@ -73,18 +64,17 @@ def test_what_was_said_meanwhile_stays_and_the_failed_prompt_goes(colour: str) -
 
     said: list[str] = []
     busy = OverloadedError("busy")
-    talk = _talk(colour, [busy, "Hi."], hooks=[Steering()])
+    talk = start([busy, "Hi."], hooks=[Steering()])
     with pytest.raises(OverloadedError):
         talk.chat("Hello")
     assert _users(talk) == ["Hurry.", "Please."]
     talk.chat("Hello")
     assert _users(talk) == ["Hurry.", "Please.", "Hello"]
-    talk.close()
 
 
-def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_either(colour: str) -> None:
+def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_either(start: Start) -> None:
     full = Message(role="assistant", blocks=(Text("One."),), usage=Usage(input=90, output=9))
-    talk = _talk(colour, [full, "A summary.", OverloadedError("busy")], context=[Summarise(keep=1)])
+    talk = start([full, "A summary.", OverloadedError("busy")], context=[Summarise(keep=1)])
     talk.client.engine.profile = talk.client.engine.profile.with_changes(context_window=100)  # type: ignore[misc]
     talk.chat("a")
     before = talk.client.conversation
@@ -93,41 +83,38 @@ def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_eithe
     assert caught.value.conversation is not None
     assert [message.text for message in caught.value.conversation.messages][1:] == ["b"]
     assert talk.client.conversation == before
-    talk.close()
 
 
 # --- a question ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_added_during_a_question_in_a_pause_is_there_too(colour: str) -> None:
+def test_what_is_added_during_a_question_in_a_pause_is_there_too(start: Start) -> None:
     talk: Talk
 
     def answer(_call: Any) -> str:
         talk.client.add("By the way.")
         return "42"
 
-    talk = _talk(colour, [DELETING, answer, "Fine."])
+    talk = start([DELETING, answer, "Fine."])
     talk.chat("Delete a.")
     talk.client.add("Before.")
     assert talk.do("ask", "How many?", int) == 42
     assert _users(talk) == ["Delete a.", "Before.", "How many?", "By the way."]
     assert talk.client.conversation.is_valid
-    talk.close()
 
 
-def test_a_correction_that_nobody_answered_leaves_no_trace(colour: str) -> None:
-    talk = _talk(colour, ["many", OverloadedError("busy")])
+def test_a_correction_that_nobody_answered_leaves_no_trace(start: Start) -> None:
+    talk = start(["many", OverloadedError("busy")])
     with pytest.raises(OverloadedError):
         talk.do("ask", "How many?", int)
     assert [message.text for message in talk.client.history] == ["How many?", "many"]
-    talk.close()
 
 
 # --- answers about pending calls -------------------------------------------------------------------------------------
 
 
-def test_a_prompt_together_with_answers_follows_the_results(colour: str) -> None:
-    talk = _talk(colour, [TWICE, "Half done."])
+def test_a_prompt_together_with_answers_follows_the_results(start: Start) -> None:
+    talk = start([TWICE, "Half done."])
     first, second = talk.chat("Delete both.").pending
     assert talk.chat("And then stop.", approve(first.call)).text == "Half done."
     assert [result.is_error for result in talk.client.history[2].tool_results] == [False, True]
@@ -135,16 +122,14 @@ def test_a_prompt_together_with_answers_follows_the_results(colour: str) -> None
     assert talk.client.pending == ()
     assert talk.client.conversation.is_valid
     assert second.call.id == "c2"
-    talk.close()
 
 
-def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Gone.", DELETING, "Gone again."])
+def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(start: Start) -> None:
+    talk = start([DELETING, "Gone.", DELETING, "Gone again."])
     (pending,) = talk.chat("Delete a.").pending
     answer = approve(pending.call)
     talk.do("resume", answer)
     assert talk.chat("Once more.", answer).pending == (pending,)
-    talk.close()
 
 
 # --- several at once -------------------------------------------------------------------------------------------------
@@ -153,7 +138,7 @@ def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(colour
 # --- replies that broke off ------------------------------------------------------------------------------------------
 
 
-def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(colour: str) -> None:
+def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(start: Start) -> None:
     talk: Talk
 
     def stop(event: Any) -> bool | None:
@@ -162,19 +147,17 @@ def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(colour: s
             talk.client.cancel()
         return None
 
-    talk = _talk(colour, [Message.assistant("I delete.", *DELETING.blocks), "Fine."], streamed=True)
+    talk = start([Message.assistant("I delete.", *DELETING.blocks), "Fine."], streamed=True)
     talk.chat("Delete a.", callback=stop)
     assert talk.client.conversation.is_valid
     assert talk.chat("Go on.").text == "Fine."
     assert _users(talk) == ["Delete a.", "Stop it.", "Go on."]
-    talk.close()
 
 
-def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Fine."], streamed=True)
+def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(start: Start) -> None:
+    talk = start([DELETING, "Fine."], streamed=True)
     talk.chat("Delete a.", callback=lambda event: not isinstance(event, ToolCallDelta))
     assert talk.client.history == ()
-    talk.close()
 
 
 # --- what a client may be told ---------------------------------------------------------------------------------------
@@ -197,15 +180,14 @@ def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(colour: str) -> No
     ],
     ids=lambda odd: str(odd)[:60],
 )
-def test_a_message_that_would_spoil_the_history_is_refused(colour: str, odd: Any) -> None:
-    talk = _talk(colour, ["Hi."])
+def test_a_message_that_would_spoil_the_history_is_refused(start: Start, odd: Any) -> None:
+    talk = start(["Hi."])
     with pytest.raises(ConfigurationError):
         talk.client.add(odd)
     with pytest.raises(ConfigurationError):
         talk.chat(odd)
     assert talk.client.history == ()
     assert talk.chat("Hello").text == "Hi."
-    talk.close()
 
 
 # --- a stream in other hands -----------------------------------------------------------------------------------------

@@ -80,11 +80,6 @@ def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
     assert not threads_left()
 
 
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 def _talk(colour: str, tools: Any = (), **options: Any) -> Talk:
     return (PlainTalk if colour == "plain" else AsyncTalk)("counted:one", tools, streamed=False, **options)
 

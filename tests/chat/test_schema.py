@@ -14,11 +14,10 @@ import pydantic
 import pytest
 from hypothesis import given
 
-from dragoman import Conversation, Message, ModelOptions, engine
+from dragoman import Message
 from dragoman.chat.schema import answer_type, generate_schema
 from dragoman.conversation import Text
 from dragoman.errors import ConfigurationError, InvalidAnswerError
-from dragoman.simulator import Simulator
 
 
 class Colour(Enum):
@@ -280,30 +279,3 @@ def test_words_around_an_answer_are_forgiven_where_the_model_was_only_asked(prom
         with pytest.raises(InvalidAnswerError):
             wanted.read(Message.assistant("No JSON at all."), prompted=True)
         assert wanted.read(wordy, prompted=True) == Point(1)
-
-
-@pytest.mark.parametrize(
-    "model", ["openai:gpt-4o", "openai-responses:gpt-5-mini", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-flash"]
-)
-@pytest.mark.parametrize(
-    ("target", "written", "value"),
-    [
-        (Point, '{"x": 1, "y": 2}', Point(1, 2)),
-        (list[int], '{"answer": [1, 2]}', [1, 2]),
-        (int, '{"answer": 5}', 5),
-        (Literal["yes", "no"], '{"answer": "yes"}', "yes"),
-    ],
-    ids=["object", "list", "number", "choice"],
-)
-def test_an_answer_of_a_model(model: str, target: Any, written: str, value: object) -> None:
-    wanted = answer_type(target)
-    with Simulator([written]) as simulator:
-        options = ModelOptions(response_format=wanted.response_format)
-        with engine(model, key="any", base_url=simulator.base_url(model.partition(":")[0])) as asked:
-            reply = asked.reply(Conversation().plus(Message.user("?")), options=options)
-    assert wanted.read(reply.message) == value
-
-
-def test_a_pydantic_model_that_contains_itself() -> None:
-    person = answer_type(Person).decode('{"name": "A", "age": 1, "friends": [{"name": "B", "age": 2}]}')
-    assert person.friends[0].name == "B"

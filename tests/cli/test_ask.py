@@ -351,7 +351,7 @@ def test_without_a_configured_model_the_first_provider_with_a_key_answers(
     variable: str, model: str, around: Surroundings
 ) -> None:
     around.set(**{variable: "not-a-real-key-0123456789"})
-    assert f"model     {model}" in around.here("models", "check", "--offline").out
+    assert f"the model is {model}" in around.here("doctor", "--offline").out
 
 
 @pytest.mark.parametrize(
@@ -375,10 +375,9 @@ def test_secrets_are_never_shown(around: Surroundings) -> None:
         around.use(simulator)
         done = around.here("Hello.", "--debug", "--json")
         shown = around.here("config", "show")
-        checked = around.here("models", "check", "--offline")
         doctor = around.here("doctor", "--offline")
     assert done.code == 3
-    for each in (done, shown, checked, doctor):
+    for each in (done, shown, doctor):
         assert key not in each.out + each.err
     assert "holds a key" in done.err  # the file is warned of
 

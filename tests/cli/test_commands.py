@@ -13,7 +13,7 @@ import pytest
 from dragoman.cli.config import TEMPLATE
 from dragoman.simulator import Simulator
 from dragoman.stores.json_form import snapshot_from_json
-from tests.cli.running import MODEL, Surroundings, calling
+from tests.cli.running import Surroundings, calling
 
 KEY = "sk-not-a-real-key-0123456789"
 
@@ -30,18 +30,6 @@ def test_models_list(around: Surroundings) -> None:
     found = around.here("models", "--json").json
     assert {"openai:gpt-5", "local:qwen2.5-coder-1.5b"} <= {row["model"] for row in found}
     assert KEY not in done.out
-
-
-def test_models_check(around: Surroundings) -> None:
-    with Simulator(["yes"]) as simulator:
-        around.use(simulator)
-        done = around.here("models", "check")
-        assert done.code == 0
-        assert f"model     {MODEL}" in done.out
-        assert "answers   'yes' after" in done.out
-        assert around.here("models", "check", "--offline").code == 0
-        assert len(simulator.requests) == 1
-    assert around.here("models", "check", "openai:gpt-5").code == 3
 
 
 def test_tools_list_schema_and_check(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +225,7 @@ def test_doctor_finds_everything_in_order(around: Surroundings) -> None:
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(around: Surroundings) -> None:
-    around.set(DRAGOMAN_MODEL="openai:gpt-5")
-    done = around.here("doctor", "--offline")
+    done = around.here("doctor", "--offline", "-m", "openai:gpt-5")
     assert done.code == 1
     assert "FAIL  key: There is no key for openai." in done.out
     assert "dragoman keys set openai" in done.out

@@ -34,7 +34,7 @@ NOT_RUN = (
     "history delete",
     "local",
 )
-NOT_RUN += ("models check", "skills validate", "history search capital", "eval", "fish", "-c", "doctor")
+NOT_RUN += ("skills validate", "history search capital", "eval", "fish", "-c", "doctor")
 
 
 def words_of(example: str) -> list[str]:

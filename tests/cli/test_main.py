@@ -54,7 +54,7 @@ def test_a_group_without_a_default_shows_its_help(around: Surroundings) -> None:
         (["chta"], ["Did you mean dragoman chat?"]),
         (["histroy", "list"], ["Did you mean dragoman history?"]),
         (["models", "lst"], ["dragoman models has no command 'lst'.", "Did you mean list?"]),
-        (["models", "xyzzy"], ["There are: list, check."]),
+        (["skills", "xyzzy"], ["There are: list, validate."]),
         (["history", "show", "--jsn"], ["There is no option --jsn."]),
         (["keys", "set"], ["The following arguments are required: provider."]),
         (["completion", "csh"], ["invalid choice"]),

@@ -14,7 +14,6 @@ from dragoman.loop.settings import LoopSettings
 if TYPE_CHECKING:
     from dragoman.tools.executor import ToolExecutor
 
-__all__ = ["Hold", "Lease", "close_executor"]
 
 T = TypeVar("T")
 

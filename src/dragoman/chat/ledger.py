@@ -19,8 +19,6 @@ from dragoman.stores.entries import JournalEntry, MessageAdded, ToolCallBegun, e
 from dragoman.stores.journal import Journal, Recovered
 from dragoman.stores.snapshot import Snapshot
 
-__all__ = ["Circumstances", "Ledger", "Record", "Save", "Writing"]
-
 
 class Circumstances(Struct, frozen=True):
     """What a snapshot keeps beside the conversation."""

@@ -17,8 +17,6 @@ from .config import Config, load_config
 from .options import ChatOptions
 from .schema import answer_type
 
-__all__ = ["new", "new_async"]
-
 
 def new(
     config: Config | None = None,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .schema import AnswerType
 
-__all__ = ["ChatOptions", "ToolHandling", "engine_options", "executor_of", "of_colour", "without_engine"]
-
 
 class ToolHandling(TypedDict, total=False):
     """How a client's tools are run: what goes to the executor beside the tools themselves."""

@@ -11,8 +11,6 @@ from typing import TypeAlias, cast
 from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError
 
-__all__ = ["Prompt", "message_of"]
-
 Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
 """A text, a block such as an image, several of them, or a whole message."""
 

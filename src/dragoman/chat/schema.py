@@ -24,8 +24,6 @@ from dragoman.providers.structured import answer_text
 from dragoman.tools.arguments.problems import InvalidArguments, Problem, deeper_than
 from dragoman.tools.arguments.reader import DEEPEST, TOO_DEEP, decoder_of_type, parse_text, schema_of_type
 
-__all__ = ["AnswerType", "answer_type", "generate_schema"]
-
 T = TypeVar("T")
 
 _NAME: Final = "answer"

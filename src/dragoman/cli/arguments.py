@@ -159,6 +159,7 @@ class Talking(argparse.Namespace):
     profile: str | None = None
     base_url: str | None = None
     debug: bool = False
+    offline: bool = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from dragoman.errors import DragomanError
 
 from .arguments import Parser, Talking, UsageError, add_asking
 from .failures import LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK, code_of, error_object, report
-from .output import JsonLinesView, SilentView, TextView, View, format_usage, sum_up
+from .output import JsonLinesView, TextView, View, format_usage, sum_up
 from .prompts import make_message, read_prompt, read_schema
 from .session import Session
 from .terminal import Terminal
@@ -89,7 +89,7 @@ class _Question:
     def _make_view(self) -> View:
         if self._arguments.json_lines:
             return JsonLinesView(self._terminal)
-        return SilentView() if self._arguments.json else TextView(self._terminal)
+        return View() if self._arguments.json else TextView(self._terminal)
 
     @property
     def _wants_json(self) -> bool:
@@ -123,4 +123,4 @@ class _Question:
             found = sum_up(self._session.client, self._since, **further, exit_code=code)
             _print_json(self._terminal, found, self._arguments)
         if self._arguments.usage:
-            self._terminal.say(format_usage(self._session.client, self._since), "dim")
+            self._terminal.say(format_usage(self._session.client.history[self._since :]), "dim")

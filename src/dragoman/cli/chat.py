@@ -10,7 +10,7 @@ from dragoman._version import __version__
 from dragoman.errors import DragomanError
 
 from .arguments import APPROVE, Parser, Talking, UsageError, add_talking, find_nearest
-from .chat_input import Input, open_input
+from .chat_input import Read, open_input
 from .conversations import shorten_id, write_document
 from .failures import OK, report
 from .main import Terminated
@@ -74,11 +74,11 @@ class _Talk:
         tools = len(client.tools.tools)
         return f"{client.model} · {tools} tool{'' if tools == 1 else 's'} · {self._session.approver.mode}{used}"
 
-    def run(self, source: Input) -> None:
+    def run(self, read: Read) -> None:
         edit = ""
         while True:
             try:
-                said = source.read(edit)
+                said = read(edit)
                 if said is None:
                     return
                 outcome = self._take(clean(said).strip())
@@ -118,7 +118,7 @@ class _Talk:
             self._terminal.say("[stopped; /continue goes on]" if goes_on else "[stopped]", "yellow")
         else:
             if self._session.arguments.usage:
-                self._terminal.note(format_usage(client, since))
+                self._terminal.note(format_usage(client.history[since:]))
             return Outcome()
         # A turn that ended before anything was heard leaves no trace: the words are there to be sent again.
         return Outcome(edit=said or "" if len(client.history) == since and not client.pending else "")
@@ -194,10 +194,7 @@ def _system(session: Session, rest: str) -> None:
 
 
 def _usage(session: Session, _rest: str) -> None:
-    usage = session.client.usage
-    counts = {"read": usage.input, "of it cached": usage.cache_read, "written": usage.output}
-    known = ", ".join([f"{count:,} {what}" for what, count in counts.items() if count]) or "none reported"
-    session.terminal.say(f"{len(session.client.history)} messages; tokens: {known}.")
+    session.terminal.say(f"{len(session.client.history)} messages; {format_usage(session.client.history)}.")
 
 
 def _undo(session: Session, _rest: str) -> Outcome:

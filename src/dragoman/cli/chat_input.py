@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dragoman.directories import state_directory
 from dragoman.errors import ConfigurationError
@@ -15,76 +15,66 @@ from dragoman.errors import ConfigurationError
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 _PROMPT: Final = "> "
 
 
-class Input(Protocol):
-    """Where the user's words come from."""
-
-    def read(self, default: str = "") -> str | None:
-        """The next message, however many lines it has; None when there will be no more."""
-        ...
+Read: TypeAlias = Callable[[str], str | None]
+"""Gives the next message, however many lines it has, or None when there will be no more; begins with a text to edit."""
 
 
-class PlainInput:
+def open_input(terminal: Terminal, commands: Iterable[str], describe_status: Callable[[], str]) -> Read:
+    """The editor on a terminal, if it is installed; otherwise plain lines."""
+    if not (terminal.in_is_tty and terminal.err_is_tty) or terminal.environ.get("TERM") == "dumb":
+        return lambda _edit: _read_plain(terminal)
+    if find_spec("prompt_toolkit") is None:
+        terminal.note("dragoman: editing, history and Markdown come with: pip install 'dragoman[cli]'", "yellow")
+        return lambda _edit: _read_plain(terminal)
+    return _make_editor(commands, describe_status)
+
+
+def _read_plain(terminal: Terminal) -> str | None:
     """Lines of a stream. A line that ends with a backslash goes on in the next one."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal: Terminal = terminal
-
-    def read(self, default: str = "") -> str | None:
-        lines: list[str] = []
-        while True:
-            if self._terminal.in_is_tty:
-                self._terminal.write_error(_PROMPT if not lines else ". ")
-            line = self._terminal.stdin.readline() if self._terminal.stdin is not None else ""
-            if not line:
-                return "\n".join(lines) if lines else None
-            line = line.rstrip("\r\n")
-            if not line.endswith("\\"):
-                return "\n".join([*lines, line])
-            lines.append(line[:-1])
+    lines: list[str] = []
+    while True:
+        if terminal.in_is_tty:
+            terminal.write_error(_PROMPT if not lines else ". ")
+        line = terminal.stdin.readline() if terminal.stdin is not None else ""
+        if not line:
+            return "\n".join(lines) if lines else None
+        line = line.rstrip("\r\n")
+        if not line.endswith("\\"):
+            return "\n".join([*lines, line])
+        lines.append(line[:-1])
 
 
-class Editor:
+def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) -> Read:
     """A line editor: history, completion of commands, several lines (Alt-Enter), pasting."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.output import create_output
 
-    def __init__(self, commands: Iterable[str], describe_status: Callable[[], str], history: Path | None) -> None:
-        from prompt_toolkit import PromptSession
-        from prompt_toolkit.completion import WordCompleter
-        from prompt_toolkit.history import FileHistory, InMemoryHistory
-        from prompt_toolkit.output import create_output
+    history = _make_history()
+    session: PromptSession[str] = PromptSession(
+        history=InMemoryHistory() if history is None else FileHistory(str(history)),
+        completer=WordCompleter([f"/{name}" for name in commands], sentence=True),
+        multiline=True,
+        key_bindings=_make_keys(),
+        bottom_toolbar=describe_status,
+        output=create_output(stdout=sys.stderr),  # the answer alone goes to standard output
+        prompt_continuation=". ",
+        reserve_space_for_menu=4,
+    )
 
-        self._session: PromptSession[str] = PromptSession(
-            history=InMemoryHistory() if history is None else FileHistory(str(history)),
-            completer=WordCompleter([f"/{name}" for name in commands], sentence=True),
-            multiline=True,
-            key_bindings=_make_keys(),
-            bottom_toolbar=describe_status,
-            # The answer alone goes to standard output.
-            output=create_output(stdout=sys.stderr),
-            prompt_continuation=". ",
-            reserve_space_for_menu=4,
-        )
-
-    def read(self, default: str = "") -> str | None:
+    def read(edit: str) -> str | None:
         try:
-            return self._session.prompt(_PROMPT, default=default)
+            return session.prompt(_PROMPT, default=edit)
         except EOFError:
             return None
 
-
-def open_input(terminal: Terminal, commands: Iterable[str], describe_status: Callable[[], str]) -> Input:
-    """The editor on a terminal, if it is installed; otherwise plain lines."""
-    if not (terminal.in_is_tty and terminal.err_is_tty) or terminal.environ.get("TERM") == "dumb":
-        return PlainInput(terminal)
-    if find_spec("prompt_toolkit") is None:
-        terminal.note("dragoman: editing, history and Markdown come with: pip install 'dragoman[cli]'", "yellow")
-        return PlainInput(terminal)
-    return Editor(commands, describe_status, _make_history())
+    return read
 
 
 def _make_history() -> Path | None:

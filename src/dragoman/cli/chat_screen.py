@@ -27,7 +27,7 @@ from dragoman.conversation import (
     ToolStarted,
 )
 
-from .output import SilentView, format_result
+from .output import View, format_result
 from .terminal import Terminal, escape_controls, shorten
 
 _PER_SECOND: Final = 8
@@ -35,7 +35,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-class Screen(SilentView):
+class Screen(View):
     """Shows a turn on a terminal."""
 
     def __init__(self, terminal: Terminal, *, clock: Callable[[], float] = time.monotonic) -> None:

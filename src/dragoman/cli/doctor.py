@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import platform
 import socket
 from collections.abc import Callable, Iterator
@@ -12,17 +11,17 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from dragoman._version import __version__
-from dragoman.chat.config import LoadedConfig, load_config
+from dragoman.chat.config import LoadedConfig
 from dragoman.engines.local.shelf import models
 from dragoman.errors import DragomanError
 from dragoman.providers.catalogue import PROVIDERS
 from dragoman.transport.addresses import host_of, port_of
 
-from .arguments import Parser, add_json
+from .arguments import Parser, Talking, add_json
 from .conversations import open_store, store_path
 from .failures import LOCAL_INSTALL, can_run_local, describe
 from .output import print_json
-from .settings import find_directory, open_skills, read_cli_settings, read_policy, read_servers, settle_model
+from .settings import find_directory, load_with, open_skills, read_cli_settings, read_policy, read_servers, settle_model
 from .terminal import Terminal
 
 _SECONDS: Final = 5.0
@@ -45,13 +44,16 @@ class Finding(Struct, frozen=True):
 def declare(parser: Parser) -> None:
     """The options of the doctor."""
     about = "Check versions, configuration, keys, network, store and model; say what to do."
-    parser.describe(_run, about, "dragoman doctor", "dragoman doctor --offline")
+    parser.describe(_run, about, "dragoman doctor", "dragoman doctor -m openai:gpt-5 --offline")
+    parser.namespace = Talking
+    parser.add_argument("-m", "--model", metavar="MODEL", help="by default the configured one")
+    parser.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
     parser.add_argument("--offline", action="store_true", help="do not use the network")
     add_json(parser)
 
 
-def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    findings = _examine(terminal, offline=arguments.offline)
+def _run(arguments: Talking, terminal: Terminal) -> int:
+    findings = list(_examine(arguments, terminal))
     if arguments.json:
         print_json(terminal, findings)
     else:
@@ -63,90 +65,77 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
 
 
-def _examine(terminal: Terminal, *, offline: bool) -> list[Finding]:
-    system = f"{platform.system()} {platform.machine()}"
-    versions = f"dragoman {__version__}, Python {platform.python_version()}, {system}"
-    found = [Finding("ok", "version", versions), *_check_extras()]
-    loaded: list[LoadedConfig] = []
-    found += _guard("configuration", lambda: _check_configuration(loaded, terminal))
-    for config in loaded:
-        found += _guard("key", lambda config=config: _check_key(config))
-        if not offline:
-            found += _guard("network", lambda config=config: _check_network(config))
-    found += _guard("store", _check_store)
-    found += _guard("local model", _check_local)
-    return found
-
-
-def _guard(about: str, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    try:
-        return list(check())
-    except (DragomanError, OSError) as error:
-        text, fix = describe(error)
-        return [Finding("wrong", about, text, fix)]
-
-
-def _check_extras() -> Iterator[Finding]:
+def _examine(arguments: Talking, terminal: Terminal) -> Iterator[Finding]:
+    versions = f"dragoman {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield Finding("ok", "version", versions)
     for extra, (modules, use) in _EXTRAS.items():
-        if missing := [name for name in modules if find_spec(name) is None]:
-            fix = f"For {use}: pip install 'dragoman[{extra}]'"
-            yield Finding("note", f"extra {extra}", f"{', '.join(missing)} not installed", fix)
-        else:
-            yield Finding("ok", f"extra {extra}", "installed")
+        missing = [name for name in modules if find_spec(name) is None]
+        fix = f"For {use}: pip install 'dragoman[{extra}]'" if missing else ""
+        text = f"{', '.join(missing)} not installed" if missing else "installed"
+        yield Finding("note" if missing else "ok", f"extra {extra}", text, fix)
+    loaded: list[LoadedConfig] = []
+    yield _guard("configuration", lambda: _check_configuration(arguments, loaded, terminal))
+    for config in loaded:
+        yield _guard("key", lambda config=config: _check_key(config))
+        if not arguments.offline:
+            yield _guard("network", lambda config=config: _check_network(config))
+    yield _guard("store", _check_store)
+    yield _guard("local model", _check_local)
 
 
-def _check_configuration(out: list[LoadedConfig], terminal: Terminal) -> Iterator[Finding]:
-    loaded = load_config()
+def _guard(about: str, check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except (DragomanError, OSError) as error:
+        return Finding("wrong", about, *describe(error))
+
+
+def _check_configuration(arguments: Talking, out: list[LoadedConfig], terminal: Terminal) -> Finding:
+    loaded = load_with(arguments)
     for read in (read_cli_settings, read_servers, read_policy):
         read(loaded)
     open_skills(loaded, find_directory())
-    loaded = settle_model(loaded, terminal)
-    out.append(loaded)
+    out.append(settle_model(loaded, terminal))
     files = ", ".join(map(str, loaded.files)) or "no files"
-    yield Finding("ok", "configuration", f"{files}; the model is {loaded.config.model_name}")
+    return Finding("ok", "configuration", f"{files}; the model is {out[0].config.model_name}")
 
 
-def _check_key(loaded: LoadedConfig) -> Iterator[Finding]:
+def _check_key(loaded: LoadedConfig) -> Finding:
     provider, found = loaded.config.provider_name, loaded.config.key()
     if found is None:
-        yield Finding("ok", "key", f"none is needed for {provider}")
-    else:
-        yield Finding("ok", "key", f"{found.secret.masked} for {provider}, from {found.origin}")
+        return Finding("ok", "key", f"none is needed for {provider}")
+    return Finding("ok", "key", f"{found.secret.masked} for {provider}, from {found.origin}")
 
 
-def _check_network(loaded: LoadedConfig) -> Iterator[Finding]:
+def _check_network(loaded: LoadedConfig) -> Finding:
     row = PROVIDERS.get(loaded.config.provider_name)
     url = loaded.config.base_url or (row.base_url if row is not None else "")
     if not url:
-        return
+        return Finding("ok", "network", "none is needed")
     host, port = host_of(url), port_of(url)
     try:
         socket.create_connection((host, port), timeout=_SECONDS).close()
     except OSError as error:
         text = f"{host}:{port} cannot be reached directly: {error.strerror or type(error).__name__}"
         fix = "Check the network, the address (base_url) and whether a proxy is needed (https_proxy)."
-        yield Finding("wrong", "network", text, fix)
-    else:
-        yield Finding("ok", "network", f"{host}:{port} can be reached")
+        return Finding("wrong", "network", text, fix)
+    return Finding("ok", "network", f"{host}:{port} can be reached")
 
 
-def _check_store() -> Iterator[Finding]:
+def _check_store() -> Finding:
     path = store_path()
     with open_store() as store:
         page = store.list(limit=1000)
     if page.unreadable:
         text = f"{path}: {len(page.unreadable)} conversations cannot be read"
-        yield Finding("wrong", "store", text, "They were left where they are; see docs/stores.md.")
-    else:
-        yield Finding("ok", "store", f"{path}: {len(page.items)}{'+' if page.cursor else ''} conversations")
+        return Finding("wrong", "store", text, "They were left where they are; see docs/stores.md.")
+    return Finding("ok", "store", f"{path}: {len(page.items)}{'+' if page.cursor else ''} conversations")
 
 
-def _check_local() -> Iterator[Finding]:
-    here = [f"local:{model.name}" for model in models() if model.present]
+def _check_local() -> Finding:
     if not can_run_local():
-        yield Finding("note", "local model", "not installed", f"For a model without a key: {LOCAL_INSTALL}")
-    elif here:
-        yield Finding("ok", "local model", ", ".join(here))
-    else:
-        fix = "It is when first needed, or now: dragoman local pull"
-        yield Finding("note", "local model", "none is fetched yet", fix)
+        return Finding("note", "local model", "not installed", f"For a model without a key: {LOCAL_INSTALL}")
+    if here := [f"local:{model.name}" for model in models() if model.present]:
+        return Finding("ok", "local model", ", ".join(here))
+    fix = "It is when first needed, or now: dragoman local pull"
+    return Finding("note", "local model", "none is fetched yet", fix)

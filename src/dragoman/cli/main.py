@@ -23,7 +23,7 @@ from .terminal import Terminal
 COMMANDS: Final = {
     "ask": "ask a question; the same as no command at all",
     "chat": "talk with a model, interactively",
-    "models": "list models and what they can do; check one",
+    "models": "list models and what they can do",
     "tools": "list tools, show a schema, check them against a model",
     "keys": "store, list and remove API keys",
     "history": "list, show, search, export and delete conversations",

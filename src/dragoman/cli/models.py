@@ -1,26 +1,20 @@
-"""`dragoman models`: what there is, what it can do, and whether one answers."""
+"""`dragoman models`: what there is, and what it can do."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Iterator, Mapping
 
-from dragoman.chat.config import hide_query
 from dragoman.chat.credentials import KeyReference, reference_for, stored_references
-from dragoman.conversation import Conversation, Message
-from dragoman.engines.engine import Engine
-from dragoman.engines.factory import engine
 from dragoman.engines.local.table import MODELS
 from dragoman.providers.catalogue import PROVIDERS, profile_of
 from dragoman.providers.profile import Profile
 from dragoman.providers.programs import PROFILES
 
-from .arguments import Parser, Talking, add_json
+from .arguments import Parser, add_json
 from .failures import list_models
 from .output import print_json, print_table
-from .settings import load_with, settle_model
 from .terminal import Terminal
 
 
@@ -31,13 +25,6 @@ def declare(parser: Parser) -> None:
     listing = parser.add_command("list", _list, "List known models and what they can do.", *examples)
     listing.add_argument("word", nargs="?", default="", help="only names that contain this")
     add_json(listing)
-    about = "Check that a model can be used: its name, its key, its answer."
-    check = parser.add_command("check", _check, about, "dragoman models check openai:gpt-5 --offline")
-    check.namespace = Talking
-    check.add_argument("model", nargs="?", help="provider:model; by default the configured one")
-    check.add_argument("--offline", action="store_true", help="do not ask the model anything")
-    check.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
-    check.add_argument("--base-url", metavar="URL", help="the address of the provider")
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -96,26 +83,3 @@ def _format(value: object) -> str:
             return f"{value:,}"
         case _:
             return str(value)
-
-
-def _check(arguments: Talking, terminal: Terminal) -> int:
-    config = settle_model(load_with(arguments), terminal).config
-    found = config.key()
-    key = "none, and none is needed" if found is None else f"{found.secret.masked} from {found.origin}"
-    terminal.line(f"model     {config.model_name}")
-    terminal.line(f"key       {key}")
-    if config.base_url:
-        terminal.line(f"address   {hide_query(config.base_url)}")
-    with engine(config.model_name, **config.for_engine()) as made:
-        for name, value in _list_abilities(made.profile).items():
-            terminal.line(f"{name:<14}  {_format(value)}")
-        if not arguments.offline:
-            terminal.line(f"answers   {_try(made)}")
-    return 0
-
-
-def _try(made: Engine) -> str:
-    began = time.monotonic()
-    reply = made.reply(Conversation().plus(Message.user("Answer with the one word: yes")))
-    said = " ".join(reply.message.text.split())[:60] or "(nothing)"
-    return f"{said!r} after {time.monotonic() - began:.1f} s"

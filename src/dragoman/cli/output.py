@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import msgspec
 
@@ -29,43 +28,23 @@ from dragoman.errors import ToolError
 from .terminal import Terminal, escape_controls, shorten, to_line
 
 
-class View(Protocol):
-    """Shows a turn while it happens."""
-
-    def show(self, event: Event) -> None:
-        """Something has happened."""
-        ...
+class View:
+    """Shows a turn while it happens. This one shows nothing."""
 
     def wait(self) -> None:
         """The model has been asked, and nothing has been heard yet."""
-        ...
+
+    def show(self, event: Event) -> None:
+        """Something has happened."""
 
     def pause(self) -> None:
         """Nothing happens until somebody else has used the terminal, or the turn is over."""
-        ...
 
     def end(self) -> None:
         """The answer is complete, or broken off."""
-        ...
 
 
-class SilentView:
-    """Shows nothing: the sum of it all comes at the end."""
-
-    def show(self, event: Event) -> None:
-        pass
-
-    def wait(self) -> None:
-        pass
-
-    def pause(self) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
-class JsonLinesView(SilentView):
+class JsonLinesView(View):
     """Each event as JSON, one a line."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -75,7 +54,7 @@ class JsonLinesView(SilentView):
         self._terminal.line(msgspec.json.encode(event).decode())
 
 
-class TextView(SilentView):
+class TextView(View):
     """The answer to standard output as it comes; thoughts and tools to standard error."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -173,9 +152,9 @@ def _add_usage(messages: tuple[Message, ...]) -> Usage:
     return sum(spent, Usage(input=0, output=0))
 
 
-def format_usage(client: ChatClient, since: int) -> str:
-    """How many tokens a turn took."""
-    usage = _add_usage(client.history[since:])
+def format_usage(messages: tuple[Message, ...]) -> str:
+    """How many tokens some messages took."""
+    usage = _add_usage(messages)
     counts = {"in": usage.input, "cached": usage.cache_read, "out": usage.output, "thinking": usage.reasoning}
     known = [f"{count:,} {name}" for name, count in counts.items() if count]
     return f"tokens: {', '.join(known) or 'not reported'}{' (at least)' if usage.partial and known else ''}"
