@@ -73,14 +73,13 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.chat.config",
                     "dragoman.chat.credentials",
+                    "dragoman.chat.toml_file",
                     "dragoman._version",
                 ),
                 first=("load_config", "Config", "LoadedConfig"),
             ),
-            Section(namespace="dragoman.chat.config", only=("ConfigArguments",)),
-            Section(namespace="dragoman.chat.config", only=("Explanation",)),
-            Section(namespace="dragoman.chat.credentials", only=("Found",)),
-            Section(namespace="dragoman.chat.credentials", only=("StoredKey",)),
+            Section(namespace="dragoman.chat.config", only=("ConfigArguments", "Explanation")),
+            Section(namespace="dragoman.chat.credentials", only=("Found", "StoredKey")),
         ),
     ),
     Page(
