@@ -78,13 +78,6 @@ def test_the_question_shows_everything(tmp_path: Path) -> None:
     assert "[a]lways (allow " in seen
 
 
-def test_always_holds_for_calls_like_it(tmp_path: Path) -> None:
-    desk = Desk("ask", "a\n", tmp_path)
-    assert desk.answer() == (True, "")
-    assert desk.answer(ToolCall("c2", "send", '{"to": "Eve", "text": "Hi"}')) == (True, "")
-    assert desk.answer(ToolCall("c3", "other", "{}")) == (False, "the user refused"), "somebody else is asked about"
-
-
 def test_always_without_a_rule_holds_for_exactly_this_call(tmp_path: Path) -> None:
     desk = Desk("ask", "a\n", tmp_path)
     risky = '{"command": "ls; rm x"}'
@@ -92,28 +85,6 @@ def test_always_without_a_rule_holds_for_exactly_this_call(tmp_path: Path) -> No
     assert desk.answer(ToolCall("1", "Bash", risky)) == (True, "")
     assert desk.answer(ToolCall("2", "Bash", risky)) == (True, "")
     assert desk.answer(ToolCall("3", "Bash", '{"command": "ls; rm y"}'))[0] is False
-
-
-def test_where_nobody_can_be_asked_it_is_refused_and_said(tmp_path: Path) -> None:
-    desk = Desk("ask", None, tmp_path)
-    assert desk.answer() == (False, "nobody was there to approve it")
-    assert desk.approver.refused == 1
-    assert desk.err.getvalue().count("\n") == 1
-    assert "send was not run: it needs your approval, and standard input is no terminal." in desk.err.getvalue()
-
-
-@pytest.mark.parametrize(("mode", "approved"), [("auto", True), ("deny", False)])
-def test_said_once_for_all(mode: Mode, approved: bool, tmp_path: Path) -> None:
-    desk = Desk(mode, None, tmp_path)
-    assert desk.answer()[0] is approved
-    assert (desk.approver.refused, desk.err.getvalue()) == (0, "")
-
-
-@pytest.mark.parametrize("mode", ["auto", "deny", "ask"])
-def test_a_call_that_may_have_done_its_work_is_not_repeated_without_a_word(mode: Mode, tmp_path: Path) -> None:
-    approved, reason = Desk(mode, None, tmp_path).answer(begun=True)
-    assert not approved
-    assert "nobody knows whether it did its work" in reason
 
 
 def test_a_person_may_have_it_repeated(tmp_path: Path) -> None:

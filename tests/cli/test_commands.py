@@ -172,9 +172,7 @@ def test_the_template_is_a_valid_configuration_when_uncommented(around: Surround
 
 def test_a_wrong_table_of_the_configuration_is_said_with_its_line(around: Surroundings) -> None:
     around.configure("\n[cli]\nlgo = true\n")
-    with Simulator() as simulator:
-        around.use(simulator)
-        done = around.here("Hello.")
+    done = around.ask(None, "Hello.")
     assert done.code == 2
     assert "config.toml" in done.err
     assert "[cli] does not fit" in done.err
@@ -216,9 +214,7 @@ def test_simulate_is_the_simulator(around: Surroundings, capsys: pytest.CaptureF
 
 
 def test_doctor_finds_everything_in_order(around: Surroundings) -> None:
-    with Simulator() as simulator:
-        around.use(simulator)
-        done = around.here("doctor")
+    done = around.ask(None, "doctor")
     assert done.code == 0, done.out
     for about in ("version", "configuration", "key", "network", "store"):
         assert f"ok    {about}: " in done.out
@@ -285,9 +281,9 @@ def test_mcp_list_call_and_use_as_a_tool(around: Surroundings) -> None:
     assert (wrong.code, wrong.out) == (1, "")
     assert "Did you mean" in around.here("mcp", "call", "maths", "ad").err
     assert "Did you mean maths?" in around.here("mcp", "list", "math").err
-    with Simulator([calling("maths_add", {"a": 2, "b": 3}), "It is 5."]) as simulator:
-        around.use(simulator)
-        done = around.here("Add.", "-T", "maths", "--approve", "auto", "--json")
+    done = around.ask(
+        [calling("maths_add", {"a": 2, "b": 3}), "It is 5."], "Add.", "-T", "maths", "--approve", "auto", "--json"
+    )
     assert done.json["tool_calls"][0]["result"] == "5"
 
 

@@ -82,9 +82,7 @@ def test_mistakes_are_one_line_and_name_what_was_meant(
 
 @pytest.mark.parametrize("arguments", [["ask", "models"], ["--", "models"], ["-q", "models"], ["ask", "--", "--help"]])
 def test_a_question_that_is_the_name_of_a_command_can_be_asked(arguments: list[str], around: Surroundings) -> None:
-    with Simulator() as simulator:
-        around.use(simulator)
-        done = around.here(*arguments)
+    done = around.ask(None, *arguments)
     assert (done.code, done.out) == (0, f"You said: {arguments[-1]}\n")
 
 

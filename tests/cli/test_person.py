@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -78,19 +77,6 @@ def test_the_first_run_without_keys(around: Surroundings, tmp_path: Path) -> Non
         assert "sk-not" not in person.screen, "a key that is typed is not shown"
 
 
-def test_wrong_flags_unknown_models_and_no_network(around: Surroundings) -> None:
-    around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
-    for arguments, words, code in (
-        (["--modle", "x", "hi there"], "Did you mean --model?", 2),
-        (["hi there", "-m", "anthropc:claude-sonnet-4-5"], "Did you mean anthropic?", 2),
-        (["hi there", "-m", "openai-compatible:x", "--base-url", "http://127.0.0.1:9/v1"], "Check the network", 6),
-    ):
-        with at(around, *arguments) as person:
-            person.see(words)
-            assert person.leave() == code
-            assert "Traceback" not in person.screen
-
-
 def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
     with at(around, "--xyzzy") as person:
         assert person.leave() == 2
@@ -99,24 +85,6 @@ def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
     with at(around, "--xyzzy") as person:
         assert person.leave() == 2
         assert "\x1b" not in person.raw
-
-
-def test_pipes_on_both_sides(around: Surroundings) -> None:
-    (around.work / "notes.txt").write_text("buy milk\n")
-    reader = "import json,sys; print('text:', json.load(sys.stdin)['text'])"
-    with Simulator() as simulator:
-        around.use(simulator)
-        line = f'cat notes.txt | "{sys.executable}" -m dragoman --json "Sum up:" | "{sys.executable}" -c "{reader}"'
-        done = subprocess.run(
-            ["/bin/sh", "-c", line],
-            env=around.env,
-            cwd=around.work,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-    assert (done.stdout, done.stderr) == ("text: You said: Sum up:\n\nbuy milk\n", "")
 
 
 # --- Ctrl-C, kill -9, and going on ------------------------------------------------------------------------------------

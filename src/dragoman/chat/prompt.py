@@ -15,7 +15,7 @@ Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
 """A text, a block such as an image, several of them, or a whole message."""
 
 
-def message_of(prompt: Prompt) -> Message:
+def make_message(prompt: Prompt) -> Message:
     """The user's message."""
     if isinstance(prompt, str) and prompt:  # nearly always
         return Message(role="user", blocks=(Text(prompt),))
