@@ -25,11 +25,8 @@ _MAGIC: Final = (
     (b"GIF89a", 0, "image/gif"),
     (b"WEBP", 8, "image/webp"),
     (b"%PDF-", 0, "application/pdf"),
-    (b"ID3", 0, "audio/mpeg"),
     (b"WAVE", 8, "audio/wav"),
-    (b"fLaC", 0, "audio/flac"),
-    (b"OggS", 0, "audio/ogg"),
-    (b"ftyp", 4, "video/mp4"),
+    (b"ID3", 0, "audio/mpeg"),
 )
 
 

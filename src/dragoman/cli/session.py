@@ -83,7 +83,7 @@ class Session:
     def _make_client(self, tools: ToolRegistry, system: str | None = None) -> ChatClient:
         given: ChatOptions = {"permission": self.approver.check}
         if system is None:
-            listed = skills_prompt(self._choice.open_skills()) if "Skill" in tools else ""
+            listed = skills_prompt(self._choice.skills) if "Skill" in tools else ""
             system = "\n\n".join([part for part in (clean(self.loaded.config.system_prompt), listed) if part])
         if system:
             given["system"] = system

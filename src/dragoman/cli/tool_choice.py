@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
@@ -73,7 +74,7 @@ class ToolChoice:
     def _build(self, name: str) -> ToolSet:
         ready = {each.lower(): each for each in (*READY, *SKILLS)}
         if name == ALL:
-            return self._build_ready([*READY, *(SKILLS if self.open_skills().list() else ())])
+            return self._build_ready([*READY, *(SKILLS if self.skills.list() else ())])
         if name.lower() in ready:
             return self._build_ready([ready[name.lower()]])
         servers = read_servers(self._loaded)
@@ -89,8 +90,9 @@ class ToolChoice:
         hint = suggest(name, [*ready.values(), *servers, ALL], "").lstrip()
         raise UsageError(f"There is no tool {name!r}.", hint=f"{hint} See dragoman tools list.".lstrip())
 
-    def open_skills(self) -> DirectorySkillStore:
-        """The skills that may be loaded."""
+    @cached_property
+    def skills(self) -> DirectorySkillStore:
+        """The skills that may be loaded, looked for when they are first needed."""
         return open_skills(self._loaded, self._directory)
 
     def _build_ready(self, names: list[str]) -> ToolRegistry:
@@ -101,7 +103,7 @@ class ToolChoice:
         say = self._terminal.say
         responder = CallbackResponder(reaction=lambda emoji: say(f"[{emoji}]"), update=lambda text: say(f"> {text}"))
         missing = [name for name in names if name not in self._ready]
-        skills = self.open_skills() if set(missing) & set(SKILLS) else None
+        skills = self.skills if set(missing) & set(SKILLS) else None
         if skills is not None and not skills.list():
             raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
         for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
