@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.chat.async_client import AsyncChatClient
 from dragoman.chat.client import ChatClient
-from dragoman.conversation import Conversation, Event, Message, Text, Thinking, ToolCall, ToolResult
+from dragoman.conversation import Conversation, Event, Text, Thinking, ToolCall, ToolResult
 from dragoman.loop.run import RunResult
 from dragoman.simulator import Simulator
 from dragoman.tools.permission import Approval
@@ -84,6 +84,8 @@ class AsyncTalk:
 
 
 Talk = PlainTalk | AsyncTalk
+Start = Callable[..., Talk]
+"""What the fixture `start` gives: from a script, tools and options to a talk."""
 WAYS: dict[str, tuple[type[Talk], bool]] = {
     "plain-whole": (PlainTalk, False),
     "plain-stream": (PlainTalk, True),
@@ -134,10 +136,6 @@ def _told(block: Any) -> Any:
         case ToolResult():
             return ("error" if block.is_error else "result", block.name, block.error_type or block.text)
     return type(block).__name__
-
-
-def said(message: Message) -> Any:
-    return transcript(Conversation().plus(message))[0]
 
 
 def threads_left() -> list[str]:

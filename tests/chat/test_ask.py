@@ -12,10 +12,10 @@ import pytest
 from dragoman.chat.client import ChatClient
 from dragoman.chat.schema import answer_type
 from dragoman.conversation import Message, StopReason, Text, ToolCall
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines.scripted import ScriptedEngine
 from dragoman.errors import InvalidAnswerError, OverloadedError
 from dragoman.tools.definition import tool
-from tests.chat.talking import AsyncTalk, PlainTalk, Talk
+from tests.chat.talking import Start
 
 
 @tool
@@ -51,17 +51,6 @@ GOOD = '{"number": "A-1", "total": 9.5}'
 SCHEMA = {"type": "object", "properties": {"number": {"type": "string"}}, "required": ["number"]}
 
 
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-def _talk(colour: str, script: list[Any], tools: Any = (), **options: Any) -> Talk:
-    if colour == "plain":
-        return PlainTalk(ScriptedEngine(script), tools, streamed=False, **options)
-    return AsyncTalk(AsyncScriptedEngine(script), tools, streamed=False, **options)
-
-
 @pytest.mark.parametrize(
     ("wanted", "text", "value"),
     [
@@ -79,24 +68,21 @@ def _talk(colour: str, script: list[Any], tools: Any = (), **options: Any) -> Ta
     ],
     ids=str,
 )
-def test_the_answer_is_of_the_type_that_was_asked_for(colour: str, wanted: Any, text: str, value: Any) -> None:
-    talk = _talk(colour, [text])
+def test_the_answer_is_of_the_type_that_was_asked_for(start: Start, wanted: Any, text: str, value: Any) -> None:
+    talk = start([text])
     assert talk.do("ask", "Which?", wanted) == value
     assert [message.text for message in talk.client.history] == ["Which?", text]  # the answer joins the history
-    talk.close()
 
 
-def test_without_a_type_the_answer_is_text_or_what_the_client_was_made_for(colour: str) -> None:
-    talk = _talk(colour, ["words"])
+def test_without_a_type_the_answer_is_text_or_what_the_client_was_made_for(start: Start) -> None:
+    talk = start(["words"])
     assert talk.do("ask", "Which?") == "words"
-    talk.close()
-    talk = _talk(colour, [GOOD], answer=answer_type(Invoice))
+    talk = start([GOOD], answer=answer_type(Invoice))
     assert talk.do("ask", "Which?") == Invoice("A-1", 9.5)
-    talk.close()
 
 
-def test_it_is_tool_free_and_the_schema_does_not_leak(colour: str) -> None:
-    talk = _talk(colour, [GOOD, "Bye."], [add])
+def test_it_is_tool_free_and_the_schema_does_not_leak(start: Start) -> None:
+    talk = start([GOOD, "Bye."], [add])
     talk.do("ask", "Which?", Invoice)
     talk.chat("Thanks.")
     asked, thanked = talk.client.engine.calls  # type: ignore[attr-defined]
@@ -104,62 +90,54 @@ def test_it_is_tool_free_and_the_schema_does_not_leak(colour: str) -> None:
     assert asked.options.response_format.name == "Invoice"
     assert [spec.name for spec in thanked.tools] == ["add"]
     assert thanked.options.response_format is None
-    talk.close()
 
 
-def test_a_wrong_answer_is_asked_for_again_with_what_is_wrong(colour: str) -> None:
-    talk = _talk(colour, ['{"number": "A-1"}', GOOD])
+def test_a_wrong_answer_is_asked_for_again_with_what_is_wrong(start: Start) -> None:
+    talk = start(['{"number": "A-1"}', GOOD])
     assert talk.do("ask", "Which?", Invoice) == Invoice("A-1", 9.5)
     assert "total" in talk.client.history[2].text
     assert len(talk.client.history) == 4
     assert talk.client.conversation.is_valid
-    talk.close()
 
 
-def test_then_the_error_has_the_raw_text_and_the_problems(colour: str) -> None:
-    talk = _talk(colour, ["no idea", "none at all"])
+def test_then_the_error_has_the_raw_text_and_the_problems(start: Start) -> None:
+    talk = start(["no idea", "none at all"])
     with pytest.raises(InvalidAnswerError) as caught:
         talk.do("ask", "Which?", Invoice)
     assert caught.value.text == "none at all"
     assert caught.value.problems
     assert talk.client.conversation.text == "none at all"  # what was said is not lost
-    talk.close()
 
 
-def test_how_often_is_the_callers_choice(colour: str) -> None:
-    talk = _talk(colour, ["no", "no", "no", GOOD])
+def test_how_often_is_the_callers_choice(start: Start) -> None:
+    talk = start(["no", "no", "no", GOOD])
     assert talk.do("ask", "Which?", Invoice, retries=3) == Invoice("A-1", 9.5)
-    talk.close()
-    talk = _talk(colour, ["no", GOOD])
+    talk = start(["no", GOOD])
     with pytest.raises(InvalidAnswerError):
         talk.do("ask", "Which?", Invoice, retries=0)
-    talk.close()
 
 
 @pytest.mark.parametrize(("reason", "hint"), [(StopReason.MAX_TOKENS, "max_tokens"), (StopReason.REFUSAL, "declined")])
-def test_an_answer_that_cannot_get_better_is_not_asked_for_again(colour: str, reason: StopReason, hint: str) -> None:
+def test_an_answer_that_cannot_get_better_is_not_asked_for_again(start: Start, reason: StopReason, hint: str) -> None:
     cut = Message(role="assistant", blocks=(Text('{"number": "A'),), stop_reason=reason)
-    talk = _talk(colour, [cut, GOOD])
+    talk = start([cut, GOOD])
     with pytest.raises(InvalidAnswerError, match=hint):
         talk.do("ask", "Which?", Invoice)
-    talk.close()
 
 
-def test_a_question_that_nobody_answered_leaves_no_trace(colour: str) -> None:
-    talk = _talk(colour, [OverloadedError("busy"), GOOD])
+def test_a_question_that_nobody_answered_leaves_no_trace(start: Start) -> None:
+    talk = start([OverloadedError("busy"), GOOD])
     with pytest.raises(OverloadedError):
         talk.do("ask", "Which?", Invoice)
     assert talk.client.history == ()
     assert talk.do("ask", "Which?", Invoice) == Invoice("A-1", 9.5)
-    talk.close()
 
 
-def test_a_model_that_calls_a_tool_all_the_same_does_not_spoil_the_history(colour: str) -> None:
+def test_a_model_that_calls_a_tool_all_the_same_does_not_spoil_the_history(start: Start) -> None:
     called = Message.assistant(ToolCall("1", "add", "{}"))
-    talk = _talk(colour, [called, GOOD], [add])
+    talk = start([called, GOOD], [add])
     assert talk.do("ask", "Which?", Invoice) == Invoice("A-1", 9.5)
     assert talk.client.conversation.is_valid
-    talk.close()
 
 
 def test_asking_of_a_stateless_client_keeps_nothing() -> None:

@@ -20,10 +20,9 @@ from dragoman.errors import (
     OverloadedError,
     ToolNotFoundError,
 )
-from dragoman.loop.run import Cancelled, Done
+from dragoman.loop.run import Done
 from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve
-from tests.chat.talking import AsyncTalk, PlainTalk, Talk
+from tests.chat.talking import Start
 
 
 @tool
@@ -40,22 +39,6 @@ def delete(path: str) -> str:
 
 ADDING = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'))
 DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))
-
-
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-def _talk(colour: str, script: list[Any], tools: Any = (), *, streamed: bool = False, **options: Any) -> Talk:
-    if colour == "plain":
-        return PlainTalk(ScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
-    return AsyncTalk(AsyncScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
-
-
-def _asked(talk: Talk) -> list[list[str]]:
-    """What the model was sent, call by call."""
-    return [[message.text for message in call.conversation.messages] for call in talk.client.engine.calls]  # type: ignore[attr-defined]
 
 
 # --- both colours are one client -------------------------------------------------------------------------------------
@@ -80,8 +63,8 @@ def test_both_colours_have_the_same_surface() -> None:
 # --- add, chat, history ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_added_is_read_with_the_next_prompt(colour: str) -> None:
-    talk = _talk(colour, ["Blue.", "Yes."])
+def test_what_is_added_is_read_with_the_next_prompt(colour: str, start: Start) -> None:
+    talk = start(["Blue.", "Yes."])
     talk.client.add("My favourite colour is blue.")
     talk.client.add(["Look:", Media.from_bytes(b"x", "image/png")])
     assert str(talk.chat("Which is it?")) == "Blue."
@@ -91,32 +74,29 @@ def test_what_is_added_is_read_with_the_next_prompt(colour: str) -> None:
         "Which is it?",
         "Blue.",
     ]
-    talk.close()
 
 
-def test_examples_can_be_put_into_the_models_mouth(colour: str) -> None:
-    talk = _talk(colour, ["Hund"])
+def test_examples_can_be_put_into_the_models_mouth(start: Start) -> None:
+    talk = start(["Hund"])
     talk.client.add("cat")
     talk.client.add(Message.assistant("Katze"))
     talk.chat("dog")
     assert [message.role for message in talk.client.history] == ["user", "assistant", "user", "assistant"]
-    talk.close()
 
 
 @pytest.mark.parametrize("nothing", ["", [], ()])
-def test_an_empty_prompt_is_refused(colour: str, nothing: Any) -> None:
-    talk = _talk(colour, ["x"])
+def test_an_empty_prompt_is_refused(start: Start, nothing: Any) -> None:
+    talk = start(["x"])
     with pytest.raises(ConfigurationError, match="says nothing"):
         talk.chat(nothing)
     with pytest.raises(ConfigurationError):
         talk.client.add(nothing)
     assert talk.client.history == ()
-    talk.close()
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_turn_that_failed_before_the_model_spoke_leaves_the_history_as_it_was(colour: str, streamed: bool) -> None:
-    talk = _talk(colour, [OverloadedError("busy"), "Hi."], streamed=streamed)
+def test_a_turn_that_failed_before_the_model_spoke_leaves_the_history_as_it_was(start: Start, streamed: bool) -> None:
+    talk = start([OverloadedError("busy"), "Hi."], streamed=streamed)
     talk.client.add("Note this.")
     with pytest.raises(OverloadedError) as caught:
         talk.chat("Hello")
@@ -125,21 +105,19 @@ def test_a_turn_that_failed_before_the_model_spoke_leaves_the_history_as_it_was(
     assert [message.text for message in talk.client.history] == ["Note this."]  # pending adds survive
     talk.chat("Hello")
     assert [message.text for message in talk.client.history] == ["Note this.", "Hello", "Hi."]
-    talk.close()
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_what_was_done_before_a_failure_stays(colour: str, streamed: bool) -> None:
-    talk = _talk(colour, [ADDING, OverloadedError("busy"), "Three."], [add], streamed=streamed)
+def test_what_was_done_before_a_failure_stays(start: Start, streamed: bool) -> None:
+    talk = start([ADDING, OverloadedError("busy"), "Three."], [add], streamed=streamed)
     with pytest.raises(OverloadedError):
         talk.chat("Add.")
     assert [message.role for message in talk.client.history] == ["user", "assistant", "tool"]
     assert talk.chat().text == "Three."  # without a prompt it goes on from where it stands
-    talk.close()
 
 
-def test_set_tools_replaces(colour: str) -> None:
-    talk = _talk(colour, ["x", "y"], [add])
+def test_set_tools_replaces(start: Start) -> None:
+    talk = start(["x", "y"], [add])
     talk.chat("one")
     talk.client.set_tools([delete])
     talk.chat("two")
@@ -147,40 +125,17 @@ def test_set_tools_replaces(colour: str) -> None:
     assert offered == [["add"], ["delete"]]
     with pytest.raises(ToolNotFoundError):
         talk.client.tools.tools.get("add")
-    talk.close()
 
 
 # --- approval --------------------------------------------------------------------------------------------------------
 
 
-def test_a_pending_call_is_resumed_by_an_answer(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Gone."], [delete])
-    (pending,) = talk.chat("Delete a.").pending
-    assert talk.client.pending == (pending,)
-    result = talk.do("resume", approve(pending.call))
-    assert result.text == "Gone."
-    assert talk.client.pending == ()
-    talk.close()
-
-
-def test_who_speaks_instead_of_answering_has_answered(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "As you like."], [delete])
+def test_who_speaks_instead_of_answering_has_answered(start: Start) -> None:
+    talk = start([DELETING, "As you like."], [delete])
     talk.chat("Delete a.")
     assert talk.chat("Never mind.").text == "As you like."
     assert talk.client.conversation.is_valid
     assert talk.client.history[2].tool_results[0].is_error
-    talk.close()
-
-
-def test_what_is_added_during_a_pause_is_said_after_the_answer(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Gone."], [delete])
-    (pending,) = talk.chat("Delete a.").pending
-    talk.client.add("Be quick.")
-    assert talk.client.pending == (pending,)
-    talk.do("resume", approve(pending.call))
-    assert [message.text for message in talk.client.history if message.role == "user"] == ["Delete a.", "Be quick."]
-    assert talk.client.conversation.is_valid
-    talk.close()
 
 
 # --- one caller at a time --------------------------------------------------------------------------------------------
@@ -258,23 +213,21 @@ def test_a_stateless_client_is_shared_freely() -> None:
         assert client.history == ()
 
 
-def test_a_stateless_turn_can_go_on_from_a_conversation(colour: str) -> None:
-    talk = _talk(colour, ["One.", "Two."], stateless=True)
+def test_a_stateless_turn_can_go_on_from_a_conversation(colour: str, start: Start) -> None:
+    talk = start(["One.", "Two."], stateless=True)
     first = talk.chat("Count.")
     if colour == "plain":
         second = talk.client.chat("More.", conversation=first.conversation)  # type: ignore[union-attr]
     else:
         second = talk.do("chat", "More.", conversation=first.conversation)
     assert [message.text for message in second.conversation.messages] == ["Count.", "One.", "More.", "Two."]
-    talk.close()
 
 
-def test_only_a_stateless_client_takes_a_conversation(colour: str) -> None:
-    talk = _talk(colour, ["x"])
+def test_only_a_stateless_client_takes_a_conversation(start: Start) -> None:
+    talk = start(["x"])
     with pytest.raises(ConfigurationError, match="conversation of its own"):
         talk.do("chat", "x", conversation=Conversation())
     assert talk.chat("x").text == "x"  # and the client is free again
-    talk.close()
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -298,27 +251,18 @@ def test_a_stream_that_nobody_iterates_does_not_block_the_client() -> None:
             _ = stream.result
 
 
-def test_a_callback_that_raises_stops_the_turn_with_its_error(colour: str) -> None:
+def test_a_callback_that_raises_stops_the_turn_with_its_error(start: Start) -> None:
     def stop(event: Any) -> None:
         if isinstance(event, TextDelta):
             message = "enough"
             raise RuntimeError(message)
 
-    talk = _talk(colour, ["A long story.", "Fine."], streamed=True)
+    talk = start(["A long story.", "Fine."], streamed=True)
     with pytest.raises(RuntimeError, match="enough"):
         talk.chat("Tell.", callback=stop)
     assert talk.client.conversation.last is not None
     assert talk.client.conversation.last.interrupted
     assert talk.chat("Go on.").text == "Fine."
-    talk.close()
-
-
-def test_a_callback_that_returns_false_stops_the_turn_quietly(colour: str) -> None:
-    talk = _talk(colour, ["A long story."], streamed=True)
-    result = talk.chat("Tell.", callback=lambda event: not isinstance(event, TextDelta))
-    assert isinstance(result.ending, Cancelled)
-    assert result.text == "A lo"
-    talk.close()
 
 
 def test_an_async_callback_is_awaited() -> None:
@@ -360,31 +304,3 @@ def test_a_switch_reports_what_is_lost_or_refuses() -> None:
         assert client.switch(Forgetful(["Still here."], name="other:model")) == ("thought 'hm'",)
         assert client.model == "other:model"
         assert str(client.chat("And now?")) == "Still here."
-
-
-def test_branches_go_their_own_ways(colour: str) -> None:
-    talk = _talk(colour, ["One.", "Two.", "Three."], [add], system="Count.")
-    talk.chat("a")
-    branch = talk.do("fork")
-    talk.chat("b")
-    talk.do("aclose" if colour == "async" else "close")
-    texts = [message.text for message in branch.history]
-    assert texts == ["a", "One."]
-    assert branch.conversation.system == "Count."
-    if colour == "plain":
-        assert str(branch.chat("c")) == "Three."
-        branch.close()
-    talk.close()
-
-
-def test_a_closed_client_says_so(colour: str) -> None:
-    talk = _talk(colour, ["x"])
-    talk.do("aclose" if colour == "async" else "close")
-    with pytest.raises(ConfigurationError, match="closed"):
-        talk.chat("x")
-    talk.close()
-
-
-def test_engine_options_beside_an_engine_are_refused(colour: str) -> None:
-    with pytest.raises(ConfigurationError, match="'key' is given together with an engine"):
-        _talk(colour, ["x"], key="k")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import io
 import json
@@ -16,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from dragoman import Conversation, Message, async_engine, conversation_to_json, engine, errors
+from dragoman import Conversation, Message, conversation_to_json, engine, errors
 from dragoman.chat.config import Config, load_config
 from dragoman.chat.credentials import KeyReference, find_key
 from dragoman.engines.keys import Secret, without_keys
@@ -108,28 +107,6 @@ def test_a_key_that_a_server_repeats_is_taken_out(provider: str, echo: str, capl
     assert KEY not in str(pickle.dumps(error))
     if "cut" not in echo and len(echo) < 900:
         assert "[key]" in error.message
-
-
-def test_the_same_in_the_other_colour_and_in_a_stream() -> None:
-    body = json.dumps({"error": {"message": f"{KEY} is wrong"}}).encode()
-
-    async def main(base_url: str) -> str:
-        events: list[object] = []
-        async with (
-            async_engine("openai:gpt-4o", key=KEY, base_url=base_url, retry=ONCE) as asked,
-            asked.stream(ASKED) as stream,
-        ):
-            try:
-                async for event in stream:
-                    events.append(event)  # noqa: PERF401 -- what came before the error counts
-            except errors.ProviderError as error:
-                return f"{error} {events} {stream.reply}"
-        return "no error"
-
-    with Simulator([Body(401, body)]) as simulator:
-        seen = asyncio.run(main(simulator.base_url("openai")))
-    assert KEY not in seen
-    assert "[key] is wrong" in seen
 
 
 @pytest.mark.parametrize("provider", MODELS)

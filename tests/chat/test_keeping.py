@@ -13,7 +13,7 @@ import pytest
 from dragoman.chat.client import ChatClient
 from dragoman.conversation import Conversation, Message, ToolCall
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
-from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError, StoreUnavailableError
+from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError
 from dragoman.loop.context import DropToolResults
 from dragoman.stores.async_store import AsyncStore
 from dragoman.stores.journal import MessageAdded, ToolCallBegun, ToolCallDone, resume
@@ -36,11 +36,6 @@ def add(a: int, b: int) -> int:
 def delete(path: str) -> str:
     """Delete a file."""
     return f"deleted {path}"
-
-
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 class Kept:
@@ -176,17 +171,6 @@ def test_going_on_from_an_older_point_begins_a_conversation_of_its_own(kept: Kep
     kept.close(talk)
 
 
-def test_a_branch_is_a_conversation_of_its_own(kept: Kept) -> None:
-    with ChatClient(ScriptedEngine(["One.", "Two.", "Three."]), store=SqliteStore(kept.path)) as client:
-        client.chat("a")
-        with client.fork() as branch:
-            branch.chat("b")
-            client.chat("c")
-            assert branch.id != client.id
-            assert len(kept.outside.list().items) == 2
-        client._store.close()
-
-
 def test_a_shortened_history_keeps_the_long_one_in_the_chain(kept: Kept) -> None:
     engine = ScriptedEngine([ADDING, "Three.", ADDING, "Three again."])
     engine.profile = engine.profile.with_changes(context_window=10)
@@ -206,26 +190,6 @@ def test_a_shortened_history_keeps_the_long_one_in_the_chain(kept: Kept) -> None
 def long(a: int, b: int) -> str:
     """A long answer."""
     return "x" * 1000
-
-
-def test_a_store_that_fails_ends_the_turn_and_loses_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = SqliteStore(kept.path)
-    with ChatClient(ScriptedEngine([ADDING, "Three.", "Four."]), [add], store=store) as client:
-        client.add("Remember.")
-
-        def refuse(*_: Any, **__: Any) -> int:
-            message = "The disk is full."
-            raise StoreUnavailableError(message)
-
-        client.save()
-        monkeypatch.setattr(store, "record", refuse)
-        with pytest.raises(StoreUnavailableError):
-            client.chat("Add.")
-        monkeypatch.undo()
-        assert client.conversation.is_valid
-        client.chat("Go on.")
-        assert kept.outside.latest(client.id or "").conversation == client.conversation
-    store.close()
 
 
 def test_without_a_store_an_id_cannot_be_restored(colour: str) -> None:
@@ -276,19 +240,3 @@ def test_a_killed_process_is_continued(kept: Kept, tmp_path: Path, where: str, i
     ran = log.read_text().split() if log.exists() else []
     expected = {"in the tool": 2 if idempotent else 1}.get(where, 1)
     assert len(ran) == expected  # a completed call is never run again
-
-
-def test_an_uncertain_call_can_be_run_again_by_choice(kept: Kept, tmp_path: Path) -> None:
-    log = tmp_path / "ran"
-    command = [sys.executable, "-m", "tests.chat.killed", str(kept.path), str(log), "in the tool", "False"]
-    assert subprocess.run(command, timeout=60, check=False, cwd=ROOT).returncode == -signal.SIGKILL
-
-    from tests.chat.killed import logging_tool
-
-    with SqliteStore(kept.path) as store:
-        tools = [logging_tool(log, idempotent=False)]
-        with ChatClient(ScriptedEngine(["Done."]), tools, store=store) as client:
-            client.restore(kept.outside.list().items[0].id)
-            assert client.resume(*[approve(each.call) for each in client.uncertain]).text == "Done."
-            assert client.uncertain == ()
-    assert len(log.read_text().split()) == 2

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from typing import Any
 
 import pytest
 
 from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
 from dragoman.conversation import TextDelta, ToolCall
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.tools.definition import tool
@@ -84,38 +82,3 @@ def test_two_hundred_async_chats_at_once(model: str) -> None:
         asyncio.run(main(simulator))
         assert simulator.wait_until_idle()
     assert not threads_left()
-
-
-@pytest.mark.slow
-@every_dialect
-def test_fifty_threads_of_plain_chats(model: str) -> None:
-    threads_wanted = 50 if model == MODELS["openai_chat"] else 15
-    everything: dict[int, list[str]] = {}
-
-    def chat(simulator: Simulator, number: int) -> None:
-        with ChatClient(model, [double, triple], **_options(simulator, model)) as client:
-            everything[number] = [str(client.chat(f"Number {number}.")) for _ in range(TURNS)]
-            assert client.conversation.is_valid
-
-    with Simulator(_said) as simulator:
-        threads = [threading.Thread(target=chat, args=(simulator, number)) for number in range(threads_wanted)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
-        assert everything == {number: [_expected(number)] * TURNS for number in range(threads_wanted)}
-        assert simulator.wait_until_idle()
-    assert not threads_left()
-
-
-def test_one_engine_serves_many_clients_at_once() -> None:
-    model = MODELS["anthropic"]
-
-    async def main(simulator: Simulator) -> None:
-        async with AsyncChatClient(model, [double, triple], stateless=True, **_options(simulator, model)) as shared:
-            results = await asyncio.gather(*[shared.chat(f"Number {number}.") for number in range(100)])
-        assert [str(result) for result in results] == [_expected(number) for number in range(100)]
-
-    with Simulator(_said) as simulator:
-        asyncio.run(main(simulator))
-        assert simulator.wait_until_idle()

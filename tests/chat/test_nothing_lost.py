@@ -10,15 +10,15 @@ import pytest
 
 from dragoman.chat.async_client import AsyncChatClient
 from dragoman.chat.client import ChatClient
-from dragoman.conversation import Conversation, Message, StopReason, Text, TextDelta, ToolCall, ToolCallDelta, Usage
+from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, ToolCallDelta, Usage
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError
 from dragoman.loop.context import Summarise
 from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
 from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve, deny
-from tests.chat.talking import AsyncTalk, PlainTalk, Talk
+from dragoman.tools.permission import approve
+from tests.chat.talking import Start, Talk
 
 DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))
 TWICE = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'), ToolCall("c2", "delete", '{"path": "b"}'))
@@ -30,15 +30,7 @@ def delete(path: str) -> str:
     return f"deleted {path}"
 
 
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-def _talk(colour: str, script: list[Any], tools: Any = (delete,), *, streamed: bool = False, **options: Any) -> Talk:
-    if colour == "plain":
-        return PlainTalk(ScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
-    return AsyncTalk(AsyncScriptedEngine(script, piece=4), tools, streamed=streamed, **options)
+TOOLS = (delete,)
 
 
 def _users(talk: Talk) -> list[str]:
@@ -48,8 +40,8 @@ def _users(talk: Talk) -> list[str]:
 # --- a turn that fails -----------------------------------------------------------------------------------------------
 
 
-def test_what_was_added_during_a_pause_survives_a_turn_that_fails(colour: str) -> None:
-    talk = _talk(colour, [DELETING, OverloadedError("busy"), "As you like."])
+def test_what_was_added_during_a_pause_survives_a_turn_that_fails(start: Start) -> None:
+    talk = start([DELETING, OverloadedError("busy"), "As you like."])
     talk.chat("Delete a.")
     talk.client.add("It is big.")
     with pytest.raises(OverloadedError):
@@ -58,10 +50,9 @@ def test_what_was_added_during_a_pause_survives_a_turn_that_fails(colour: str) -
     talk.chat("Leave it.")
     assert _users(talk) == ["Delete a.", "It is big.", "Leave it."]
     assert talk.client.conversation.is_valid
-    talk.close()
 
 
-def test_what_was_said_meanwhile_stays_and_the_failed_prompt_goes(colour: str) -> None:
+def test_what_was_said_meanwhile_stays_and_the_failed_prompt_goes(start: Start) -> None:
     talk: Talk
 
     class Steering(LoopHooks):
@@ -73,18 +64,17 @@ def test_what_was_said_meanwhile_stays_and_the_failed_prompt_goes(colour: str) -
 
     said: list[str] = []
     busy = OverloadedError("busy")
-    talk = _talk(colour, [busy, "Hi."], hooks=[Steering()])
+    talk = start([busy, "Hi."], hooks=[Steering()])
     with pytest.raises(OverloadedError):
         talk.chat("Hello")
     assert _users(talk) == ["Hurry.", "Please."]
     talk.chat("Hello")
     assert _users(talk) == ["Hurry.", "Please.", "Hello"]
-    talk.close()
 
 
-def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_either(colour: str) -> None:
+def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_either(start: Start) -> None:
     full = Message(role="assistant", blocks=(Text("One."),), usage=Usage(input=90, output=9))
-    talk = _talk(colour, [full, "A summary.", OverloadedError("busy")], context=[Summarise(keep=1)])
+    talk = start([full, "A summary.", OverloadedError("busy")], context=[Summarise(keep=1)])
     talk.client.engine.profile = talk.client.engine.profile.with_changes(context_window=100)  # type: ignore[misc]
     talk.chat("a")
     before = talk.client.conversation
@@ -93,73 +83,38 @@ def test_a_turn_that_fails_after_the_history_was_shortened_leaves_no_trace_eithe
     assert caught.value.conversation is not None
     assert [message.text for message in caught.value.conversation.messages][1:] == ["b"]
     assert talk.client.conversation == before
-    talk.close()
-
-
-def test_a_pause_survives_a_turn_in_which_nothing_was_run(colour: str) -> None:
-    class Failing(LoopHooks):
-        def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-            if failing:
-                failing.pop()
-                message = "not now"
-                raise OSError(message)
-
-    failing: list[int] = []
-    talk = _talk(colour, [DELETING, "Gone."], hooks=[Failing()])
-    (pending,) = talk.chat("Delete a.").pending
-    failing.append(1)
-    with pytest.raises(OSError, match="not now"):
-        talk.do("resume", approve(pending.call))
-    assert [each.call for each in talk.client.pending] == [pending.call]
-    assert talk.do("resume", approve(pending.call)).text == "Gone."
-    talk.close()
 
 
 # --- a question ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_added_during_a_question_follows_its_answer(colour: str) -> None:
+def test_what_is_added_during_a_question_in_a_pause_is_there_too(start: Start) -> None:
     talk: Talk
 
     def answer(_call: Any) -> str:
         talk.client.add("By the way.")
         return "42"
 
-    talk = _talk(colour, [answer, "Fine."])
-    assert talk.do("ask", "How many?", int) == 42
-    assert [message.text for message in talk.client.history] == ["How many?", "42", "By the way."]
-    talk.close()
-
-
-def test_what_is_added_during_a_question_in_a_pause_is_there_too(colour: str) -> None:
-    talk: Talk
-
-    def answer(_call: Any) -> str:
-        talk.client.add("By the way.")
-        return "42"
-
-    talk = _talk(colour, [DELETING, answer, "Fine."])
+    talk = start([DELETING, answer, "Fine."])
     talk.chat("Delete a.")
     talk.client.add("Before.")
     assert talk.do("ask", "How many?", int) == 42
     assert _users(talk) == ["Delete a.", "Before.", "How many?", "By the way."]
     assert talk.client.conversation.is_valid
-    talk.close()
 
 
-def test_a_correction_that_nobody_answered_leaves_no_trace(colour: str) -> None:
-    talk = _talk(colour, ["many", OverloadedError("busy")])
+def test_a_correction_that_nobody_answered_leaves_no_trace(start: Start) -> None:
+    talk = start(["many", OverloadedError("busy")])
     with pytest.raises(OverloadedError):
         talk.do("ask", "How many?", int)
     assert [message.text for message in talk.client.history] == ["How many?", "many"]
-    talk.close()
 
 
 # --- answers about pending calls -------------------------------------------------------------------------------------
 
 
-def test_a_prompt_together_with_answers_follows_the_results(colour: str) -> None:
-    talk = _talk(colour, [TWICE, "Half done."])
+def test_a_prompt_together_with_answers_follows_the_results(start: Start) -> None:
+    talk = start([TWICE, "Half done."])
     first, second = talk.chat("Delete both.").pending
     assert talk.chat("And then stop.", approve(first.call)).text == "Half done."
     assert [result.is_error for result in talk.client.history[2].tool_results] == [False, True]
@@ -167,79 +122,23 @@ def test_a_prompt_together_with_answers_follows_the_results(colour: str) -> None
     assert talk.client.pending == ()
     assert talk.client.conversation.is_valid
     assert second.call.id == "c2"
-    talk.close()
 
 
-def test_the_reason_of_a_refusal_reaches_the_model(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "I see."])
-    (pending,) = talk.chat("Delete a.").pending
-    talk.do("resume", deny(pending.call, reason="it is Ada's"))
-    assert "it is Ada's" in talk.client.history[2].tool_results[0].text
-    talk.close()
-
-
-def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Gone.", DELETING, "Gone again."])
+def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(start: Start) -> None:
+    talk = start([DELETING, "Gone.", DELETING, "Gone again."])
     (pending,) = talk.chat("Delete a.").pending
     answer = approve(pending.call)
     talk.do("resume", answer)
     assert talk.chat("Once more.", answer).pending == (pending,)
-    talk.close()
 
 
 # --- several at once -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["turns", "questions"])
-def test_whatever_another_thread_adds_is_there_once_and_in_order(what: str) -> None:
-    with ChatClient(ScriptedEngine(["Yes."] * 300)) as client:
-        done = threading.Event()
-        added = 0
-
-        def keep_adding() -> None:
-            nonlocal added
-            while not done.is_set() and added < 20_000:
-                client.add(f"note {added}")
-                added += 1
-
-        adding = threading.Thread(target=keep_adding)
-        adding.start()
-        for number in range(60):
-            client.chat(f"turn {number}") if what == "turns" else client.ask(f"turn {number}")
-        done.set()
-        adding.join()
-        notes = [message.text for message in client.history if message.text.startswith("note")]
-        assert notes == [f"note {number}" for number in range(added)]
-        assert client.conversation.is_valid
-
-
-def test_a_save_while_another_thread_adds_is_what_it_says(tmp_path: Any) -> None:
-    from dragoman.stores.sqlite import SqliteStore
-
-    with SqliteStore(tmp_path / "talks.db") as store, ChatClient(ScriptedEngine(["Yes."]), store=store) as client:
-        done = threading.Event()
-
-        def keep_adding() -> None:
-            for number in range(5000):
-                client.add(f"note {number}")
-                if done.is_set():
-                    return
-
-        adding = threading.Thread(target=keep_adding)
-        adding.start()
-        for _ in range(40):
-            saved = client.save()
-            assert store.load(saved.id) == saved
-        done.set()
-        adding.join()
-        client.save()
-        assert store.latest(client.id or "").conversation == client.conversation
-
-
 # --- replies that broke off ------------------------------------------------------------------------------------------
 
 
-def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(colour: str) -> None:
+def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(start: Start) -> None:
     talk: Talk
 
     def stop(event: Any) -> bool | None:
@@ -248,39 +147,17 @@ def test_speaking_into_a_call_that_is_cut_short_leaves_a_valid_history(colour: s
             talk.client.cancel()
         return None
 
-    talk = _talk(colour, [Message.assistant("I delete.", *DELETING.blocks), "Fine."], streamed=True)
+    talk = start([Message.assistant("I delete.", *DELETING.blocks), "Fine."], streamed=True)
     talk.chat("Delete a.", callback=stop)
     assert talk.client.conversation.is_valid
     assert talk.chat("Go on.").text == "Fine."
     assert _users(talk) == ["Delete a.", "Stop it.", "Go on."]
-    talk.close()
 
 
-def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(colour: str) -> None:
-    talk = _talk(colour, [DELETING, "Fine."], streamed=True)
+def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(start: Start) -> None:
+    talk = start([DELETING, "Fine."], streamed=True)
     talk.chat("Delete a.", callback=lambda event: not isinstance(event, ToolCallDelta))
     assert talk.client.history == ()
-    talk.close()
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_calls_that_no_result_could_name_are_not_run(colour: str, streamed: bool) -> None:
-    ran: list[int] = []
-
-    @tool
-    def note(a: int) -> int:
-        """Note it."""
-        ran.append(a)
-        return a
-
-    odd = Message.assistant(
-        ToolCall("same", "note", '{"a": 1}'), ToolCall("same", "note", '{"a": 2}'), ToolCall("", "note", '{"a": 3}')
-    )
-    talk = _talk(colour, [odd, "Done."], [note], streamed=streamed)
-    assert talk.chat("Go.").text == "Done."
-    assert ran == [1]
-    assert talk.client.conversation.is_valid
-    talk.close()
 
 
 # --- what a client may be told ---------------------------------------------------------------------------------------
@@ -303,15 +180,14 @@ def test_calls_that_no_result_could_name_are_not_run(colour: str, streamed: bool
     ],
     ids=lambda odd: str(odd)[:60],
 )
-def test_a_message_that_would_spoil_the_history_is_refused(colour: str, odd: Any) -> None:
-    talk = _talk(colour, ["Hi."])
+def test_a_message_that_would_spoil_the_history_is_refused(start: Start, odd: Any) -> None:
+    talk = start(["Hi."])
     with pytest.raises(ConfigurationError):
         talk.client.add(odd)
     with pytest.raises(ConfigurationError):
         talk.chat(odd)
     assert talk.client.history == ()
     assert talk.chat("Hello").text == "Hi."
-    talk.close()
 
 
 # --- a stream in other hands -----------------------------------------------------------------------------------------
@@ -374,14 +250,3 @@ def test_an_async_stream_that_is_dropped_half_way_frees_the_client() -> None:
             return client.conversation
 
     assert [message.text for message in asyncio.run(main()).messages] == ["Tell.", "A ", "Go on.", "Fine."]
-
-
-def test_a_reply_that_ended_in_an_error_has_no_result_but_its_words_stay() -> None:
-    cut = Message(role="assistant", blocks=(Text("Once upon"),), stop_reason=StopReason.INTERRUPTED)
-    with ChatClient(ScriptedEngine([cut, "Fine."])) as client:
-        client.chat("Tell.")
-        assert client.history[-1].interrupted
-        with client.stream_chat("Go on.") as stream:
-            for _ in stream:
-                pass
-        assert stream.result.text == "Fine."

@@ -80,11 +80,6 @@ def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Making]:
     assert not threads_left()
 
 
-@pytest.fixture(params=["plain", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 def _talk(colour: str, tools: Any = (), **options: Any) -> Talk:
     return (PlainTalk if colour == "plain" else AsyncTalk)("counted:one", tools, streamed=False, **options)
 
@@ -246,48 +241,6 @@ def test_a_stream_that_is_still_read_keeps_what_it_needs(making: Making) -> None
     assert making.made[0].closed == 0
     list(events)
     assert making.made[0].closed == 1
-
-
-def test_a_shared_client_may_be_changed_while_others_use_it(making: Making) -> None:
-    @tool
-    async def double(number: int) -> int:
-        """Twice the number."""
-        await asyncio.sleep(0)
-        return 2 * number
-
-    def reply(asked: Any) -> Any:
-        last = asked.conversation.messages[-1]
-        call = ToolCall("1", "double", '{"number": 21}')
-        return last.tool_results[0].text if last.role == "tool" else Message.assistant(call)
-
-    with ChatClient("counted:one", [double], stateless=True) as client:
-        making.made[0]._replies = iter([reply] * 5000)
-        done = threading.Event()
-        said: list[str] = []
-        failed: list[BaseException] = []
-
-        def talk() -> None:
-            while not done.is_set():
-                try:
-                    said.append(str(client.chat("Go.")))
-                except BaseException as error:
-                    failed.append(error)
-                    raise
-
-        threads = [threading.Thread(target=talk) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for _ in range(30):
-            client.set_tools([double])
-            engine = Plain([reply] * 5000)
-            making.made.append(engine)
-            client.switch(engine)
-            client.add("Be brief.")
-        done.set()
-        for thread in threads:
-            thread.join(60)
-        assert not failed
-        assert set(said) == {"42"}
 
 
 def test_a_client_that_is_dropped_is_not_kept_alive() -> None:

@@ -289,30 +289,6 @@ def test_a_task_that_is_cancelled_while_it_writes_leaves_a_client_that_goes_on(
     assert at > 5
 
 
-def test_a_timeout_in_the_middle_of_a_turn_is_a_timeout(tmp_path: Path) -> None:
-    async def main() -> None:
-        @tool
-        async def wait(what: str) -> str:
-            """Waits."""
-            await asyncio.sleep(60)
-            return what
-
-        async with (
-            AsyncStore(SqliteStore(tmp_path / "talks.db")) as store,
-            AsyncChatClient(
-                AsyncScriptedEngine([Message.assistant(call("a", "wait")), "x"]), [wait], store=store
-            ) as client,
-        ):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await client.chat("Go.")
-            assert client.conversation.is_valid
-            assert (await client.chat("Go on.")).text == "x"
-            assert (await store.latest(client.id or "")).conversation == client.conversation
-
-    asyncio.run(main())
-
-
 # --- two errors at once ----------------------------------------------------------------------------------------------
 
 
@@ -349,19 +325,6 @@ def test_of_two_errors_of_the_store_the_first_is_raised(tmp_path: Path, way: str
         _close(talk)
 
 
-def test_the_error_of_a_callback_is_not_hidden_by_the_stores(tmp_path: Path) -> None:
-    def stop(_event: Any) -> None:
-        message = "enough"
-        raise RuntimeError(message)
-
-    for way in ("plain-stream", "async-stream"):
-        with SqliteStore(tmp_path / f"{way}.db") as store:
-            talk = _talk(way, ["x"], _failing_for_good(store, 1), Tools())
-            with pytest.raises(RuntimeError, match="enough"):
-                talk.chat("One.", callback=stop)
-            _close(talk)
-
-
 def test_who_leaves_a_stream_hears_that_it_could_not_be_saved(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "talks.db") as store:
         client = ChatClient(ScriptedEngine(["A long story."], piece=2), store=_failing_for_good(store, 1))
@@ -372,15 +335,6 @@ def test_who_leaves_a_stream_hears_that_it_could_not_be_saved(tmp_path: Path) ->
         with pytest.raises(StoreUnavailableError):
             stream.close()
         client.close()
-
-
-def test_the_error_of_a_question_is_not_hidden_by_the_stores(tmp_path: Path) -> None:
-    for way in ("plain-whole", "async-whole"):
-        with SqliteStore(tmp_path / f"{way}.db") as store:
-            talk = _talk(way, ["many", OverloadedError("busy")], _failing_for_good(store, 0), Tools())
-            with pytest.raises(OverloadedError):
-                talk.do("ask", "How many?", int)
-            _close(talk)
 
 
 # --- who else writes -------------------------------------------------------------------------------------------------
@@ -483,19 +437,6 @@ def test_an_uncertain_call_waits_until_somebody_answers_or_speaks(tmp_path: Path
             assert client.conversation.is_valid
 
 
-def test_an_uncertain_call_is_still_uncertain_after_a_turn_that_failed(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "talks.db") as store:
-        tools = Tools()
-        id = _uncertain(store, tools)
-        with ChatClient(ScriptedEngine([OverloadedError("busy"), "Done."]), tools.all(), store=store) as client:
-            client.restore(id)
-            with pytest.raises(OverloadedError):
-                client.chat("Forget it.")
-            assert len(client.uncertain) == 1
-            client.restore(client.id or "")
-            assert len(client.uncertain) == 1
-
-
 @pytest.mark.parametrize("how", ["resume", "save", "fail", "fork", "beside another call"])
 def test_what_is_uncertain_stays_so_for_the_next_program_too(store: ConversationStore, how: str) -> None:
     tools = Tools()
@@ -531,27 +472,6 @@ def test_what_is_uncertain_stays_so_for_the_next_program_too(store: Conversation
         assert resume(store, last.id or "").conversation == last.conversation
         assert last.uncertain == ()
     assert tools.ran["a"] == 2
-
-
-def test_hooks_that_can_be_gone_through_once_are_all_called(tmp_path: Path) -> None:
-    from dragoman.loop.hooks import LoopHooks
-
-    heard: list[str] = []
-
-    class Hearing(LoopHooks):
-        def before_model(self, run: Any) -> None:
-            heard.append(run.conversation.messages[-1].text)
-
-    with SqliteStore(tmp_path / "talks.db") as store:
-        engine = ScriptedEngine(["One.", "Two.", "Three."])
-        with ChatClient(engine, store=store, hooks=iter([Hearing()])) as client:
-            client.chat("a")
-            client.switch(ScriptedEngine(["Two."]))
-            client.chat("b")
-            with client.fork() as branch:
-                branch.switch(ScriptedEngine(["Three."]))
-                branch.chat("c")
-    assert heard == ["a", "b", "c"]
 
 
 def test_nothing_was_said_and_nothing_is_known(tmp_path: Path) -> None:

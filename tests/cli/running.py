@@ -95,6 +95,12 @@ class Surroundings:
             code = main(list(arguments))
         return Done(code, out.getvalue(), err.getvalue())
 
+    def ask(self, script: Any, *arguments: str, stdin: str | bytes | None = "") -> Done:
+        """Run it in this process, with a model that says what the script says."""
+        with Simulator(script) as simulator:
+            self.use(simulator)
+            return self.here(*arguments, stdin=stdin)
+
     def apart(self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Done:
         """Run it in a process of its own."""
         done = subprocess.run(

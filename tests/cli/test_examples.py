@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.arguments import Group
-from dragoman.cli.groups import GROUPS, group
-from dragoman.cli.help_text import EXAMPLES, asking_parser
+from dragoman.cli.main import COMMANDS, EXAMPLES, load_command, make_root_parser
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
-OF_GROUPS = [line for name in GROUPS for command in group(name).commands.values() for line in command.examples]
+PARSERS = [load_command(name) for name in COMMANDS]
+OF_COMMANDS = [line for each in PARSERS for parser in (each, *each.commands.values()) for line in parser.examples]
 OF_DOCS = re.findall(r"^\$ (.*dragoman .*)$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-ALL = sorted({*EXAMPLES, *OF_GROUPS, *OF_DOCS})
+ALL = sorted({*EXAMPLES, *OF_COMMANDS, *OF_DOCS})
 ANSWER = '{"name": "Ada", "age": 36, "tags": []}'
 
 # What needs a person, a server or something that is not there; the parser alone sees these.
@@ -35,7 +34,7 @@ NOT_RUN = (
     "history delete",
     "local",
 )
-NOT_RUN += ("models check", "skills validate", "history search capital", "eval", "fish", "-c", "doctor")
+NOT_RUN += ("skills validate", "history search capital", "eval", "fish", "-c", "doctor")
 
 
 def words_of(example: str) -> list[str]:
@@ -48,24 +47,12 @@ def words_of(example: str) -> list[str]:
 @pytest.mark.parametrize("example", ALL)
 def test_examples_parse(example: str) -> None:
     words = words_of(example)
-    if words[0] not in GROUPS:
-        from dragoman.cli.arguments.talking import Talking
-
-        asking_parser().read(words, Talking())
-        return
-    found: Group = group(words[0])
     if words[0] == "simulate":
         return  # its arguments are the simulator's own, and its own tests run them
-    name = words[1] if found.single is None and words[1:] and not words[1].startswith("-") else found.default
-    rest = words[2:] if found.single is None and name == (words[1:] or [""])[0] else words[1:]
-    if words[0] == "chat":
-        from dragoman.cli.arguments.talking import Talking
-
-        found.parser(name).read(rest, Talking())
-    else:
-        import argparse
-
-        found.parser(name).read(rest, argparse.Namespace())
+    parser = make_root_parser()
+    if words[0] in COMMANDS:
+        parser, words = load_command(words[0]).find_command(words[1:])
+    parser.read(words)
 
 
 @pytest.mark.slow

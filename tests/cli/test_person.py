@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -78,19 +77,6 @@ def test_the_first_run_without_keys(around: Surroundings, tmp_path: Path) -> Non
         assert "sk-not" not in person.screen, "a key that is typed is not shown"
 
 
-def test_wrong_flags_unknown_models_and_no_network(around: Surroundings) -> None:
-    around.set(DRAGOMAN_RETRY_MAX_ATTEMPTS="1")
-    for arguments, words, code in (
-        (["--modle", "x", "hi there"], "Did you mean --model?", 2),
-        (["hi there", "-m", "anthropc:claude-sonnet-4-5"], "Did you mean anthropic?", 2),
-        (["hi there", "-m", "openai-compatible:x", "--base-url", "http://127.0.0.1:9/v1"], "Check the network", 6),
-    ):
-        with at(around, *arguments) as person:
-            person.see(words)
-            assert person.leave() == code
-            assert "Traceback" not in person.screen
-
-
 def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
     with at(around, "--xyzzy") as person:
         assert person.leave() == 2
@@ -99,24 +85,6 @@ def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
     with at(around, "--xyzzy") as person:
         assert person.leave() == 2
         assert "\x1b" not in person.raw
-
-
-def test_pipes_on_both_sides(around: Surroundings) -> None:
-    (around.work / "notes.txt").write_text("buy milk\n")
-    reader = "import json,sys; print('text:', json.load(sys.stdin)['text'])"
-    with Simulator() as simulator:
-        around.use(simulator)
-        line = f'cat notes.txt | "{sys.executable}" -m dragoman --json "Sum up:" | "{sys.executable}" -c "{reader}"'
-        done = subprocess.run(
-            ["/bin/sh", "-c", line],
-            env=around.env,
-            cwd=around.work,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-    assert (done.stdout, done.stderr) == ("text: You said: Sum up:\n\nbuy milk\n", "")
 
 
 # --- Ctrl-C, kill -9, and going on ------------------------------------------------------------------------------------
@@ -202,7 +170,7 @@ def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surround
             _read(around.work / "log")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
-            person.see("Bash wants to run again", "nobody knows whether it did its work", "sleep 1000", "xplain: ")
+            person.see("Bash wants to run again", "nobody knows whether it did its work", "sleep 1000", ")? ")
             person.type("n it ran once")
             person.see("Done.")
             assert person.leave() == 0
@@ -216,10 +184,10 @@ def test_killed_at_the_question_and_asked_again(around: Surroundings) -> None:
     with Simulator([calling("Bash", {"command": "echo made > made"}), "Done."]) as simulator:
         around.use(simulator)
         with at(around, "Make it.", "-T", "Bash") as person:
-            person.see("Bash wants to run", "xplain: ")
+            person.see("Bash wants to run", ")? ")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
-            person.see("Bash wants to run", "echo made > made", "xplain: ")
+            person.see("Bash wants to run", "echo made > made", ")? ")
             person.type("y")
             person.see("Done.")
             assert person.leave() == 0
@@ -242,13 +210,13 @@ def test_a_chat_with_tools_approvals_and_commands(around: Surroundings) -> None:
         with at(around, "chat", "-T", "Bash") as person:
             person.see("/help, Ctrl-D to leave", ">")
             person.type("Write one.")
-            person.see("I will write.", "Bash wants to run", '"command": "echo one > one"', "xplain: ")
-            person.type("e")
-            person.see("What it does: Run a shell command", "xplain: ")
+            person.see(
+                "I will write.", "Bash wants to run", "Run a shell command", '"command": "echo one > one"', ")? "
+            )
             person.type("y")
             person.see("← Bash", "Done with one.", ">")
             person.type("Write two.")
-            person.see("echo two > two", "xplain: ")
+            person.see("echo two > two", ")? ")
             person.type("n never two")
             person.see("never two", "Not done.", ">")
             person.type("/usage")
@@ -322,11 +290,11 @@ def test_always_is_remembered_in_a_chat(around: Surroundings) -> None:
         with at(around, "chat", "-T", "Write") as person:
             person.see(">")
             person.type("Write one.")
-            person.see("xplain: ")
+            person.see(")? ")
             person.type("a")
             person.see("Until the end of this session: allow", "One.", ">")
             person.type("Write two.")
-            assert "Allow?" not in person.see("Two.")
+            assert "[y]es" not in person.see("Two.")
             person.see(">")
             person.press("d")
             assert person.leave() == 0

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.settings import parse_options
+from dragoman.providers.options import Reasoning
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings, calling
 from tests.processes import started
@@ -52,9 +54,7 @@ def test_tools_and_approval_of_the_configuration(around: Surroundings) -> None:
 )
 def test_a_project_cannot_loosen_what_is_asked(table: str, around: Surroundings) -> None:
     (around.work / "dragoman.toml").write_text(table)
-    with Simulator() as simulator:
-        around.use(simulator)
-        done = around.here("Hello.")
+    done = around.ask(None, "Hello.")
     assert done.code == 2
     assert "dragoman.toml" in done.err
 
@@ -64,18 +64,14 @@ def test_a_tool_that_wants_approval_gets_it_from_a_person_only(around: Surroundi
         "from dragoman import tool\n\n"
         "@tool(requires_approval=True, read_only=True)\ndef look() -> str:\n    return 'seen'\n"
     )
-    with Simulator([calling("look", {}), "Not seen."]) as simulator:
-        around.use(simulator)
-        done = around.here("Look.", "-T", "mine.py", "--json")
+    done = around.ask([calling("look", {}), "Not seen."], "Look.", "-T", "mine.py", "--json")
     assert done.code == 4
     assert done.json["exit_code"] == 4
     assert done.json["tool_calls"][0]["is_error"]
 
 
 def test_the_model_may_speak_to_the_person_without_asking(around: Surroundings) -> None:
-    with Simulator([calling("send_update", {"message": "half\x1b[2J done"}), "Done."]) as simulator:
-        around.use(simulator)
-        done = around.here("Work.", "-T", "send_update")
+    done = around.ask([calling("send_update", {"message": "half\x1b[2J done"}), "Done."], "Work.", "-T", "send_update")
     assert (done.code, done.out) == (0, "Done.\n")
     assert "> half\\u001b[2J done" in done.err
 
@@ -134,16 +130,13 @@ def test_what_a_script_has_put_into_the_background_goes_on_after_ctrl_c(around: 
     assert (child.returncode, out) == (0, "I see.\n"), err
 
 
-def test_options_of_models(around: Surroundings) -> None:
-    from dragoman.cli.options import model_options
-    from dragoman.providers.options import Reasoning
-
-    assert model_options([("reasoning", "high"), ("top-p", "0.5"), ("seed", "7")]) == {
+def test_options_of_models() -> None:
+    assert parse_options([("reasoning", "high"), ("top-p", "0.5"), ("seed", "7")]) == {
         "reasoning": Reasoning(effort="high"),
         "top_p": 0.5,
         "seed": 7,
     }
-    assert model_options([("reasoning", "2000")]) == {"reasoning": Reasoning(budget=2000)}
+    assert parse_options([("reasoning", "2000")]) == {"reasoning": Reasoning(budget=2000)}
 
 
 def test_nothing_is_written_outside_the_users_directories(around: Surroundings) -> None:

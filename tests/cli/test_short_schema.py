@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dragoman.chat.schema import answer_type
 from dragoman.cli.arguments import UsageError
-from dragoman.cli.short_schema import read_schema, short_schema
+from dragoman.cli.prompts import parse_short_schema, read_schema
 
 
 def test_the_short_form() -> None:
-    assert short_schema("name, age int, tags list, scores list[float], ok bool: whether it is") == {
+    assert parse_short_schema("name, age int, tags list, scores list[float], ok bool: whether it is") == {
         "type": "object",
         "properties": {
             "name": {"type": "string"},
@@ -30,7 +30,7 @@ def test_the_short_form() -> None:
 
 
 def test_lines_may_have_commas_in_their_descriptions() -> None:
-    found = short_schema("name: first, then last\nage int\n")
+    found = parse_short_schema("name: first, then last\nage int\n")
     assert found["required"] == ["name", "age"]
     assert found["properties"]["name"]["description"] == "first, then last"  # type: ignore[index]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.cli.terminal import Terminal, harmless, one_line, shortened
+from dragoman.cli.terminal import Terminal, escape_controls, shorten, to_line
 
 
 class Tty(io.StringIO):
@@ -18,23 +18,23 @@ class Tty(io.StringIO):
 
 @given(st.text())
 def test_nothing_that_a_terminal_obeys_gets_through(text: str) -> None:
-    assert all(letter.isprintable() or letter in "\n\t\u200d" for letter in harmless(text))
+    assert all(letter.isprintable() or letter in "\n\t\u200d" for letter in escape_controls(text))
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["C", "Z"])))
 def test_what_is_harmless_stays_as_it_is(text: str) -> None:
-    assert harmless(text) == text
+    assert escape_controls(text) == text
 
 
 @given(st.text(), st.integers(1, 50))
 def test_a_shortened_text_fits(text: str, width: int) -> None:
-    found = shortened(text, width)
+    found = shorten(text, width)
     assert len(found) <= width
     assert "\n" not in found
 
 
 def test_one_line() -> None:
-    assert one_line(" a\n\tb\x1b ") == "a b\\u001b"
+    assert to_line(" a\n\tb\x1b ") == "a b\\u001b"
 
 
 def test_a_pipe_gets_the_answer_as_it_is_and_a_terminal_harmless() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.chat.config import load_config
 from dragoman.cli.arguments import UsageError
 from dragoman.cli.terminal import Terminal
-from dragoman.cli.tool_choice import ToolChoice, ready_tools
+from dragoman.cli.tool_choice import READY, ToolChoice
 from dragoman.errors import ToolConflictError
 from tests.cli.running import Surroundings
 
@@ -43,26 +44,22 @@ def _hidden() -> None: ...
 
 @pytest.fixture
 def choice(around: Surroundings) -> Iterator[ToolChoice]:
-    before = sys.path.copy()
+    around.configure('[mcp.servers.files]\ncommand = "mcp-files"\n')
+    before = list(sys.path)
     with ExitStack() as stack:
-        ready = ready_tools(around.work, Terminal())
-        servers = {"files": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
-        yield ToolChoice(ready, servers, stack=stack, environ=around.env, directory=around.work)
+        yield ToolChoice(load_config(), around.work, Terminal(), stack)
     sys.path[:] = before
 
 
 def names(choice: ToolChoice, *wanted: str) -> list[str]:
-    return [tool.name for tool in choice.tools(wanted)]
+    return [tool.name for tool in choice.build(wanted)]
 
 
 def test_ready_tools_by_name_in_any_case_and_all_of_them(choice: ToolChoice) -> None:
     assert names(choice, "Read", "bash", "READ") == ["Read", "Bash"]
-    assert len(names(choice, "toolkit")) >= 9
     assert names(choice) == []
-
-
-def test_tools_that_only_speak_need_no_approval(choice: ToolChoice) -> None:
-    assert all(tool.options.read_only for tool in choice.tools(["react_emoji", "send_update"]))
+    built = {each.name: "reads" if each.options.read_only else "changes" for each in choice.build(["toolkit"])}
+    assert built == {name: effect for name, (effect, _) in READY.items()}, "the list says what is there"
 
 
 def test_a_file_offers_its_tools_or_else_its_functions(choice: ToolChoice, around: Surroundings) -> None:
@@ -74,7 +71,7 @@ def test_a_file_offers_its_tools_or_else_its_functions(choice: ToolChoice, aroun
 
 def test_a_function_of_a_module_here_or_installed(choice: ToolChoice, around: Surroundings) -> None:
     (around.work / "here_only_for_this_test.py").write_text(FUNCTIONS_FILE)
-    assert names(choice, "here_only_for_this_test:shout", "dragoman.cli.short_schema:read_schema") == [
+    assert names(choice, "here_only_for_this_test:shout", "dragoman.cli.prompts:read_schema") == [
         "shout",
         "read_schema",
     ]
@@ -98,14 +95,14 @@ def test_what_is_wrong_is_said(name: str, words: str, choice: ToolChoice, around
     (around.work / "broken.py").write_text("1 / 0\n")
     (around.work / "empty.py").write_text("x = 1\n")
     with pytest.raises(UsageError) as caught:
-        choice.tools([name])
+        choice.build([name])
     assert words in str(caught.value)
 
 
 def test_two_tools_of_one_name(choice: ToolChoice, around: Surroundings) -> None:
     (around.work / "mine.py").write_text("def Read(x: int) -> int:\n    return x\n")
     with pytest.raises(ToolConflictError):
-        choice.tools(["Read", "mine.py"])
+        choice.build(["Read", "mine.py"])
 
 
 def test_files_are_looked_for_in_the_working_directory(

@@ -18,8 +18,8 @@ from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import Transport
 
 from .core import ChatCore
-from .holding import Hold
-from .options import ChatOptions, engine_options, of_colour, without_engine
+from .leases import Hold
+from .options import ChatOptions, check_colour, drop_engine_options, select_engine_options
 from .prompt import Prompt
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         **options: Unpack[ChatOptions],
     ) -> None:
         if store is not None:
-            of_colour(store, "store", closes="aclose")
+            check_colour(store, "store", closes="aclose")
         super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
         self._store: AsyncConversationStore | None = store
         if store is not None:
@@ -162,8 +162,10 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def fork(self) -> AsyncChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
-            twin = AsyncChatClient(self.engine, self.tools.tools, store=self._store, **without_engine(self._options))
-            self._forked_into(twin)
+            twin = AsyncChatClient(
+                self.engine, self.tools.tools, store=self._store, **drop_engine_options(self._options)
+            )
+            self._fork_into(twin)
             return twin
 
     async def aclose(self) -> None:
@@ -187,10 +189,10 @@ def _engine(
     beside_engine: Iterable[str] = (),
 ) -> AsyncEngine:
     """The engine that is meant: by its name, or itself."""
-    given = engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
+    given = select_engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
     if isinstance(model, str):
         return async_engine(model, transport=transport, **given)
-    of_colour(model, "engine", closes="aclose")
+    check_colour(model, "engine", closes="aclose")
     return model
 
 

@@ -18,8 +18,8 @@ from dragoman.tools.registry import AnyTools
 from dragoman.transport.protocol import Transport
 
 from .core import ChatCore
-from .holding import Hold
-from .options import ChatOptions, engine_options, of_colour, without_engine
+from .leases import Hold
+from .options import ChatOptions, check_colour, drop_engine_options, select_engine_options
 from .prompt import Prompt
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ChatClient(ChatCore[Engine]):
         **options: Unpack[ChatOptions],
     ) -> None:
         if store is not None:
-            of_colour(store, "store", closes="close")
+            check_colour(store, "store", closes="close")
         super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
         self._store: ConversationStore | None = store
         if store is not None:
@@ -170,8 +170,8 @@ class ChatClient(ChatCore[Engine]):
     def fork(self) -> ChatClient:
         """A client with a conversation of its own that begins like this one; both go their own ways."""
         with self._claimed():
-            twin = ChatClient(self.engine, self.tools.tools, store=self._store, **without_engine(self._options))
-            self._forked_into(twin)
+            twin = ChatClient(self.engine, self.tools.tools, store=self._store, **drop_engine_options(self._options))
+            self._fork_into(twin)
             return twin
 
     def close(self) -> None:
@@ -192,10 +192,10 @@ def _engine(
     model: str | Engine, transport: Transport | None, options: Mapping[str, object], beside_engine: Iterable[str] = ()
 ) -> Engine:
     """The engine that is meant: by its name, or itself."""
-    given = engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
+    given = select_engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
     if isinstance(model, str):
         return engine(model, transport=transport, **given)
-    of_colour(model, "engine", closes="close")
+    check_colour(model, "engine", closes="close")
     return model
 
 

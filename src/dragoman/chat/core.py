@@ -28,18 +28,18 @@ from dragoman.providers.profile import Profile
 from dragoman.tools.permission import Approval, PendingApproval
 from dragoman.tools.registry import AnyTools
 
-from .holding import Hold, Lease, close_executor
-from .options import ChatOptions, executor_of
-from .prompt import Prompt, message_of
+from .leases import Hold, Lease, close_executor
+from .options import ChatOptions, make_executor
+from .prompt import Prompt, make_message
 
 if TYPE_CHECKING:
     from dragoman.stores.journal import Recovered
     from dragoman.stores.snapshot import Snapshot
     from dragoman.tools.executor import ToolExecutor
 
-    from .asking import Question
     from .journaling import Journaling, JournalStore
     from .ledger import Circumstances, Ledger
+    from .question import Question
     from .schema import AnswerType
 
 
@@ -73,7 +73,7 @@ class ChatCore(Generic[E]):
         hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
         self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
         self._stateless: bool = options.get("stateless", False)
-        self._tools: Lease[ToolExecutor] = Lease(executor_of(tools, options), self._user, owned=True)
+        self._tools: Lease[ToolExecutor] = Lease(make_executor(tools, options), self._user, owned=True)
         self._conversation: Conversation = options.get("conversation", Conversation())
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
@@ -163,7 +163,7 @@ class ChatCore(Generic[E]):
 
         While a turn is under way, from another thread or task, the model reads it before it speaks next.
         """
-        message = message_of(prompt)
+        message = make_message(prompt)
         with self._state:
             self._catch_up()
             if self._run is not None:
@@ -176,7 +176,7 @@ class ChatCore(Generic[E]):
     def set_tools(self, tools: AnyTools) -> None:
         """Give the model these tools in place of those it had."""
         with self._claimed():
-            made = Lease(executor_of(tools, self._options), self._user, owned=True)
+            made = Lease(make_executor(tools, self._options), self._user, owned=True)
             with self._state:
                 self._ensure_open()
                 before, self._tools = self._tools, made
@@ -288,7 +288,7 @@ class ChatCore(Generic[E]):
             message = "This client holds a conversation of its own."
             raise ConfigurationError(message, hint="Leave `conversation` out, or make the client with stateless=True.")
         answers = tuple(approvals)
-        said = () if prompt is None else (message_of(prompt),)
+        said = () if prompt is None else (make_message(prompt),)
         with self._state:
             start = self._conversation if conversation is None else conversation
             if said:
@@ -370,9 +370,9 @@ class ChatCore(Generic[E]):
         return answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
 
     def _question(self, hold: Hold[E], question: Prompt, retries: int) -> Question:
-        from .asking import Question
+        from .question import Question
 
-        said = message_of(question)
+        said = make_message(question)
         with self._state:
             before, queued = self._conversation, self._queue
         return Question(
@@ -501,7 +501,7 @@ class ChatCore(Generic[E]):
             self._conversation, self._queue = conversation, ()
             self._pending, self._uncertain = (), tuple(uncertain)
 
-    def _forked_into(self, other: ChatCore[E]) -> None:
+    def _fork_into(self, other: ChatCore[E]) -> None:
         """Make the other client a branch of this conversation, on the same engine."""
         with self._state:
             self._ensure_open()

@@ -18,8 +18,6 @@ from dragoman.errors import StoreConflictError
 from dragoman.stores.journal import Journal, JournalEntry, MessageAdded, Recovered, ToolCallBegun, entry_to_json
 from dragoman.stores.snapshot import Snapshot
 
-__all__ = ["Circumstances", "Ledger", "Record", "Save", "Writing"]
-
 
 class Circumstances(Struct, frozen=True):
     """What a snapshot keeps beside the conversation."""

@@ -17,8 +17,6 @@ from .config import Config, load_config
 from .options import ChatOptions
 from .schema import answer_type
 
-__all__ = ["new", "new_async"]
-
 
 def new(
     config: Config | None = None,
@@ -32,7 +30,7 @@ def new(
     What is said here as an argument wins.
     """
     config = load_config().config if config is None else config
-    merged: ChatOptions = {**_said_by(config), **options}
+    merged: ChatOptions = {**_read_options(config), **options}
     return ChatClient(config.model_name, tools, store=store, transport=config.transport, **merged)
 
 
@@ -45,11 +43,11 @@ def new_async(
 ) -> AsyncChatClient:
     """`new` for a program on an event loop."""
     config = load_config().config if config is None else config
-    merged: ChatOptions = {**_said_by(config), **options}
+    merged: ChatOptions = {**_read_options(config), **options}
     return AsyncChatClient(config.model_name, tools, store=store, transport=config.async_transport, **merged)
 
 
-def _said_by(config: Config) -> ChatOptions:
+def _read_options(config: Config) -> ChatOptions:
     said: ChatOptions = {**config.for_engine(), "tool_config": config.for_tools()}
     if config.system_prompt:
         said["system"] = config.system_prompt

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .schema import AnswerType
 
-__all__ = ["ChatOptions", "ToolHandling", "engine_options", "executor_of", "of_colour", "without_engine"]
-
 
 class ToolHandling(TypedDict, total=False):
     """How a client's tools are run: what goes to the executor beside the tools themselves."""
@@ -64,7 +62,7 @@ _COLOURS = {
 }
 
 
-def engine_options(
+def select_engine_options(
     given: Mapping[str, object], transport: object, *, made: bool, but: Iterable[str] = ()
 ) -> EngineOptions:
     """What of the options is the engine's. An engine that was made already takes none `but` these."""
@@ -78,7 +76,7 @@ def engine_options(
     return cast("EngineOptions", found)
 
 
-def of_colour(given: object, what: str, *, closes: str) -> None:
+def check_colour(given: object, what: str, *, closes: str) -> None:
     """Refuse an engine or a store of the other colour, which would fail much later and in riddles."""
     if not hasattr(given, closes):
         other = "a program on an event loop" if closes == "close" else "plain programs"
@@ -86,12 +84,12 @@ def of_colour(given: object, what: str, *, closes: str) -> None:
         raise ConfigurationError(message, hint=_COLOURS[closes])
 
 
-def without_engine(given: ChatOptions) -> ChatOptions:
+def drop_engine_options(given: ChatOptions) -> ChatOptions:
     """The options that another client on the same engine is made with."""
     return cast("ChatOptions", {name: value for name, value in given.items() if name not in _ENGINE or name in _LOOP})
 
 
-def executor_of(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
+def make_executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
     """What runs these tools in the way that the options say."""
     from dragoman.tools.executor import ToolExecutor  # loaded with the first client that is made
 

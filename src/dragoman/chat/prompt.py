@@ -11,13 +11,11 @@ from typing import TypeAlias, cast
 from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError
 
-__all__ = ["Prompt", "message_of"]
-
 Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
 """A text, a block such as an image, several of them, or a whole message."""
 
 
-def message_of(prompt: Prompt) -> Message:
+def make_message(prompt: Prompt) -> Message:
     """The user's message."""
     if isinstance(prompt, str) and prompt:  # nearly always
         return Message(role="user", blocks=(Text(prompt),))

@@ -24,8 +24,6 @@ from dragoman.providers.structured import answer_text
 from dragoman.tools.arguments.problems import InvalidArguments, Problem, deeper_than
 from dragoman.tools.arguments.reader import DEEPEST, TOO_DEEP, decoder_of_type, parse_text, schema_of_type
 
-__all__ = ["AnswerType", "answer_type", "generate_schema"]
-
 T = TypeVar("T")
 
 _NAME: Final = "answer"
@@ -43,7 +41,7 @@ def generate_schema(target: object) -> dict[str, object]:
     try:
         return schema_of_type(target)
     except ToolDefinitionError as error:
-        raise _no_type(error) from None
+        raise _refuse_type(error) from None
 
 
 class AnswerType(Generic[T]):
@@ -75,7 +73,7 @@ class AnswerType(Generic[T]):
             return self._decode(text)
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             problems = error.problems if isinstance(error, InvalidArguments) else (Problem((), "cannot be read"),)
-        raise _misfit(text, tuple(map(str, problems)))
+        raise _describe_misfit(text, tuple(map(str, problems)))
 
     def read(self, message: Message, *, prompted: bool = False) -> T:
         """The value of a reply: its last text, or what stands in the code fence of it.
@@ -86,7 +84,7 @@ class AnswerType(Generic[T]):
         try:
             return self.decode(text)
         except InvalidAnswerError:
-            if prompted and (inner := _json_inside(text)) is not None:
+            if prompted and (inner := _find_json(text)) is not None:
                 return self.decode(inner)
             raise
 
@@ -108,11 +106,11 @@ def answer_type(target: object, *, name: str | None = None, description: str = "
         return AnswerType(None, str)
     schema = generate_schema(target)
     is_schema = isinstance(target, Mapping)
-    decode = _of_schema(schema) if is_schema else _of_type(target, schema)
+    decode = _make_schema_decoder(schema) if is_schema else _make_type_decoder(target, schema)
     wanted = ResponseFormat(
         schema=Raw(msgspec.json.encode(schema)),
-        name=_name(name or _name_of(target)),
-        description=description or _said(schema),
+        name=_clean_name(name or _find_name(target)),
+        description=description or _find_description(schema),
     )
     return AnswerType(wanted, decode)
 
@@ -120,7 +118,7 @@ def answer_type(target: object, *, name: str | None = None, description: str = "
 # --- decoding ---------------------------------------------------------------------------------------------------------
 
 
-def _of_type(target: object, schema: dict[str, object]) -> Callable[[str], object]:
+def _make_type_decoder(target: object, schema: dict[str, object]) -> Callable[[str], object]:
     decode = decoder_of_type(target)
 
     def decoded(text: str) -> object:
@@ -137,14 +135,14 @@ def _of_type(target: object, schema: dict[str, object]) -> Callable[[str], objec
     return decoded
 
 
-def _of_schema(schema: Mapping[str, object]) -> Callable[[str], object]:
+def _make_schema_decoder(schema: Mapping[str, object]) -> Callable[[str], object]:
     from dragoman.tools.arguments.json_schema import compile_schema  # it loads the schema library
 
     try:
         plain = cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(schema)))
         checker = compile_schema(plain)
     except ToolDefinitionError as error:
-        raise _no_type(error) from None
+        raise _refuse_type(error) from None
     except (TypeError, ValueError, RecursionError):
         message = "The JSON Schema of the answer holds something that is not JSON."
         raise ConfigurationError(message, hint="Use texts, numbers, lists and dicts only.") from None
@@ -163,7 +161,7 @@ def _of_schema(schema: Mapping[str, object]) -> Callable[[str], object]:
     return decoded
 
 
-def _json_inside(text: str) -> str | None:
+def _find_json(text: str) -> str | None:
     """The first object or list in a text that is JSON as a whole; only a few beginnings are tried."""
     for start in islice(re.finditer(r"[{\[]", text), _TRIED):
         try:
@@ -177,7 +175,7 @@ def _json_inside(text: str) -> str | None:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _name_of(target: object) -> str:
+def _find_name(target: object) -> str:
     if isinstance(target, Mapping):
         title = cast("Mapping[str, object]", target).get("title")
         return title if isinstance(title, str) else ""
@@ -187,21 +185,21 @@ def _name_of(target: object) -> str:
     return name if own and isinstance(name, str) else ""
 
 
-def _name(text: str) -> str:
+def _clean_name(text: str) -> str:
     """A name that every provider takes."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:_LONGEST_NAME] or _NAME
 
 
-def _said(schema: Mapping[str, object]) -> str:
+def _find_description(schema: Mapping[str, object]) -> str:
     said = schema.get("description")
     return said if isinstance(said, str) else ""
 
 
-def _no_type(error: ToolDefinitionError) -> ConfigurationError:
+def _refuse_type(error: ToolDefinitionError) -> ConfigurationError:
     return ConfigurationError(f"An answer cannot be of this type: {error.message}", hint=error.hint)
 
 
-def _misfit(text: str, problems: tuple[str, ...]) -> InvalidAnswerError:
+def _describe_misfit(text: str, problems: tuple[str, ...]) -> InvalidAnswerError:
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     return InvalidAnswerError(
         f"The answer does not fit: {'; '.join(problems[:_SHOWN])}{more}.", text=text, problems=problems

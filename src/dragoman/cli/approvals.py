@@ -1,7 +1,4 @@
-"""Asking a person about tool calls.
-
-Owns: what is shown of a call, what can be answered, and what holds where nobody can be asked.
-Must not know: rules (the PermissionChecker has them) and how calls are run.
+"""Asking a person about tool calls: what is shown of a call, what can be answered, and what holds without a person.
 
 A question is asked between two runs of the loop, not inside one: the conversation is in the store by then, so that a
 program that is killed at the question asks it again when it is continued.
@@ -11,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Collection, Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
@@ -21,13 +18,9 @@ from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Approval, Ask, Decision, PendingApproval, approve, deny
 from dragoman.tools.registry import ToolSet
 
-from .terminal import Terminal, harmless, one_line
+from .arguments import Approve
+from .terminal import Terminal, escape_controls, to_line
 
-__all__ = ["Approver", "Mode", "shown_arguments"]
-
-Mode: TypeAlias = Literal["ask", "auto", "deny"]
-
-_QUESTION: Final = "Allow? [y]es, [n]o, [a]lways, [e]xplain: "
 _REFUSED: Final = "the user refused"
 _NOBODY: Final = "nobody was there to approve it"
 _NOT_AGAIN: Final = (
@@ -35,20 +28,11 @@ _NOT_AGAIN: Final = (
 )
 
 
-def shown_arguments(call: ToolCall) -> str:
-    """All of the arguments, however long: nobody can agree to what was not shown."""
-    try:
-        text = json.dumps(call.parsed, indent=2, ensure_ascii=False)
-    except ToolError:
-        text = call.arguments
-    return harmless(text)
-
-
 class Approver:
     """Answers about calls that need approval: by asking, or as the user has said once for all."""
 
-    def __init__(self, mode: Mode, terminal: Terminal, checker: PermissionChecker) -> None:
-        self.mode: Mode = mode
+    def __init__(self, mode: Approve, terminal: Terminal, checker: PermissionChecker) -> None:
+        self.mode: Approve = mode
         self.refused: int = 0
         """How many calls were refused because nobody could be asked."""
         self._terminal: Terminal = terminal
@@ -56,19 +40,15 @@ class Approver:
         self._exactly: set[tuple[str, str]] = set()
         """Tools and arguments that "always" was said about, where no rule covers just these calls."""
 
-    # --- the executor's check ---
-
     def check(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
-        """What the rules say; in mode `auto`, yes to what they would ask."""
+        """What the rules say, for the executor; in mode `auto`, yes to what they would ask."""
         decision = self._checker(call, tool, context)
         return Allow() if isinstance(decision, Ask) and self.mode == "auto" else decision
 
-    # --- the calls that wait ---
-
-    def answers(
+    def answer(
         self, pending: Iterable[PendingApproval], tools: ToolSet, uncertain: Collection[PendingApproval] = ()
     ) -> list[Approval]:
-        """An answer about each call."""
+        """An answer about each call that waits. Those that are `uncertain` may have done their work already."""
         begun = {each.call.id for each in uncertain}
         return [self._answer(each, tools.find(each.call.name), begun=each.call.id in begun) for each in pending]
 
@@ -79,20 +59,19 @@ class Approver:
         if self.mode == "auto":
             # What may have done its work already is not done twice without a person's word.
             return deny(call, reason=_NOT_AGAIN) if begun else approve(call)
-        if not begun and self._allowed_before(call, tool):
+        if not begun and self._was_allowed(call, tool):
             return approve(call)
-        if not self._terminal.in_is_tty:
-            self.refused += 1
-            name = one_line(call.name)
-            self._terminal.say(
-                f"dragoman: {name} was not run: it needs your approval, and standard input is no terminal. "
-                f"Run it in a terminal, allow it in [permissions], or use --approve auto.",
-                "yellow",
-            )
-            return deny(call, reason=_NOT_AGAIN if begun else _NOBODY)
-        return self._ask(pending, tool, begun=begun)
+        if self._terminal.in_is_tty:
+            return self._ask(pending, tool, begun=begun)
+        self.refused += 1
+        self._terminal.say(
+            f"dragoman: {to_line(call.name)} was not run: it needs your approval, and standard input is no terminal. "
+            f"Run it in a terminal, allow it in [permissions], or use --approve auto.",
+            "yellow",
+        )
+        return deny(call, reason=_NOT_AGAIN if begun else _NOBODY)
 
-    def _allowed_before(self, call: ToolCall, tool: AnyTool | None) -> bool:
+    def _was_allowed(self, call: ToolCall, tool: AnyTool | None) -> bool:
         """Whether "always" was said about such calls; for tools that ask of their own accord, the rules do not."""
         if (call.name, call.arguments) in self._exactly:
             return True
@@ -100,15 +79,17 @@ class Approver:
         return verdict.action == "allow" and verdict.source == "session"
 
     def _ask(self, pending: PendingApproval, tool: AnyTool | None, *, begun: bool) -> Approval:
-        call = pending.call
-        why = f" ({one_line(pending.reason)})" if pending.reason else ""
-        what = "wants to run again" if begun else "wants to run"
-        self._terminal.say(f"{one_line(call.name)} {what}{why}:", "bold")
-        self._terminal.say("  " + shown_arguments(call).replace("\n", "\n  "))
+        call, say = pending.call, self._terminal.say
+        why = f" ({to_line(pending.reason)})" if pending.reason else ""
+        say(f"{to_line(call.name)} {'wants to run again' if begun else 'wants to run'}{why}:", "bold")
+        if tool is not None and tool.description:
+            say(f"  {to_line(tool.description.partition(chr(10))[0])}", "dim")
+        say("  " + format_arguments(call).replace("\n", "\n  "))
+        rule = self._checker.suggest(call, tool)
         while True:
-            said = self._terminal.ask(_QUESTION)
+            said = self._terminal.ask(f"[y]es, [n]o, [a]lways ({_describe(rule)})? ")
             if said is None:  # Ctrl-D
-                self._terminal.say("")
+                say("")
                 return deny(call, reason=_REFUSED)
             word, _, reason = said.strip().partition(" ")
             match word.lower():
@@ -117,33 +98,24 @@ class Approver:
                 case "n" | "no":
                     return deny(call, reason=reason.strip() or (_NOT_AGAIN if begun else _REFUSED))
                 case "a" | "always":
-                    self._always(call, tool)
+                    if rule is None:
+                        self._exactly.add((call.name, call.arguments))
+                    else:
+                        self._checker.allow(rule)
+                    say(f"Until the end of this session: {_describe(rule)}", "dim")
                     return approve(call)
-                case "e" | "explain" | "?":
-                    self._explain(call, tool)
                 case _:
-                    self._terminal.say("Answer y, n, a or e; behind n you may say why, for the model to read.")
-
-    def _always(self, call: ToolCall, tool: AnyTool | None) -> None:
-        rule = self._checker.suggest(call, tool)
-        if rule is None:
-            self._exactly.add((call.name, call.arguments))
-        else:
-            self._checker.allow(rule)
-        self._terminal.say(f"Until the end of this session: {_said(rule)}", "dim")
-
-    def _explain(self, call: ToolCall, tool: AnyTool | None) -> None:
-        verdict = self._checker.judge(call, tool)
-        lines = [f"Why you are asked: {one_line(verdict.reason) or 'the tool asks for it'}"]
-        if tool is None:
-            lines.append("The tool is not offered (any more); the call would fail.")
-        else:
-            lines.append(f"What it does: {one_line(tool.description) or '(it does not say)'}")
-            lines.append("It says that it changes nothing." if tool.options.read_only else "It may change things.")
-        lines.append(f"`always` would mean: {_said(self._checker.suggest(call, tool))}")
-        for line in lines:
-            self._terminal.say(f"  {line}")
+                    say("Answer y, n or a; behind n you may say why, for the model to read.")
 
 
-def _said(rule: Rule | None) -> str:
-    return "allow this tool with exactly these arguments" if rule is None else f"allow {rule.canonical}"
+def format_arguments(call: ToolCall) -> str:
+    """All of the arguments, however long: nobody can agree to what was not shown."""
+    try:
+        text = json.dumps(call.parsed, indent=2, ensure_ascii=False)
+    except ToolError:
+        text = call.arguments
+    return escape_controls(text)
+
+
+def _describe(rule: Rule | None) -> str:
+    return "allow this tool with exactly these arguments" if rule is None else f"allow {to_line(rule.canonical)}"

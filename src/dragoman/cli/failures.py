@@ -1,39 +1,78 @@
-"""Errors in one line.
-
-Owns: what is said about an error at the command line, where the next step is a command rather than code.
-Must not know: where the error came from.
-"""
+"""Errors in one line, and exit codes: what happened, and which command to run next."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import Final, cast
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, cast
 
 from dragoman import errors
+from dragoman.chat.config import default_model
+from dragoman.providers.catalogue import PROVIDERS
+from dragoman.providers.profile import ProfileRow
 
-from .exit_codes import code_of
-from .terminal import Terminal, one_line
+from .main import Terminated
+from .terminal import Terminal, to_line
 
-__all__ = ["described", "report"]
+LOCAL_MODEL: Final = "local:qwen2.5-coder-1.5b"
+"""What answers where there is no key."""
+LOCAL_INSTALL: Final = "pip install 'dragoman[local]'"
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NO_KEY: Final = 3
+NEEDS_APPROVAL: Final = 4
+LIMIT: Final = 5
+UNREACHABLE: Final = 6
+NO_ANSWER: Final = 7
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+TERMINATED: Final = 143
+
+# The first that fits counts, so what is special comes before what is general.
+_CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
+    ((errors.MissingKeyError, errors.AuthenticationError), NO_KEY),
+    ((errors.LocalModelError,), FAILED),
+    ((errors.ConfigurationError, errors.ModelNotFoundError, errors.ToolDefinitionError), USAGE),
+    ((errors.ToolNotFoundError, errors.ToolConflictError, errors.SkillNotFoundError), USAGE),
+    ((errors.InvalidSnapshotIDError, errors.SnapshotNotFoundError), USAGE),
+    ((errors.LimitReachedError, errors.ContextTooLongError), LIMIT),
+    ((errors.ConnectionFailedError, errors.RequestTimeoutError), UNREACHABLE),
+    ((errors.RateLimitError, errors.OverloadedError), UNREACHABLE),
+    ((errors.ContentFilteredError, errors.InvalidAnswerError), NO_ANSWER),
+    ((Terminated,), TERMINATED),
+    ((KeyboardInterrupt,), INTERRUPTED),
+    ((BrokenPipeError,), BROKEN_PIPE),
+)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code for an error."""
+    if type(error) is errors.ProviderError and (error.status or 0) >= 500:
+        return UNREACHABLE
+    if isinstance(error, errors.LocalModelError) and error.reason == "download":
+        return UNREACHABLE
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), FAILED)
 
 
 def report(error: BaseException, terminal: Terminal, *, debug: bool = False) -> int:
     """Say what happened and what to do next, and give the exit code."""
     if debug:
         terminal.write_error("".join(traceback.format_exception(error)))
-    message, hint = described(error)
-    terminal.say(one_line(f"dragoman: {message} {hint}"), "red")
+    message, hint = describe(error)
+    terminal.say(to_line(f"dragoman: {message} {hint}"), "red")
     return code_of(error)
 
 
-def described(error: BaseException) -> tuple[str, str]:
+def describe(error: BaseException) -> tuple[str, str]:
     """What happened, and what to do next."""
     if isinstance(error, errors.DragomanError):
-        for kind, hint in _HINTS:
-            if isinstance(error, kind):
-                return error.message, hint(error)
-        return error.message, error.hint
+        hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), error.hint)
+        return error.message, hint if isinstance(hint, str) else hint(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or type(error).__name__}.", "Check the file, its directory and its permissions."
@@ -41,53 +80,75 @@ def described(error: BaseException) -> tuple[str, str]:
     return message, "Run it again with --debug, and report what it shows."
 
 
+def error_object(error: BaseException, code: int) -> dict[str, object]:
+    """An error, for programs that read JSON."""
+    message, hint = describe(error)
+    return {"type": type(error).__name__, "message": message, "hint": hint, "exit_code": code}
+
+
 # --- what to do next --------------------------------------------------------------------------------------------------
 
 
-def _missing_key(error: errors.DragomanError) -> str:
-    from dragoman.providers.catalogue import PROVIDERS
-
-    from .local_model import DEFAULT_MODEL, INSTALL, is_there
-
-    name = cast("errors.MissingKeyError", error).provider
+def _hint_missing_key(error: errors.MissingKeyError) -> str:
     if "hosts =" in error.hint:  # there is a key, for another host
         return error.hint
-    known = PROVIDERS.get(name)
+    known = PROVIDERS.get(error.provider)
     variable = f", set {known.key_variables[0]}," if known is not None and known.key_variables else ""
-    local = f"use the local model: -m {DEFAULT_MODEL}" if is_there() else f"install the local model: {INSTALL}"
-    return f"Store one with `dragoman keys set {name}`{variable} or {local}"
+    local = f"use the local model: -m {LOCAL_MODEL}" if can_run_local() else f"install the local model: {LOCAL_INSTALL}"
+    return f"Store one with `dragoman keys set {error.provider}`{variable} or {local}"
 
 
-def _refused_key(error: errors.DragomanError) -> str:
-    name = cast("errors.AuthenticationError", error).provider
-    return f"Store another key with: dragoman keys set {name or 'PROVIDER'}"
-
-
-def _unknown_model(error: errors.DragomanError) -> str:
-    from .model_names import near_models
-
-    found = cast("errors.ModelNotFoundError", error)
-    near = near_models(f"{found.provider}:{found.model}") if found.provider and found.model else []
+def _hint_unknown_model(error: errors.ModelNotFoundError) -> str:
+    near: list[str] = []
+    if error.provider and error.model:
+        names = [name for name in list_models(error.provider) if name != error.model]
+        near = [f"{error.provider}:{name}" for name in get_close_matches(error.model, names, n=3, cutoff=0.5)]
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     return f"{meant}See: dragoman models list"
 
 
-def _try_later(error: errors.DragomanError) -> str:
-    wait = cast("errors.ProviderError", error).retry_after
-    return f"Try again in {wait:.0f} seconds." if wait else "Try again in a while."
+def _hint_later(error: errors.ProviderError) -> str:
+    return f"Try again in {error.retry_after:.0f} seconds." if error.retry_after else "Try again in a while."
 
 
-_HINTS: Final[tuple[tuple[type[errors.DragomanError], Callable[[errors.DragomanError], str]], ...]] = (
-    (errors.MissingKeyError, _missing_key),
-    (errors.AuthenticationError, _refused_key),
-    (errors.ModelNotFoundError, _unknown_model),
-    (errors.RateLimitError, _try_later),
-    (errors.OverloadedError, _try_later),
-    (errors.ConnectionFailedError, lambda _: "Check the network and the address; `dragoman doctor` looks closer."),
-    (errors.RequestTimeoutError, lambda _: "Try again, or raise [timeouts] in the configuration."),
-    (errors.LimitReachedError, lambda _: "Continue with: dragoman -c"),
-    (errors.ContextTooLongError, lambda _: "Begin a new conversation, or use a model with a larger window."),
-    (errors.InvalidAnswerError, lambda _: "Ask again, loosen the schema, or use a larger model."),
-    (errors.StoreConflictError, lambda _: "Another program went on with this conversation; continue with -c."),
-    (errors.ConcurrentUseError, lambda _: "Wait for the answer."),
-)
+def _hint_refused_key(error: errors.AuthenticationError) -> str:
+    return f"Store another key with: dragoman keys set {error.provider or 'PROVIDER'}"
+
+
+_HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
+    errors.MissingKeyError: _hint_missing_key,
+    errors.AuthenticationError: _hint_refused_key,
+    errors.ModelNotFoundError: _hint_unknown_model,
+    errors.RateLimitError: _hint_later,
+    errors.OverloadedError: _hint_later,
+    errors.ConnectionFailedError: "Check the network and the address; `dragoman doctor` looks closer.",
+    errors.RequestTimeoutError: "Try again, or raise [timeouts] in the configuration.",
+    errors.LimitReachedError: "Continue with: dragoman -c",
+    errors.ContextTooLongError: "Begin a new conversation, or use a model with a larger window.",
+    errors.InvalidAnswerError: "Ask again, loosen the schema, or use a larger model.",
+    errors.StoreConflictError: "Another program went on with this conversation; continue with -c.",
+    errors.ConcurrentUseError: "Wait for the answer.",
+}
+
+
+# --- which models there are -------------------------------------------------------------------------------------------
+
+
+def can_run_local() -> bool:
+    """Whether this installation can run the model on this machine."""
+    return find_spec("xllamacpp") is not None
+
+
+def list_models(provider: str) -> list[str]:
+    """The models of a provider that the catalogue has rows for, the default one first."""
+    names = [default_model(provider)] if default_model(provider) else []
+    if provider not in PROVIDERS:
+        return names
+    package = import_module(f"dragoman.providers.{PROVIDERS[provider].dialect}.profiles")
+    rows = [row for row in cast("tuple[ProfileRow, ...]", package.ROWS) if row.provider == provider]
+    for pattern in [pattern for row in rows for pattern in row.models]:
+        name = pattern.removesuffix("*").rstrip("-.")
+        # A family as wide as `claude` or `gpt` is no model, and what has other wildcards is none either.
+        if name[-1:].isalnum() and "-" in name and not set(name) & set("*?["):
+            names.append(name)
+    return list(dict.fromkeys(names))

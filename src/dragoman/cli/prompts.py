@@ -1,7 +1,4 @@
-"""What is asked: words, what is piped in, and attachments.
-
-Owns: putting a message together from these.
-Must not know: who is asked.
+"""What is asked: words, what is piped in, attachments, and the schema of the answer.
 
 Attachments are read now and kept in the conversation, so that it can be continued when the file is gone. Texts become
 text, which every model takes; images, documents, audio and video become media.
@@ -9,17 +6,16 @@ text, which every model takes; images, documents, audio and video become media.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from dragoman.conversation import Block, Media, Message, Text
 
-from .arguments import UsageError
-from .paths import user_path
+from .arguments import UsageError, expand_path, suggest
 from .terminal import Terminal
-
-__all__ = ["clean", "message_from", "read_prompt"]
 
 _LARGEST: Final = 100 * 1024 * 1024
 _MAGIC: Final = (
@@ -29,11 +25,8 @@ _MAGIC: Final = (
     (b"GIF89a", 0, "image/gif"),
     (b"WEBP", 8, "image/webp"),
     (b"%PDF-", 0, "application/pdf"),
-    (b"ID3", 0, "audio/mpeg"),
     (b"WAVE", 8, "audio/wav"),
-    (b"fLaC", 0, "audio/flac"),
-    (b"OggS", 0, "audio/ogg"),
-    (b"ftyp", 4, "video/mp4"),
+    (b"ID3", 0, "audio/mpeg"),
 )
 
 
@@ -47,12 +40,12 @@ def read_prompt(words: Sequence[str], terminal: Terminal) -> tuple[str, list[Blo
     said = clean(" ".join(words)).strip() if list(words) != ["-"] else ""
     piped: list[Block] = []
     if list(words) == ["-"] or (not terminal.in_is_tty and terminal.stdin is not None):
-        context, piped = _piped(terminal)
+        context, piped = _read_piped(terminal)
         said = f"{said}\n\n{context}" if said and context else said or context
     return said, piped
 
 
-def _piped(terminal: Terminal) -> tuple[str, list[Block]]:
+def _read_piped(terminal: Terminal) -> tuple[str, list[Block]]:
     if terminal.stdin is None:
         return "", []
     try:
@@ -65,27 +58,31 @@ def _piped(terminal: Terminal) -> tuple[str, list[Block]]:
     try:
         return raw.decode("utf-8-sig").strip("\n"), []
     except UnicodeDecodeError:
-        return "", [_media(raw, "standard input")]
+        return "", [_make_media(raw, "standard input")]
 
 
-def message_from(
+def make_message(
     text: str, piped: Iterable[Block], attachments: Iterable[str], typed: Iterable[Sequence[str]]
 ) -> Message | None:
     """The user's message; None if nothing was said at all."""
-    blocks = [*piped, *(_attached(name) for name in attachments), *(_attached(name, kind) for name, kind in typed)]
+    blocks = [
+        *piped,
+        *(_read_attachment(name) for name in attachments),
+        *(_read_attachment(name, kind) for name, kind in typed),
+    ]
     if text:
         blocks.append(Text(text))
     return Message.user(*blocks) if blocks else None
 
 
-def _attached(name: str, mime_type: str | None = None) -> Block:
+def _read_attachment(name: str, mime_type: str | None = None) -> Block:
     if name.startswith(("http://", "https://")):
         try:
             return Media.from_url(name, mime_type=mime_type)
         except ValueError:
             message = "The type of an attachment cannot be told from its address."
             raise UsageError(message, hint=f"Say it: --at {name} image/png") from None
-    path = user_path(name)
+    path = expand_path(name)
     try:
         with path.open("rb") as file:  # perhaps a device without an end
             raw = file.read(_LARGEST + 1)
@@ -105,10 +102,10 @@ def _attached(name: str, mime_type: str | None = None) -> Block:
             return Text(f"File {path.name}:\n\n{text}\n")
     except UnicodeDecodeError:
         pass
-    return _media(raw, name, path)
+    return _make_media(raw, name, path)
 
 
-def _media(raw: bytes, where: str, path: Path | None = None) -> Media:
+def _make_media(raw: bytes, where: str, path: Path | None = None) -> Media:
     mime_type = next((kind for magic, at, kind in _MAGIC if raw[at : at + len(magic)] == magic), None)
     name = None if path is None else path.name
     if mime_type is None and path is not None:
@@ -120,3 +117,79 @@ def _media(raw: bytes, where: str, path: Path | None = None) -> Media:
         message = f"What {where!r} holds is neither text nor of a type that is known."
         raise UsageError(message, hint="Say its type: --at FILE image/png")
     return Media.from_bytes(raw, mime_type, name=name)
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+_TYPES: Final[Mapping[str, Mapping[str, object]]] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "list": {"type": "array", "items": {"type": "string"}},
+}
+_LIST: Final = re.compile(r"list\[(\w+)\]").fullmatch
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
+
+
+def read_schema(given: str) -> dict[str, object]:
+    """The JSON Schema that is meant: in a file, written out, or in the short form."""
+    text = given.strip()
+    if text.startswith("{"):
+        return _parse_schema(text, "the text of --schema")
+    path = expand_path(text)
+    if path.suffix == ".json" or ("\n" not in text and _is_file(path)):
+        try:
+            return _parse_schema(path.read_text(encoding="utf-8-sig"), str(path))
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise UsageError(f"The schema {str(path)!r} cannot be read: {reason}.") from None
+    return parse_short_schema(text)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
+def _parse_schema(text: str, where: str) -> dict[str, object]:
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}.", hint="Give a JSON Schema.") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{where} is not a JSON Schema: it is no object.", hint="Give a JSON Schema.")
+    return cast("dict[str, object]", found)
+
+
+def parse_short_schema(text: str) -> dict[str, object]:
+    """An object with these members: `name`, `name type` or `name type: description`, separated by commas or lines."""
+    members: dict[str, object] = {}
+    parts = text.splitlines() if "\n" in text else text.split(",")
+    for part in parts:
+        declared, _, about = part.partition(":")
+        words = declared.split()
+        if not words and not about.strip():
+            continue
+        name = words[0] if words else ""
+        if len(words) > 2 or not _NAME(name):
+            message = f"{part.strip()!r} is not a member of a schema."
+            raise UsageError(message, hint='Write "name, age int, tags list", or name a JSON file.')
+        if name in members:
+            raise UsageError(f"The schema names {name!r} twice.")
+        schema = _find_type(words[1] if len(words) == 2 else "str")
+        members[name] = {**schema, "description": about.strip()} if about.strip() else schema
+    if not members:
+        raise UsageError("The schema is empty.", hint='Write, for example, "name, age int, tags list".')
+    return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
+
+
+def _find_type(word: str) -> dict[str, object]:
+    if found := _LIST(word):
+        return {"type": "array", "items": _find_type(found[1])}
+    if word not in _TYPES:
+        hint = suggest(word, _TYPES, "There are str, int, float, bool, list and list[type].")
+        raise UsageError(f"The schema has no type {word!r}.", hint=hint)
+    return dict(_TYPES[word])

@@ -1,13 +1,8 @@
-"""From arguments to a client: model, tools, permissions and store put together.
-
-Owns: Session, what a question and a chat are carried out with.
-Must not know: how anything is shown.
-"""
+"""From arguments to a client: model, tools, permissions and store put together, and turns with their questions."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -17,25 +12,33 @@ from dragoman.chat.client import ChatClient
 from dragoman.chat.config import LoadedConfig
 from dragoman.chat.core import ChatOptions
 from dragoman.chat.new import new
+from dragoman.chat.prompt import Prompt
 from dragoman.conversation import Conversation
-from dragoman.errors import ConfigurationError, StoreError
+from dragoman.errors import ConfigurationError, StepLimitError, StoreError
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.summary import SnapshotSummary
 from dragoman.toolkit.permissions import PermissionChecker
+from dragoman.toolkit.skills import skills_prompt
+from dragoman.tools.permission import Approval
 from dragoman.tools.registry import ToolRegistry
 
 from .approvals import Approver
-from .arguments import UsageError
-from .arguments.talking import Talking
-from .conversations import find, latest, open_store, rewrite
-from .local_model import fetch, is_local
-from .model_choice import choose, load
+from .arguments import Talking
+from .conversations import find_conversation, find_latest, open_store
+from .output import View
 from .prompts import clean
-from .settings import cli_settings, mcp_servers, policy, skill_settings
+from .settings import (
+    CliSettings,
+    clean_model,
+    fetch_model,
+    find_directory,
+    load_with,
+    read_cli_settings,
+    read_policy,
+    settle_model,
+)
 from .terminal import Terminal
-from .tool_choice import ToolChoice, ready_tools, skill_store
-
-__all__ = ["Session"]
+from .tool_choice import ToolChoice
 
 
 class Session:
@@ -44,90 +47,75 @@ class Session:
     def __init__(self, arguments: Talking, terminal: Terminal) -> None:
         self.arguments: Talking = arguments
         self.terminal: Terminal = terminal
+        terminal.quiet = arguments.quiet
         self._stack: ExitStack = ExitStack()
-        self._environ: Mapping[str, str] = os.environ
-        self._directory: Path = _here()
+        directory = find_directory()
+        self.loaded: LoadedConfig = load_with(arguments)
+        self.settings: CliSettings = read_cli_settings(self.loaded)
         try:
-            self._begin()
+            self.store: ConversationStore | None = self._open_store()
+            self._begin(directory)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> None:
-        arguments, terminal = self.arguments, self.terminal
-        terminal.quiet = arguments.quiet
-        first = load(arguments, self._environ)
-        settings = cli_settings(first)
-        self.store: ConversationStore | None = self._open_store(wanted=settings.log and not arguments.no_log)
-        continued = self._continued()
-        model = None if continued is None else f"{continued.provider}:{continued.model}"
-        self.loaded: LoadedConfig
-        self.loaded, note = choose(arguments, self._environ, model)
-        if note:
-            terminal.note(f"dragoman: {note}", "yellow")
-        self.markdown: bool = settings.markdown
-        self._skills = skill_store(skill_settings(self.loaded), self._directory)
-        self._choice = ToolChoice(
-            ready_tools(self._directory, terminal, self._skills),
-            mcp_servers(self.loaded),
-            stack=self._stack,
-            environ=self._environ,
-            directory=self._directory,
-        )
-        checker = PermissionChecker(policy(self.loaded), workspace=self._directory, door="cli")
-        self.approver: Approver = Approver(arguments.approve or settings.approve, terminal, checker)
-        tools = self.tools(arguments.tools or settings.tools)
-        if is_local(self.loaded.config.model_name):
-            fetch(self.loaded.config.model_name, terminal)  # last: what is wrong in the arguments costs no download
-        self.client: ChatClient = self._client(tools)
+    def _begin(self, directory: Path) -> None:
+        continued = self._find_continued()
+        if continued is not None and self.arguments.model is None:
+            self.loaded = self.loaded.change(model=f"{continued.provider}:{continued.model}")
+        self.loaded = settle_model(self.loaded, self.terminal)
+        self._choice: ToolChoice = ToolChoice(self.loaded, directory, self.terminal, self._stack)
+        checker = PermissionChecker(read_policy(self.loaded), workspace=directory, door="cli")
+        self.approver: Approver = Approver(self.arguments.approve or self.settings.approve, self.terminal, checker)
+        tools = self.build_tools(self.arguments.tools or self.settings.tools)
+        # Last: what is wrong in the arguments costs no download.
+        fetch_model(self.loaded.config.model_name, self.terminal)
+        self.client: ChatClient = self._make_client(tools)
         if continued is not None:
-            self.take_up(continued)
+            self._take_up(continued)
 
-    # --- tools ---
-
-    def tools(self, names: list[str] | tuple[str, ...]) -> ToolRegistry:
+    def build_tools(self, names: Sequence[str]) -> ToolRegistry:
         """The tools of these names."""
-        return self._choice.tools(names)
+        return self._choice.build(names)
 
     # --- clients ---
 
-    def _client(self, tools: ToolRegistry, system: str | None = None) -> ChatClient:
+    def _make_client(self, tools: ToolRegistry, system: str | None = None) -> ChatClient:
         given: ChatOptions = {"permission": self.approver.check}
-        said = self._system(tools) if system is None else system
-        if said:
-            given["system"] = said
+        if system is None:
+            listed = skills_prompt(self._choice.skills) if "Skill" in tools else ""
+            system = "\n\n".join([part for part in (clean(self.loaded.config.system_prompt), listed) if part])
+        if system:
+            given["system"] = system
         return new(self.loaded.config, tools, store=self.store, **given)
-
-    def _system(self, tools: ToolRegistry) -> str:
-        from dragoman.toolkit.skills import skills_prompt
-
-        said = clean(self.loaded.config.system_prompt)
-        listed = skills_prompt(self._skills) if "Skill" in tools else ""
-        return "\n\n".join([part for part in (said, listed) if part])
 
     def begin_anew(self, system: str | None = None) -> None:
         """A new conversation with the same model and tools, under another system prompt if one is given."""
-        tools = self.client.tools.tools.clone()
-        old, self.client = self.client, self._client(tools, system)
+        old, self.client = self.client, self._make_client(self.client.tools.tools.clone(), system)
         old.close()
 
     def rewrite(self, change: Callable[[Conversation], Conversation]) -> None:
-        """Change what was said; where nothing is left of it, begin anew."""
+        """Change what was said, such as the system prompt or the last turn; what was before stays in the chain."""
+        if self.client.uncertain:
+            message = "A tool call was under way when the program was stopped, and waits for your answer."
+            raise ConfigurationError(message, hint="Continue first, and answer; then change the conversation.")
         changed = change(self.client.conversation)
-        if changed.messages:
-            rewrite(self.client, self.store, change)
-        else:
+        if not changed.messages:
             self.begin_anew(changed.system or "")
+        elif changed != self.client.conversation:
+            following = self.client.save().next(changed)
+            if self.store is not None:
+                self.store.save(following)
+            self.client.restore(following)
 
     def fork(self) -> None:
         """Go on in a conversation of its own that begins like this one."""
         old, self.client = self.client, self.client.fork()
         old.close()
 
-    def take_up(self, summary: SnapshotSummary) -> None:
+    def _take_up(self, summary: SnapshotSummary) -> None:
         """Go on with a conversation that was kept."""
-        losses = self.client.restore(summary.root)
-        for loss in losses:
+        for loss in self.client.restore(summary.root):
             self.terminal.note(f"dragoman: {loss}", "yellow")
         if self.arguments.system is not None:
             system = clean(self.arguments.system)
@@ -135,39 +123,72 @@ class Session:
 
     def use_model(self, name: str) -> tuple[object, ...]:
         """Speak to another model from now on; what it will not get of the history is returned."""
-        arguments = Talking()
-        arguments.model, arguments.profile = name, self.arguments.profile
-        loaded = load(arguments, self._environ)
-        if is_local(loaded.config.model_name):
-            fetch(loaded.config.model_name, self.terminal)
-        losses = self.client.switch(loaded.config.model_name, **loaded.config.for_engine(self._environ))
+        loaded = self.loaded.change(model=clean_model(name))
+        fetch_model(loaded.config.model_name, self.terminal)
+        losses = self.client.switch(loaded.config.model_name, **loaded.config.for_engine())
         self.loaded = loaded
         return losses
 
+    # --- turns ---
+
+    def can_continue(self) -> bool:
+        """Whether the model can go on without a new message."""
+        last = self.client.conversation.last
+        return last is not None and (last.role != "assistant" or bool(self.client.pending))
+
+    def take_turn(self, prompt: Prompt | None, view: View) -> None:
+        """Let the model answer, asking about calls in between. Without a prompt it goes on from where it stands.
+
+        A question is asked between two runs of the loop; the limit of steps holds across all of them.
+        """
+        client, steps = self.client, 0
+        most = client.tools.config.max_iterations
+        approvals: list[Approval] = []
+        if prompt is None and client.uncertain:
+            # Who speaks instead has answered: the calls are not run. The loop asks about calls that had not begun.
+            approvals = self.approver.answer(client.uncertain, client.tools.tools, client.uncertain)
+        try:
+            while True:
+                try:
+                    with client.stream_chat(prompt, approvals=approvals) as stream:
+                        view.wait()
+                        for event in stream:
+                            view.show(event)
+                finally:
+                    view.pause()
+                if not stream.result.pending:
+                    return
+                steps += stream.result.spent.steps
+                if steps >= most:
+                    message = f"max iterations ({most}) reached"
+                    raise StepLimitError(message, conversation=client.conversation, limit="steps")
+                approvals = self.approver.answer(stream.result.pending, client.tools.tools, client.uncertain)
+                prompt = None
+        finally:
+            view.end()
+
     # --- what was kept ---
 
-    def _open_store(self, *, wanted: bool) -> ConversationStore | None:
-        asked = self.arguments.go_on or self.arguments.cid is not None
-        if not wanted and not asked:
+    def _open_store(self) -> ConversationStore | None:
+        needed = self.arguments.go_on or self.arguments.cid is not None
+        if not needed and (self.arguments.no_log or not self.settings.log):
             return None
         try:
-            store = open_store(self._environ)
+            store = open_store()
         except (StoreError, ConfigurationError) as error:
-            if asked:
+            if needed:
                 raise
             self.terminal.say(f"dragoman: this conversation is not kept: {error.message}", "yellow")
             return None
         self._stack.callback(store.close)
         return store
 
-    def _continued(self) -> SnapshotSummary | None:
+    def _find_continued(self) -> SnapshotSummary | None:
         if self.store is None:
             return None
         if self.arguments.cid is not None:
-            return find(self.store, self.arguments.cid)
-        return latest(self.store) if self.arguments.go_on else None
-
-    # --- the end ---
+            return find_conversation(self.store, self.arguments.cid)
+        return find_latest(self.store) if self.arguments.go_on else None
 
     @property
     def is_kept(self) -> bool:
@@ -195,10 +216,3 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except OSError:
-        raise UsageError("The working directory is no longer there.", hint="Change to another one.") from None

@@ -1,73 +1,81 @@
-"""The tables of the configuration that are the command line's own.
-
-Owns: [cli] and [skills], and reading [mcp] and [permissions].
-Must not know: files.
-
-    [cli]
-    log = true                     # keep conversations
-    approve = "ask"                # ask, auto or deny
-    tools = ["Read", "Grep"]       # offered where no -T is given
-    markdown = true                # of the chat
-
-    [skills]
-    directories = ["~/skills"]
-    project = false                # whether skills of the working directory may be loaded
-
-    [mcp.servers.files]            # as in an mcpServers document
-    command = "mcp-files"
-"""
+"""The configuration as the command line uses it: its tables, its arguments, and the model that answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, get_args
 
 from msgspec import Struct
 
-from dragoman.chat.config import LoadedConfig
-from dragoman.errors import ConfigurationError
+from dragoman.chat.config import ConfigArguments, LoadedConfig, default_model, load_config
+from dragoman.chat.credentials import find_key
+from dragoman.chat.fields import FIELDS, parse_text
+from dragoman.engines.local.progress import bar_if_terminal
+from dragoman.engines.local.storage import models, pull
+from dragoman.errors import ConfigurationError, MissingKeyError
+from dragoman.providers.catalogue import ALIASES, PROVIDERS
+from dragoman.providers.options import Effort
+from dragoman.providers.programs import PROFILES
 from dragoman.toolkit.permissions import PermissionPolicy, policy_from
+from dragoman.toolkit.skills import DirectorySkillStore, skill_directories
 
-__all__ = ["CliSettings", "SkillSettings", "cli_settings", "mcp_servers", "policy", "skill_settings"]
+from .arguments import Approve, Talking, UsageError, expand_path, find_nearest, suggest
+from .failures import LOCAL_MODEL, can_run_local
+from .terminal import Terminal
+
+_TRIED: Final = ("openai", "anthropic", "gemini")
+"""Providers that are looked at for a key where nobody names one."""
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 
 class CliSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the command line behaves where its options say nothing."""
 
     log: bool = True
-    approve: Literal["ask", "auto", "deny"] = "ask"
+    approve: Approve = "ask"
     tools: tuple[str, ...] = ()
     markdown: bool = True
 
 
-class SkillSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where skills are."""
-
+class _Skills(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     directories: tuple[str, ...] = ()
     project: bool = False
     """Whether the working directory's own skills are used: a project of a stranger brings a stranger's skills."""
-
-
-def cli_settings(loaded: LoadedConfig) -> CliSettings:
-    """The table [cli]."""
-    return loaded.section("cli", CliSettings)
-
-
-def skill_settings(loaded: LoadedConfig) -> SkillSettings:
-    """The table [skills]."""
-    return loaded.section("skills", SkillSettings)
 
 
 class _Mcp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     servers: dict[str, dict[str, object]] = {}
 
 
-def mcp_servers(loaded: LoadedConfig) -> Mapping[str, Mapping[str, object]]:
+def read_cli_settings(loaded: LoadedConfig) -> CliSettings:
+    """The table [cli]."""
+    return loaded.section("cli", CliSettings)
+
+
+def open_skills(loaded: LoadedConfig, directory: Path) -> DirectorySkillStore:
+    """The skills that [skills] lets a model load."""
+    settings = loaded.section("skills", _Skills)
+    also = [expand_path(name) for name in settings.directories]
+    return DirectorySkillStore(skill_directories(directory if settings.project else None, also=also))
+
+
+def read_servers(loaded: LoadedConfig) -> Mapping[str, Mapping[str, object]]:
     """The entries of [mcp.servers], by name."""
     return loaded.section("mcp", _Mcp).servers
 
 
-def policy(loaded: LoadedConfig) -> PermissionPolicy:
+def find_server(servers: Mapping[str, Mapping[str, object]], name: str) -> Mapping[str, object]:
+    """The entry of one MCP server."""
+    if name not in servers:
+        hint = suggest(name, servers, f"Write [mcp.servers.{name}] into the configuration.")
+        raise UsageError(f"The configuration has no MCP server {name!r}.", hint=hint)
+    return servers[name]
+
+
+def read_policy(loaded: LoadedConfig) -> PermissionPolicy:
     """The rules of [permissions]."""
     try:
         return policy_from(loaded.section("permissions", dict[str, object]))
@@ -75,3 +83,99 @@ def policy(loaded: LoadedConfig) -> PermissionPolicy:
         if "[permissions]" in error.message:
             raise
         raise ConfigurationError(f"[permissions]: {error.message}", hint=error.hint) from None
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def load_with(arguments: Talking) -> LoadedConfig:
+    """The configuration under these arguments."""
+    said = parse_options(arguments.options)
+    given: ConfigArguments = {
+        "model": clean_model(arguments.model) if arguments.model is not None else None,
+        "system_prompt": arguments.system,
+        "base_url": arguments.base_url,
+    }
+    limit = said.pop("max_tokens", None)
+    if isinstance(limit, int):
+        given["max_tokens"] = limit
+    if said:
+        given["options"] = said
+    return load_config(profile=arguments.profile, **given)
+
+
+def parse_options(pairs: Iterable[Sequence[str]]) -> dict[str, object]:
+    """What `-o key value` says, by name; `max_tokens` is one of them."""
+    known = {path[1]: field for path, field in FIELDS.items() if path[0] == "options" and len(path) == 2}
+    known["max_tokens"] = FIELDS["max_tokens",]
+    found: dict[str, object] = {}
+    for key, text in pairs:
+        name = key.replace("-", "_")
+        if name not in known:
+            hint = suggest(name, known, f"There are: {', '.join(sorted(known))}.")
+            raise UsageError(f"There is no option {key!r} of models.", hint=hint)
+        word = text.strip().lower()
+        if name == "reasoning" and word in get_args(Effort):
+            text = f'{{"effort": "{word}"}}'  # noqa: PLW2901 -- `high` stands for the effort …
+        elif name == "reasoning" and word.isdecimal():
+            text = f'{{"budget": {int(word)}}}'  # noqa: PLW2901 -- … and `2000` for the budget
+        found[name] = parse_text(known[name], text, f"-o {key}")
+    return found
+
+
+def clean_model(name: str) -> str:
+    """The name without the spaces that copying brings along; `local` and `local:` mean the default one."""
+    name = name.strip()
+    if name in ("local", "local:"):
+        return LOCAL_MODEL
+    before, colon, _ = name.partition(":")
+    known = [*PROVIDERS, *ALIASES, *PROFILES]
+    # Where the configuration names a provider that serves any model, a slip would be taken for a name of one of its
+    # models, which may well have colons.
+    if colon and before not in known and (near := find_nearest(before, known, cutoff=0.85)):
+        raise UsageError(f"There is no provider {before!r} (in {name!r}).", hint=f"Did you mean {near}?")
+    return name
+
+
+# --- the model that answers -------------------------------------------------------------------------------------------
+
+
+def settle_model(loaded: LoadedConfig, terminal: Terminal) -> LoadedConfig:
+    """Where nobody names a model, the first provider with a key answers, or else the model on this machine."""
+    if any(loaded.origin(name) != "default" for name in ("provider", "model", "base_url")):
+        return loaded
+    for provider in _TRIED:
+        try:
+            found = find_key(provider, keys=loaded.config.keys)
+        except MissingKeyError:
+            continue
+        if found is not None:
+            return loaded.change(model=f"{provider}:{default_model(provider)}")
+    if not can_run_local():
+        message = "There is no key, and the local model is not installed."
+        raise MissingKeyError(message, provider=_TRIED[0])
+    terminal.note(
+        f"dragoman: No key was found, so the local model answers ({LOCAL_MODEL}). "
+        "Store a key with: dragoman keys set openai",
+        "yellow",
+    )
+    return loaded.change(model=LOCAL_MODEL)
+
+
+def fetch_model(model: str, terminal: Terminal) -> None:
+    """Fetch a local model that is not here yet, before anything else is on the screen."""
+    provider, _, name = model.partition(":")
+    if provider != "local" or not can_run_local():
+        return
+    for row in models():
+        if row.name == name and not row.present:
+            terminal.note(f"dragoman: {model} is fetched now, once ({row.download / 1e9:.1f} GB).", "yellow")
+            pull(name, None if terminal.quiet else bar_if_terminal(terminal.stderr))
+
+
+def find_directory() -> Path:
+    """The working directory."""
+    try:
+        return Path.cwd()
+    except OSError:
+        raise UsageError("The working directory is no longer there.", hint="Change to another one.") from None

@@ -1,8 +1,5 @@
 """The three standard streams, and what may be written to each.
 
-Owns: what a terminal may be shown, colours, and that standard output carries nothing but the answer.
-Must not know: what is said.
-
 What models, tools and servers say may hold sequences that a terminal obeys: they could repaint what a person is asked
 to approve. Whatever goes to a terminal is therefore made harmless; what goes to a file or a pipe is left as it is.
 """
@@ -12,9 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
 from typing import Final, TextIO
-
-__all__ = ["Terminal", "harmless", "one_line", "shortened"]
 
 _KEPT: Final = "\n\t\u200d"
 """Not printable, and harmless: the last one joins emoji."""
@@ -22,25 +18,22 @@ _KEPT: Final = "\n\t\u200d"
 _STYLES: Final = {"dim": "2", "bold": "1", "red": "31", "yellow": "33", "green": "32", "cyan": "36"}
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text without what a terminal takes for a command, or what turns around the order of its letters."""
     if text.isprintable():
         return text
-    return "".join([each if each.isprintable() or each in _KEPT else _escaped(each) for each in text])
+    kept = [each for each in text if each != "\r"]
+    return "".join([each if each.isprintable() or each in _KEPT else f"\\u{ord(each):04x}" for each in kept])
 
 
-def _escaped(letter: str) -> str:
-    return "" if letter == "\r" else f"\\u{ord(letter):04x}"
-
-
-def one_line(text: str) -> str:
+def to_line(text: str) -> str:
     """The same on one line."""
-    return " ".join(harmless(text).split())
+    return " ".join(escape_controls(text).split())
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """The beginning of the text, on one line of this many characters."""
-    line = one_line(text[: 8 * width])
+    line = to_line(text[: 8 * width])
     return line if len(line) <= width else line[: max(0, width - 1)] + "…"
 
 
@@ -62,10 +55,8 @@ class Terminal:
         self.quiet: bool = False
         """Whether notes are left out; errors never are."""
         for stream in (self.stdout, self.stderr):
-            # A letter that the terminal's encoding lacks must not end the program.
-            reconfigure = getattr(stream, "reconfigure", None)
-            if reconfigure is not None:
-                reconfigure(errors="replace")
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a letter that the encoding lacks must not end the program
         self.in_is_tty: bool = _is_tty(self.stdin)
         self.out_is_tty: bool = _is_tty(self.stdout)
         self.err_is_tty: bool = _is_tty(self.stderr)
@@ -78,7 +69,7 @@ class Terminal:
         """A piece of the answer, to standard output at once."""
         if not text:
             return
-        self.stdout.write(harmless(text) if self.out_is_tty else text)
+        self.stdout.write(escape_controls(text) if self.out_is_tty else text)
         self.stdout.flush()
         self._line_open = self.out_is_tty and not text.endswith("\n")
 
@@ -100,7 +91,7 @@ class Terminal:
 
     def say(self, text: str, style: str = "") -> None:
         """A line that the user must see."""
-        self.write_error(f"{self.styled(harmless(text), style)}\n")
+        self.write_error(f"{self.style(escape_controls(text), style)}\n")
 
     def write_error(self, text: str) -> None:
         """Text to standard error, as it is. A standard error that nobody reads is no reason to stop."""
@@ -111,7 +102,7 @@ class Terminal:
         except (OSError, ValueError):
             pass
 
-    def styled(self, text: str, style: str) -> str:
+    def style(self, text: str, style: str) -> str:
         """The text in a style, where standard error is a terminal that wants colours."""
         code = _STYLES.get(style)
         return f"\x1b[{code}m{text}\x1b[0m" if code and self.err_is_tty and self.wants_colour else text
@@ -135,7 +126,7 @@ class Terminal:
 
     def ask(self, question: str) -> str | None:
         """What the person types; None if there is nobody (any more)."""
-        self.write_error(harmless(question))
+        self.write_error(escape_controls(question))
         if self.stdin is None:
             return None
         self._forget_typed()

@@ -1,7 +1,6 @@
-"""Which tools are meant.
+"""Which tools are meant: from `-T` to a ready tool, all of them, a function, the tools of a file, or an MCP server.
 
-Owns: from `-T` to tools: a ready tool, all of them, a function of a module, the tools of a file, an MCP server.
-Must not know: what the tools do, and who may call them.
+Nothing is built that was not asked for.
 """
 
 from __future__ import annotations
@@ -9,116 +8,118 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
 from msgspec import structs
 
+from dragoman.chat.config import LoadedConfig
 from dragoman.errors import DragomanError
 from dragoman.toolkit import CallbackResponder, toolkit
-from dragoman.toolkit.skills import DirectorySkillStore, SkillStore, skill_directories
+from dragoman.toolkit.skills import DirectorySkillStore
 from dragoman.tools.definition import AnyTool, Tool
 from dragoman.tools.registry import ToolRegistry, ToolSet
 
-from .arguments import UsageError, nearest
-from .paths import user_path
-from .settings import SkillSettings
+from .arguments import UsageError, expand_path, suggest
+from .settings import find_server, open_skills, read_servers
 from .terminal import Terminal
-
-__all__ = ["ALL", "ToolChoice", "ready_tools", "skill_store"]
 
 ALL: Final = "toolkit"
 """Stands for all ready tools."""
-_MCP: Final = "mcp:"
+READY: Final[Mapping[str, tuple[str, str]]] = {
+    "Read": ("reads", "read a file"),
+    "Write": ("changes", "write a file"),
+    "Edit": ("changes", "replace a passage of a file"),
+    "Glob": ("reads", "find files by their names"),
+    "Grep": ("reads", "search in files"),
+    "Bash": ("changes", "run a shell command"),
+    "Fetch": ("reads", "fetch a web page as text"),
+    "calculator": ("reads", "calculate an expression exactly"),
+    "now": ("reads", "tell the date and the time"),
+    "react_emoji": ("reads", "react to you with an emoji"),
+    "send_update": ("reads", "tell you how it is getting on"),
+}
+"""The ready tools, for lists: they say so without building any."""
+SKILLS: Final[Mapping[str, tuple[str, str]]] = {
+    "Skill": ("reads", "load a skill's instructions"),
+    "LoadSkillSupporting": ("reads", "load a file that belongs to a skill"),
+}
 _ONLY_SPEAK: Final = ("react_emoji", "send_update")
-
-
-def skill_store(settings: SkillSettings, directory: Path) -> DirectorySkillStore:
-    """The skills that may be loaded."""
-    also = [user_path(name) for name in settings.directories]
-    return DirectorySkillStore(skill_directories(directory if settings.project else None, also=also))
-
-
-def ready_tools(directory: Path, terminal: Terminal, skills: SkillStore | None = None) -> ToolRegistry:
-    """All ready tools for a directory, with the terminal as the person on the other side.
-
-    Two of them do nothing but write to this terminal: nobody needs to be asked about that.
-    """
-    responder = CallbackResponder(
-        reaction=lambda emoji: terminal.say(f"[{emoji}]"), update=lambda text: terminal.say(f"> {text}")
-    )
-    offered = toolkit(directory, responder=responder, skills=skills if skills is not None and skills.list() else None)
-    return ToolRegistry([_harmless(each) if each.name in _ONLY_SPEAK else each for each in offered])
-
-
-def _harmless(tool: AnyTool) -> AnyTool:
-    return structs.replace(tool, options=structs.replace(tool.options, read_only=True))
 
 
 class ToolChoice:
     """Finds tools by what the user calls them. MCP servers stay open as long as `stack` does."""
 
-    def __init__(
-        self,
-        ready: ToolRegistry,
-        servers: Mapping[str, Mapping[str, object]],
-        *,
-        stack: ExitStack,
-        environ: Mapping[str, str],
-        directory: Path,
-    ) -> None:
-        self._ready: ToolRegistry = ready
-        self._servers: Mapping[str, Mapping[str, object]] = servers
-        self._stack: ExitStack = stack
-        self._environ: Mapping[str, str] = environ
+    def __init__(self, loaded: LoadedConfig, directory: Path, terminal: Terminal, stack: ExitStack) -> None:
+        self._loaded: LoadedConfig = loaded
         self._directory: Path = directory
+        self._terminal: Terminal = terminal
+        self._stack: ExitStack = stack
         self._opened: dict[str, ToolSet] = {}
+        self._ready: dict[str, AnyTool] = {}
 
-    def tools(self, names: Iterable[str]) -> ToolRegistry:
+    def build(self, names: Iterable[str]) -> ToolRegistry:
         """The tools that are meant, each once; two different ones of one name are an error."""
         found = ToolRegistry()
         for name in names:
-            found = found.merge(self._meant(name.strip()))
+            found = found.merge(self._build(name.strip()))
         return found
 
-    def _meant(self, name: str) -> ToolSet:
+    def _build(self, name: str) -> ToolSet:
+        ready = {each.lower(): each for each in (*READY, *SKILLS)}
         if name == ALL:
-            return self._ready
-        ready = {each.name.lower(): each for each in self._ready}
+            return self._build_ready([*READY, *(SKILLS if self.skills.list() else ())])
         if name.lower() in ready:
-            return ToolRegistry([ready[name.lower()]])
-        if name.startswith(_MCP) or name in self._servers:
-            return self._server(name.removeprefix(_MCP))
+            return self._build_ready([ready[name.lower()]])
+        servers = read_servers(self._loaded)
+        if name.startswith("mcp:") or name in servers:
+            return self._open_server(name.removeprefix("mcp:"), servers)
         path, colon, function = name.rpartition(":")
         if name.endswith(".py"):
-            return _of_module(_run_file(self._directory / user_path(name)), name)
+            return _list_tools(_run_file(self._directory / expand_path(name)), name)
         if colon and path.endswith(".py"):
-            return _one(_run_file(self._directory / user_path(path)), function, name)
+            return _find_function(_run_file(self._directory / expand_path(path)), function, name)
         if colon:
-            return _one(self._imported(path), function, name)
-        if name in ("Skill", "LoadSkillSupporting"):
-            raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
-        near = nearest(name, [*(each.name for each in self._ready), *self._servers, ALL])
-        hint = f"Did you mean {near}? " if near else ""
-        raise UsageError(f"There is no tool {name!r}.", hint=f"{hint}See dragoman tools list.")
+            return _find_function(self._import(path), function, name)
+        hint = suggest(name, [*ready.values(), *servers, ALL], "").lstrip()
+        raise UsageError(f"There is no tool {name!r}.", hint=f"{hint} See dragoman tools list.".lstrip())
 
-    def _server(self, name: str) -> ToolSet:
-        if name not in self._servers:
-            near = nearest(name, self._servers)
-            hint = f"Did you mean {near}?" if near else f"Write [mcp.servers.{name}] into the configuration."
-            raise UsageError(f"The configuration has no MCP server {name!r}.", hint=hint)
+    @cached_property
+    def skills(self) -> DirectorySkillStore:
+        """The skills that may be loaded, looked for when they are first needed."""
+        return open_skills(self._loaded, self._directory)
+
+    def _build_ready(self, names: list[str]) -> ToolRegistry:
+        """Ready tools, with the terminal as the person on the other side.
+
+        Two of them do nothing but write to this terminal: nobody needs to be asked about that.
+        """
+        say = self._terminal.say
+        responder = CallbackResponder(reaction=lambda emoji: say(f"[{emoji}]"), update=lambda text: say(f"> {text}"))
+        missing = [name for name in names if name not in self._ready]
+        skills = self.skills if set(missing) & set(SKILLS) else None
+        if skills is not None and not skills.list():
+            raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
+        for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
+            self._ready[each.name] = _make_read_only(each) if each.name in _ONLY_SPEAK else each
+        return ToolRegistry([self._ready[name] for name in names])
+
+    def _open_server(self, name: str, servers: Mapping[str, Mapping[str, object]]) -> ToolSet:
+        entry = find_server(servers, name)
         if name not in self._opened:
             from dragoman.mcp import McpServers
 
-            servers = McpServers.from_json({"mcpServers": {name: self._servers[name]}}, environ=self._environ)
-            self._opened[name] = self._stack.enter_context(servers).tools
+            opened = McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ)
+            self._opened[name] = self._stack.enter_context(opened).tools
         return self._opened[name]
 
-    def _imported(self, module: str) -> ModuleType:
+    def _import(self, module: str) -> ModuleType:
         """A module, also one that lies in the working directory."""
         here = str(self._directory)
         if here not in sys.path:
@@ -126,11 +127,14 @@ class ToolChoice:
         try:
             return importlib.import_module(module)
         except ModuleNotFoundError as error:
-            raise UsageError(
-                f"There is no module {error.name or module!r}.", hint="Check the name behind -T."
-            ) from None
+            message = f"There is no module {error.name or module!r}."
+            raise UsageError(message, hint="Check the name behind -T.") from None
         except Exception as error:
-            raise _broken(module, error) from error
+            raise _describe_failure(module, error) from error
+
+
+def _make_read_only(tool: AnyTool) -> AnyTool:
+    return structs.replace(tool, options=structs.replace(tool.options, read_only=True))
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -143,18 +147,18 @@ def _run_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise _broken(path.name, error) from error
+        raise _describe_failure(path.name, error) from error
     return module
 
 
-def _broken(what: str, error: Exception) -> DragomanError:
+def _describe_failure(what: str, error: Exception) -> DragomanError:
     if isinstance(error, DragomanError):
         return error
     message = f"{what} cannot be loaded: {type(error).__name__}: {error}."
     return UsageError(message, hint="Run it with Python first; --debug shows where it fails.")
 
 
-def _of_module(module: ModuleType, name: str) -> ToolRegistry:
+def _list_tools(module: ModuleType, name: str) -> ToolRegistry:
     """What a file offers: its tools, or, where it has none, its public functions."""
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
     tools = [cast("AnyTool", value) for value in public.values() if isinstance(value, Tool)]
@@ -168,10 +172,11 @@ def _of_module(module: ModuleType, name: str) -> ToolRegistry:
     return ToolRegistry(functions)
 
 
-def _one(module: ModuleType, function: str, name: str) -> ToolRegistry:
+def _find_function(module: ModuleType, function: str, name: str) -> ToolRegistry:
     found: object = getattr(module, function, None)
     if not (isinstance(found, Tool) or callable(found)):
-        near = nearest(function, [key for key, value in vars(module).items() if callable(value) and key[0] != "_"])
-        hint = f"Did you mean {near}?" if near else "Check the name behind the colon."
-        raise UsageError(f"{name} names no function.", hint=hint)
+        public = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise UsageError(
+            f"{name} names no function.", hint=suggest(function, public, "Check the name behind the colon.")
+        )
     return ToolRegistry([cast("AnyTool", found)])

@@ -1,0 +1,280 @@
+"""Keys of providers: where they are found, in which order, and where they are stored.
+
+Stored keys are listed in keys.toml in the configuration directory, because keychains cannot be listed: for each
+provider it says where the key is, or holds it. Which key may go to which host is decided in dragoman.engines.keys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from dragoman.directories import config_directory
+from dragoman.engines.factory import is_registered
+from dragoman.engines.keys import Secret, given_key, hosts_of, missing_key, usual_key
+from dragoman.errors import ConfigurationError
+from dragoman.providers.catalogue import ALIASES, PROVIDERS, Provider
+from dragoman.providers.model_name import provider_of
+
+from . import keychain
+from .toml_file import TomlFile, read_toml, shorten_path, warn
+
+KeyStore: TypeAlias = Literal["keychain", "file"]
+
+_HEAD: Final = "# Written by dragoman; only you should be able to read it.\n"
+_open_private: Final = partial(os.open, mode=0o600)
+
+
+class KeyReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the key of one provider is. Several may be given; they are tried in this order."""
+
+    env: str | None = None
+    """The name of the environment variable that holds the key."""
+    keychain: str | None = None
+    """The entry of the system's keychain: `service/user`, or `user` alone for the service `dragoman`."""
+    key: Secret | None = None
+    """The key itself."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that the key may be sent to beside the provider's own: `name` or `name:port`."""
+    origin: str = ""
+    """Where this is written, for messages: `config.toml, line 3`."""
+
+
+class Found(Struct, frozen=True):
+    """A key, and where it was found."""
+
+    secret: Secret
+    origin: str
+
+
+class StoredKey(Struct, frozen=True, kw_only=True):
+    """A stored key, as it may be shown."""
+
+    provider: str
+    store: KeyStore
+    place: str
+    """The entry of the keychain, or the path of the file."""
+    masked: str
+    """The end of the key, where showing it needs no keychain."""
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def find_key(
+    provider: str,
+    *,
+    token: str | Secret | None = None,
+    keys: Mapping[str, KeyReference] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Found | None:
+    """The key for a provider, bound to the hosts that it may be sent to; None where none is needed.
+
+    A `token` goes wherever the caller says. Raises MissingKeyError, which names every place that was looked at.
+    """
+    name = ALIASES.get(provider.lower(), provider.lower())
+    if (secret := given_key(token)) is not None:
+        return Found(secret, "the argument token")
+    row = PROVIDERS.get(name) or Provider(name=name, dialect="openai_chat", base_url="", needs_key=False)
+    places = ["the argument token"]
+    found = next(_search(row, keys or {}, os.environ if environ is None else environ, places), None)
+    if found is None and row.needs_key:
+        raise missing_key(row, tuple(places))
+    return found
+
+
+def reference_for(provider: str, keys: Mapping[str, KeyReference]) -> KeyReference | None:
+    """The reference for a provider: under its own name, an alias, or a service that shares its key."""
+    names = [provider, *(alias for alias, name in ALIASES.items() if name == provider)]
+    if (row := PROVIDERS.get(provider)) is not None:
+        shared = (row.key_variables, row.base_url)
+        names += [other.name for other in PROVIDERS.values() if (other.key_variables, other.base_url) == shared]
+    return next((keys[name] for name in names if name in keys), None)
+
+
+def _search(
+    provider: Provider, keys: Mapping[str, KeyReference], environ: Mapping[str, str], places: list[str]
+) -> Iterator[Found]:
+    """The keys that there are, in order, each looked up only when the ones before were not there; fills `places`."""
+    given = reference_for(provider.name, keys)
+    if given is None:
+        places.append(f"[keys.{provider.name}] of the configuration")
+        given = KeyReference()
+    hosts = hosts_of(provider)
+    if given.hosts:
+        hosts = (hosts or frozenset()) | set(given.hosts)
+
+    def take(value: str | None, place: str, named_by: str = "") -> Iterator[Found]:
+        shown = f"{place} (named by {named_by})" if named_by else place
+        if value:
+            yield Found(Secret(value, hosts=hosts), shown)
+        places.append(shown)
+
+    def take_entry(reference: KeyReference) -> Iterator[Found]:
+        if reference.keychain:
+            place = f"the keychain entry {reference.keychain!r}"
+            yield from take(keychain.read_entry(reference.keychain), place, reference.origin)
+
+    if given.env:
+        yield from take(environ.get(given.env), f"the environment variable {given.env}", given.origin)
+    yield from take_entry(given)
+    stored = reference_for(provider.name, stored_references(environ))
+    if stored is None:
+        places.append(_describe_store(environ))
+        stored = KeyReference()
+    yield from take_entry(stored)
+    for reference in (given, stored):
+        if reference.key:
+            yield from take(reference.key.reveal(), reference.origin or "the argument keys")
+    if (usual := usual_key(provider, environ)) is not None:
+        yield Found(usual[0].bound_to(hosts), f"the environment variable {usual[1]}")
+    places.extend(f"the environment variable {variable}" for variable in provider.key_variables)
+
+
+def _describe_store(environ: Mapping[str, str]) -> str:
+    try:
+        return f"the stored keys ({shorten_path(keys_file(environ))})"
+    except ConfigurationError:
+        return "the stored keys (none without a home directory)"
+
+
+# --- storing ----------------------------------------------------------------------------------------------------------
+
+
+def keys_file(environ: Mapping[str, str] | None = None) -> Path:
+    """The file that lists the stored keys."""
+    return config_directory(environ) / "keys.toml"
+
+
+def stored_references(environ: Mapping[str, str] | None = None) -> dict[str, KeyReference]:
+    """What is stored, by provider; nothing where there is no home directory to store it in."""
+    try:
+        path = keys_file(environ)
+    except ConfigurationError:  # a user without a name, as in many containers
+        return {}
+    return _read_references(path)
+
+
+def list_keys(*, environ: Mapping[str, str] | None = None) -> tuple[StoredKey, ...]:
+    """The stored keys, without the keys. The keychain is not asked."""
+    path = keys_file(environ)
+    return tuple(
+        StoredKey(provider=provider, store="keychain", place=reference.keychain, masked="…")
+        if reference.keychain is not None
+        else StoredKey(provider=provider, store="file", place=str(path), masked=cast("Secret", reference.key).masked)
+        for provider, reference in sorted(_read_references(path).items())
+    )
+
+
+def store_key(
+    provider: str, key: str | Secret, *, store: KeyStore = "keychain", environ: Mapping[str, str] | None = None
+) -> StoredKey:
+    """Store a key for a provider, in the place of one stored before."""
+    name = resolve_provider(provider)
+    secret = key if isinstance(key, Secret) else Secret(key)
+    text = secret.reveal()
+    if not text or not text.isascii() or not text.isprintable() or text != text.strip():
+        message = f"This is not a key for {name}: it is empty, or contains characters that no key has."
+        raise ConfigurationError(message, hint="Copy it again, without quotes, spaces or line ends.")
+    path = keys_file(environ)
+    place, reference = str(path), KeyReference(key=secret)
+    if store == "keychain":
+        place = f"{keychain.SERVICE}/{name}"
+        keychain.write_entry(place, text)
+        reference = KeyReference(keychain=place)
+    _change(path, lambda known: {**known, name: reference})
+    return StoredKey(provider=name, store=store, place=place, masked=secret.masked)
+
+
+def delete_key(provider: str, *, environ: Mapping[str, str] | None = None) -> bool:
+    """Forget a stored key; False if there was none. Environment variables and other files are left as they are."""
+    name, path = resolve_provider(provider), keys_file(environ)
+    reference = _read_references(path).get(name)
+    if reference is None:
+        return False
+    if reference.keychain is not None:
+        keychain.delete_entry(reference.keychain)
+    _change(path, lambda known: {other: kept for other, kept in known.items() if other != name})
+    return True
+
+
+def resolve_provider(name: str) -> str:
+    """The provider's own name; raises ConfigurationError where there is none."""
+    return name if is_registered(name) else provider_of(name)
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+def _read_references(path: Path) -> dict[str, KeyReference]:
+    if not path.exists():
+        return {}
+    file = read_toml(path)
+    found = {provider: _read_reference(file, provider, table) for provider, table in file.data.items()}
+    if file.others_can_write or (file.others_can_read and any(reference.key for reference in found.values())):
+        shown = file.where()
+        warn(f"{shown} holds keys, and others can read or change it. Run: chmod 600 {shown}")
+    return found
+
+
+def _read_reference(file: TomlFile, provider: str, table: object) -> KeyReference:
+    members = cast("dict[str, object]", table) if isinstance(table, dict) else {}
+    origin = file.where((provider,))
+    for name, value in members.items() if len(members) == 1 else ():
+        if name == "keychain" and isinstance(value, str):
+            return KeyReference(keychain=value, origin=origin)
+        if name == "key" and isinstance(value, str):
+            return KeyReference(key=Secret(value), origin=origin)
+    problem = f"[{provider}] must have one member, keychain or key, which is a text."
+    raise file.error(problem, (provider,), hint="Store the key again, or take the table out.")
+
+
+def _change(path: Path, change: Callable[[dict[str, KeyReference]], dict[str, KeyReference]]) -> None:
+    """Rewrite the file at one stroke: a reader, or a crash, sees the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _lock(path):
+            text = _encode(change(_read_references(path)))
+            with open(temporary, "x", encoding="utf-8", opener=_open_private) as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+    except OSError as error:
+        message = f"{shorten_path(path)} cannot be written: {error.strerror or type(error).__name__}."
+        raise ConfigurationError(message, hint="Check the permissions of its directory.") from None
+    finally:
+        if temporary.exists():
+            temporary.unlink()
+
+
+def _encode(references: Mapping[str, KeyReference]) -> str:
+    tables = [_HEAD]
+    for provider, reference in sorted(references.items()):
+        in_keychain = {"keychain": reference.keychain} if reference.keychain else {}
+        for name, value in (in_keychain or {"key": cast("Secret", reference.key).reveal()}).items():
+            # What is stored is printable ASCII, where the strings of JSON and TOML are the same.
+            tables.append(f"[{json.dumps(provider)}]\n{name} = {json.dumps(value)}\n")
+    return "\n".join(tables)
+
+
+@contextmanager
+def _lock(path: Path) -> Generator[None]:
+    """One writer at a time, where the platform has locks for it."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(path.with_suffix(".lock"), "ab", opener=_open_private) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,251 @@
+"""`dragoman chat`: what is typed goes to the model, or is a command that begins with /. Nothing but leaving ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Final, NamedTuple
+
+from dragoman._version import __version__
+from dragoman.errors import DragomanError
+
+from .arguments import APPROVE, Parser, Talking, UsageError, add_talking, find_nearest
+from .chat_input import Read, open_input
+from .conversations import shorten_id, write_document
+from .failures import OK, report
+from .main import Terminated
+from .output import TextView, View, format_usage
+from .prompts import clean
+from .session import Session
+from .terminal import Terminal, shorten, to_line
+
+
+def declare(parser: Parser) -> None:
+    """The options of a chat."""
+    about = "Talk with a model: /help says what can be typed, Ctrl-C stops an answer, Ctrl-D leaves."
+    model = "dragoman chat -m anthropic:claude-sonnet-4-5 -T Read -T Bash"
+    parser.describe(chat, about, "dragoman chat", model, "dragoman chat -c")
+    add_talking(parser)
+
+
+def chat(arguments: Talking, terminal: Terminal) -> int:
+    """Talk until the user leaves. The exit code is 0 on a terminal, and elsewhere that of the last failure."""
+    with Session(arguments, terminal) as session:
+        talk = _Talk(session)
+        talk.greet()
+        talk.run(open_input(terminal, COMMANDS, talk.describe_status))
+        session.drop_empty()
+        return OK if terminal.in_is_tty else talk.code
+
+
+class Outcome(NamedTuple):
+    """What the chat does after a line."""
+
+    leave: bool = False
+    go_on: bool = False
+    """Whether the model is to speak without a new message."""
+    edit: str = ""
+    """What stands in the next input."""
+
+
+class _Talk:
+    def __init__(self, session: Session) -> None:
+        self._session: Session = session
+        self._terminal: Terminal = session.terminal
+        self.code: int = OK
+
+    def greet(self) -> None:
+        client, note = self._session.client, self._terminal.note
+        note(f"dragoman {__version__} · {client.model} · /help, Ctrl-D to leave")
+        last = client.conversation.last
+        if last is None:
+            return
+        title = shorten(client.conversation.messages[0].text, 60)
+        note(f"Continuing: {title} ({len(client.history)} messages)")
+        if self._session.can_continue():
+            note("It was interrupted; /continue lets the model go on.", "yellow")
+        else:
+            note(shorten(last.text, self._terminal.width * 3))
+
+    def describe_status(self) -> str:
+        """What stands below the input."""
+        client = self._session.client
+        used = f" · {client.usage.tokens:,} tokens" if client.usage.tokens else ""
+        tools = len(client.tools.tools)
+        return f"{client.model} · {tools} tool{'' if tools == 1 else 's'} · {self._session.approver.mode}{used}"
+
+    def run(self, read: Read) -> None:
+        edit = ""
+        while True:
+            try:
+                said = read(edit)
+                if said is None:
+                    return
+                outcome = self._take(clean(said).strip())
+            except KeyboardInterrupt as stopped:
+                self._leave_if_told(stopped)
+                outcome = Outcome()
+            except DragomanError as error:
+                self.code = report(error, self._terminal, debug=self._session.arguments.debug)
+                outcome = Outcome()
+            if outcome.leave:
+                return
+            edit = outcome.edit
+
+    def _take(self, said: str) -> Outcome:
+        if not said:
+            return Outcome()
+        if said.startswith("/") and not said.startswith("//"):
+            outcome = _run_command(self._session, said)
+            return self._take_turn(None) if outcome.go_on else outcome
+        return self._take_turn(said[1:] if said.startswith("//") else said)
+
+    def _leave_if_told(self, stopped: KeyboardInterrupt) -> None:
+        """Ctrl-C stops what is under way; SIGTERM, or either of them where nobody types, ends the chat."""
+        if isinstance(stopped, Terminated) or not self._terminal.in_is_tty:
+            raise stopped
+
+    def _take_turn(self, said: str | None) -> Outcome:
+        client = self._session.client
+        since = len(client.history)
+        try:
+            self._session.take_turn(said, self._make_view())
+        except DragomanError as error:
+            self.code = report(error, self._terminal, debug=self._session.arguments.debug)
+        except KeyboardInterrupt as stopped:
+            self._leave_if_told(stopped)
+            goes_on = client.pending or len(client.history) > since
+            self._terminal.say("[stopped; /continue goes on]" if goes_on else "[stopped]", "yellow")
+        else:
+            if self._session.arguments.usage:
+                self._terminal.note(format_usage(client.history[since:]))
+            return Outcome()
+        # A turn that ended before anything was heard leaves no trace: the words are there to be sent again.
+        return Outcome(edit=said or "" if len(client.history) == since and not client.pending else "")
+
+    def _make_view(self) -> View:
+        terminal = self._terminal
+        is_rich = terminal.out_is_tty and terminal.err_is_tty and terminal.environ.get("TERM") != "dumb"
+        if is_rich and self._session.settings.markdown and find_spec("rich") is not None:
+            from .chat_screen import Screen
+
+            return Screen(terminal)
+        return TextView(terminal)
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+class _Command(NamedTuple):
+    """A command of the chat."""
+
+    run: Callable[[Session, str], Outcome | None]
+    arguments: str
+    about: str
+
+
+def _run_command(session: Session, line: str) -> Outcome:
+    """Carry out a line that begins with /. Raises UsageError, and whatever the command raises."""
+    name, _, rest = line[1:].strip().partition(" ")
+    found = COMMANDS.get({"exit": "quit", "?": "help", "": "help"}.get(name, name))
+    if found is None:
+        near = find_nearest(name, COMMANDS)
+        hint = f"Did you mean /{near}? " if near else ""
+        raise UsageError(f"There is no command /{name}.", hint=f"{hint}/help lists them; // begins a message with /.")
+    return found.run(session, rest.strip()) or Outcome()
+
+
+def _help(session: Session, _rest: str) -> None:
+    wide = max(len(f"/{name} {each.arguments}") for name, each in COMMANDS.items())
+    for name, each in COMMANDS.items():
+        session.terminal.say(f"{f'/{name} {each.arguments}':<{wide}}  {each.about}")
+    session.terminal.say("Enter sends, Alt-Enter begins a new line, Ctrl-C stops the answer, Ctrl-D leaves.")
+
+
+def _model(session: Session, rest: str) -> None:
+    for loss in session.use_model(rest) if rest else ():
+        session.terminal.say(f"{loss}", "yellow")
+    session.terminal.say(f"The model is {session.client.model}.")
+
+
+def _tools(session: Session, rest: str) -> None:
+    if rest:
+        session.client.set_tools([] if rest == "none" else session.build_tools(rest.replace(",", " ").split()))
+    for tool in session.client.tools.tools:
+        about = shorten(tool.description, max(20, session.terminal.width - len(tool.name) - 4))
+        session.terminal.say(f"{to_line(tool.name)}  {about}")
+    if not len(session.client.tools.tools):
+        session.terminal.say("There are no tools. Say, for example: /tools Read Grep, or /tools toolkit")
+
+
+def _approve(session: Session, rest: str) -> None:
+    for mode in APPROVE:
+        if rest == mode:
+            session.approver.mode = mode
+    if rest and rest not in APPROVE:
+        raise UsageError(f"{rest!r} is no way to approve.", hint="Say ask, auto or deny.")
+    session.terminal.say(f"Calls that no rule allows: {session.approver.mode}.")
+
+
+def _system(session: Session, rest: str) -> None:
+    if rest:
+        session.rewrite(lambda conversation: conversation.with_system(None if rest == "none" else rest))
+    session.terminal.say(session.client.conversation.system or "There is no system prompt.")
+
+
+def _usage(session: Session, _rest: str) -> None:
+    session.terminal.say(f"{len(session.client.history)} messages; {format_usage(session.client.history)}.")
+
+
+def _undo(session: Session, _rest: str) -> Outcome:
+    messages = session.client.conversation.messages
+    at = max([index for index, message in enumerate(messages) if message.role == "user"], default=None)
+    if at is None:
+        raise UsageError("There is nothing to undo.", hint="")
+    session.rewrite(lambda conversation: conversation.up_to(at))
+    session.terminal.say("The last turn is undone; your words are back in the input.")
+    return Outcome(edit=messages[at].text)
+
+
+def _fork(session: Session, _rest: str) -> None:
+    before = session.client.id
+    session.fork()
+    kept = f"; the other one is {shorten_id(before)}" if before is not None else ""
+    session.terminal.say(f"From here on this is a conversation of its own{kept}.")
+
+
+def _save(session: Session, rest: str) -> None:
+    if not rest:
+        raise UsageError("Where to?", hint="Name a file: /save talk.md (or .json)")
+    session.terminal.say(f"Written to {write_document(session.client.save(), rest)}.")
+
+
+def _new(session: Session, _rest: str) -> None:
+    session.begin_anew()
+    session.terminal.say("A new conversation.")
+
+
+def _continue(session: Session, _rest: str) -> Outcome:
+    if not session.can_continue():
+        raise UsageError("There is nothing to continue.", hint="Say something.")
+    return Outcome(go_on=True)
+
+
+def _quit(_session: Session, _rest: str) -> Outcome:
+    return Outcome(leave=True)
+
+
+COMMANDS: Final[Mapping[str, _Command]] = {
+    "help": _Command(_help, "", "what can be said here"),
+    "model": _Command(_model, "[NAME]", "the model; go on with another one"),
+    "tools": _Command(_tools, "[NAMES]", "the tools; use these instead, or none"),
+    "approve": _Command(_approve, "[ask|auto|deny]", "what happens to calls that no rule allows"),
+    "system": _Command(_system, "[TEXT]", "the system prompt; change it, or none"),
+    "usage": _Command(_usage, "", "the tokens of this conversation"),
+    "undo": _Command(_undo, "", "take back the last turn"),
+    "fork": _Command(_fork, "", "go on in a copy; the original stays as it is"),
+    "new": _Command(_new, "", "begin a new conversation"),
+    "continue": _Command(_continue, "", "let the model go on after an interruption"),
+    "save": _Command(_save, "FILE", "write the conversation to a .md or .json file"),
+    "quit": _Command(_quit, "", "leave"),
+}

@@ -1,0 +1,213 @@
+"""The chat's view of a turn: live Markdown, spinners and the time that tools take. The only import of rich.
+
+Complete blocks of the answer are printed for good; the last one, which still grows, is painted again and again below
+them and never higher than the screen. Addresses of links are shown, not hidden behind their words.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.text import Text
+
+from dragoman.conversation import (
+    Event,
+    TextDelta,
+    TextEnded,
+    ThinkingDelta,
+    ToolCall,
+    ToolFinished,
+    ToolResult,
+    ToolStarted,
+)
+
+from .output import View, format_result
+from .terminal import Terminal, escape_controls, shorten
+
+_PER_SECOND: Final = 8
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Screen(View):
+    """Shows a turn on a terminal."""
+
+    def __init__(self, terminal: Terminal, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._terminal: Terminal = terminal
+        self._clock: Callable[[], float] = clock
+        self._out: Console = _make_console(terminal, terminal.stdout)
+        self._err: Console = _make_console(terminal, terminal.stderr)
+        self._blocks: Blocks = Blocks()
+        self._live: Live | None = None
+        self._is_growing: bool = False
+        """Whether it shows the answer rather than a spinner."""
+        self._growing: str = ""
+        """The block that is still being written, as it is painted."""
+        self._running: dict[str, tuple[ToolCall, float]] = {}
+        self._since: float = 0.0
+        self._thought: str = ""
+
+    # --- the view ---
+
+    def wait(self) -> None:
+        self._since = self._clock()
+        self._spin()
+
+    def pause(self) -> None:
+        self._stop()
+        self._finish_text()
+        self._thought = ""
+        self._running.clear()
+
+    def show(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                self._text(event.text)
+            case TextEnded():
+                self._stop()
+                self._finish_text()
+                self.wait()
+            case ThinkingDelta():
+                self._thought = (self._thought + event.text)[-60:]
+            case ToolStarted():
+                self._started(event.call)
+            case ToolFinished():
+                self._finished(event.result)
+            case _:
+                pass
+
+    # --- text ---
+
+    def _text(self, text: str) -> None:
+        complete = self._blocks.feed(escape_controls(text))
+        if complete:
+            self._stop()
+        for block in complete:
+            self._print(block)
+        self._growing = self._blocks.rest
+        if self._growing.strip() and not self._is_growing:
+            self._stop()
+            self._growing = self._blocks.rest
+            self._start(self._out, self._tail)
+            self._is_growing = True
+
+    def _tail(self) -> RenderableType:
+        return Markdown(self._growing, hyperlinks=False)
+
+    def _finish_text(self) -> None:
+        rest = self._blocks.end()
+        if rest.strip():
+            self._print(rest)
+
+    def _print(self, block: str) -> None:
+        self._out.print(Markdown(block, hyperlinks=False))
+
+    # --- tools ---
+
+    def _started(self, call: ToolCall) -> None:
+        self._stop()
+        self._finish_text()
+        self._running[call.id] = (call, self._clock())
+        self._thought = ""
+        self._spin()
+
+    def _finished(self, result: ToolResult) -> None:
+        self._stop()
+        self._running.pop(result.call_id, None)
+        style = "yellow" if result.is_error else "dim"
+        self._err.print(Text(format_result(result, self._terminal.width), style))
+        self.wait()
+
+    # --- spinning ---
+
+    def _spin(self) -> None:
+        self._stop()
+        self._start(self._err, self._busy)
+
+    def _start(self, console: Console, render: Callable[[], RenderableType]) -> None:
+        self._live = Live(
+            get_renderable=render,
+            console=console,
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            vertical_overflow="crop",
+        )
+        self._live.start()
+
+    def _busy(self) -> RenderableType:
+        now = self._clock()
+        width = self._terminal.width - 14
+        frame = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)]
+        if not self._running:
+            words = f"thinking: {self._thought}" if self._thought else "waiting"
+            return Text(f"{frame} {shorten(words, width)} {now - self._since:.0f} s", "dim")
+        return Group(
+            *[
+                Text(f"{frame} {shorten(f'{call.name} {call.arguments}', width)} {now - began:.1f} s", "dim")
+                for call, began in self._running.values()
+            ]
+        )
+
+    def _stop(self) -> None:
+        live, self._live, self._is_growing = self._live, None, False
+        self._growing = ""  # it is painted once more while it stops, and then wiped away
+        if live is not None:
+            live.stop()
+
+
+def _make_console(terminal: Terminal, file: TextIO) -> Console:
+    return Console(file=file, no_color=not terminal.wants_colour, highlight=False, emoji=False, markup=False)
+
+
+class Blocks:
+    """A Markdown text that grows: `feed` gives the blocks that have become complete; `rest` is what is not.
+
+    A block ends with an empty line outside of a fenced code block. Rendering the whole text again for every piece would
+    cost more the longer the answer is, and a terminal cannot take back what has scrolled away.
+    """
+
+    def __init__(self) -> None:
+        self._done: str = ""
+        """Whole lines of the block that is still open."""
+        self._line: str = ""
+        self._fence: str = ""
+        """The mark that closes the code block we are in."""
+
+    @property
+    def rest(self) -> str:
+        """What has come and belongs to no complete block."""
+        return self._done + self._line
+
+    def feed(self, text: str) -> list[str]:
+        """Take in a piece, and give the blocks that it completes."""
+        blocks: list[str] = []
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._take(line)
+            if not line.strip() and not self._fence and self._done.strip():
+                blocks.append(self._done)
+                self._done = ""
+        return blocks
+
+    def end(self) -> str:
+        """The last block."""
+        rest, self._done, self._line, self._fence = self.rest, "", "", ""
+        return rest
+
+    def _take(self, line: str) -> None:
+        self._done += f"{line}\n"
+        found = _FENCE.fullmatch(line)
+        if found is None:
+            return
+        mark, behind = found[1], found[2]
+        if not self._fence:
+            if mark[0] == "~" or "`" not in behind:
+                self._fence = mark
+        elif mark.startswith(self._fence) and not behind.strip():
+            self._fence = ""

@@ -1,0 +1,141 @@
+"""`dragoman doctor`: checks, and what to do about what is wrong."""
+
+from __future__ import annotations
+
+import platform
+import socket
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from dragoman._version import __version__
+from dragoman.chat.config import LoadedConfig
+from dragoman.engines.local.storage import models
+from dragoman.errors import DragomanError
+from dragoman.providers.catalogue import PROVIDERS
+from dragoman.transport.addresses import host_of, port_of
+
+from .arguments import Parser, Talking, add_json
+from .conversations import open_store, store_path
+from .failures import LOCAL_INSTALL, can_run_local, describe
+from .output import print_json
+from .settings import find_directory, load_with, open_skills, read_cli_settings, read_policy, read_servers, settle_model
+from .terminal import Terminal
+
+_SECONDS: Final = 5.0
+_EXTRAS: Final = {
+    "cli": (("rich", "prompt_toolkit", "shtab"), "editing, history and Markdown in the chat, and completion"),
+    "keyring": (("keyring",), "keys in the system's keychain"),
+    "mcp": (("mcp",), "MCP servers"),
+}
+
+
+class Finding(Struct, frozen=True):
+    """What one check has found."""
+
+    state: Literal["ok", "note", "wrong"]
+    about: str
+    text: str
+    fix: str = ""
+
+
+def declare(parser: Parser) -> None:
+    """The options of the doctor."""
+    about = "Check versions, configuration, keys, network, store and model; say what to do."
+    parser.describe(_run, about, "dragoman doctor", "dragoman doctor -m openai:gpt-5 --offline")
+    parser.namespace = Talking
+    parser.add_argument("-m", "--model", metavar="MODEL", help="by default the configured one")
+    parser.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
+    parser.add_argument("--offline", action="store_true", help="do not use the network")
+    add_json(parser)
+
+
+def _run(arguments: Talking, terminal: Terminal) -> int:
+    findings = list(_examine(arguments, terminal))
+    if arguments.json:
+        print_json(terminal, findings)
+    else:
+        marks = {"ok": "ok  ", "note": "note", "wrong": "FAIL"}
+        for finding in findings:
+            terminal.line(f"{marks[finding.state]}  {finding.about}: {finding.text}")
+            if finding.fix:
+                terminal.line(f"      {finding.fix}")
+    return 1 if any(finding.state == "wrong" for finding in findings) else 0
+
+
+def _examine(arguments: Talking, terminal: Terminal) -> Iterator[Finding]:
+    versions = f"dragoman {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield Finding("ok", "version", versions)
+    for extra, (modules, use) in _EXTRAS.items():
+        missing = [name for name in modules if find_spec(name) is None]
+        fix = f"For {use}: pip install 'dragoman[{extra}]'" if missing else ""
+        text = f"{', '.join(missing)} not installed" if missing else "installed"
+        yield Finding("note" if missing else "ok", f"extra {extra}", text, fix)
+    loaded: list[LoadedConfig] = []
+    yield _guard("configuration", lambda: _check_configuration(arguments, loaded, terminal))
+    for config in loaded:
+        yield _guard("key", lambda config=config: _check_key(config))
+        if not arguments.offline:
+            yield _guard("network", lambda config=config: _check_network(config))
+    yield _guard("store", _check_store)
+    yield _guard("local model", _check_local)
+
+
+def _guard(about: str, check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except (DragomanError, OSError) as error:
+        return Finding("wrong", about, *describe(error))
+
+
+def _check_configuration(arguments: Talking, out: list[LoadedConfig], terminal: Terminal) -> Finding:
+    loaded = load_with(arguments)
+    for read in (read_cli_settings, read_servers, read_policy):
+        read(loaded)
+    open_skills(loaded, find_directory())
+    out.append(settle_model(loaded, terminal))
+    files = ", ".join(map(str, loaded.files)) or "no files"
+    return Finding("ok", "configuration", f"{files}; the model is {out[0].config.model_name}")
+
+
+def _check_key(loaded: LoadedConfig) -> Finding:
+    provider, found = loaded.config.provider_name, loaded.config.key()
+    if found is None:
+        return Finding("ok", "key", f"none is needed for {provider}")
+    return Finding("ok", "key", f"{found.secret.masked} for {provider}, from {found.origin}")
+
+
+def _check_network(loaded: LoadedConfig) -> Finding:
+    row = PROVIDERS.get(loaded.config.provider_name)
+    url = loaded.config.base_url or (row.base_url if row is not None else "")
+    if not url:
+        return Finding("ok", "network", "none is needed")
+    host, port = host_of(url), port_of(url)
+    try:
+        socket.create_connection((host, port), timeout=_SECONDS).close()
+    except OSError as error:
+        text = f"{host}:{port} cannot be reached directly: {error.strerror or type(error).__name__}"
+        fix = "Check the network, the address (base_url) and whether a proxy is needed (https_proxy)."
+        return Finding("wrong", "network", text, fix)
+    return Finding("ok", "network", f"{host}:{port} can be reached")
+
+
+def _check_store() -> Finding:
+    path = store_path()
+    with open_store() as store:
+        page = store.list(limit=1000)
+    if page.unreadable:
+        text = f"{path}: {len(page.unreadable)} conversations cannot be read"
+        return Finding("wrong", "store", text, "They were left where they are; see docs/stores.md.")
+    return Finding("ok", "store", f"{path}: {len(page.items)}{'+' if page.cursor else ''} conversations")
+
+
+def _check_local() -> Finding:
+    if not can_run_local():
+        return Finding("note", "local model", "not installed", f"For a model without a key: {LOCAL_INSTALL}")
+    if here := [f"local:{model.name}" for model in models() if model.present]:
+        return Finding("ok", "local model", ", ".join(here))
+    fix = "It is when first needed, or now: dragoman local pull"
+    return Finding("note", "local model", "none is fetched yet", fix)

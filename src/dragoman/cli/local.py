@@ -1,0 +1,81 @@
+"""`dragoman local`: the model on this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+from msgspec import structs
+
+from dragoman.engines.local.factory import bench
+from dragoman.engines.local.progress import bar_if_terminal
+from dragoman.engines.local.storage import StoredModel, models, present, pull, remove
+from dragoman.engines.local.models import model_named
+
+from .arguments import Parser, add_json
+from .output import print_json, print_table
+from .terminal import Terminal
+
+
+def declare(parser: Parser) -> None:
+    """The commands about local models."""
+    parser.default = "list"
+    add_json(parser.add_command("list", _list, "List local models and whether they are here.", "dragoman local list"))
+    about = "Fetch a model, and say where it is. DRAGOMAN_MODEL_DIR moves it."
+    fetch = parser.add_command("pull", _pull, about, "dragoman local pull", "dragoman local pull smollm2-135m")
+    measure = parser.add_command("bench", _bench, "Measure how fast a model is here.", "dragoman local bench")
+    for each in (fetch, measure):
+        named = "its name (see dragoman local list); by default the default model"
+        each.add_argument("model", nargs="?", default="", help=named)
+    about = "Remove a model's file."
+    delete = parser.add_command("remove", _remove, about, "dragoman local remove smollm2-135m")
+    delete.add_argument("model", help="its name (see dragoman local list)")
+
+
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    found = models()
+    if arguments.json:
+        print_json(terminal, [{**structs.asdict(model), "path": str(model.path)} for model in found])
+        return 0
+    rows = [
+        (
+            f"local:{model.name}{' (default)' if model.default else ''}",
+            _format_size(model.size),
+            _describe_state(model),
+            model.about,
+        )
+        for model in found
+    ]
+    print_table(terminal, ("model", "size", "state", "about"), rows)
+    terminal.note(f"Models are kept in {found[0].path.parent} (DRAGOMAN_MODEL_DIR moves them).")
+    return 0
+
+
+def _describe_state(model: StoredModel) -> str:
+    if model.present:
+        return "here"
+    return f"{100 * model.fetched // model.size} % here" if model.fetched else "not fetched"
+
+
+def _format_size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _pull(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    name = model_named(arguments.model.removeprefix("local:")).name
+    if not present(name):
+        size = next(_format_size(model.download) for model in models() if model.name == name)
+        terminal.note(f"dragoman: local:{name} is fetched now ({size}).")
+    terminal.line(str(pull(name, bar_if_terminal(terminal.stderr))))
+    return 0
+
+
+def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    freed = remove(arguments.model.removeprefix("local:"))
+    terminal.say(f"{freed / 1e6:,.0f} MB are free again." if freed else "It was not here.")
+    return 0
+
+
+def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    measured = bench(arguments.model.removeprefix("local:"), progress=bar_if_terminal(terminal.stderr))
+    terminal.line(str(measured))
+    return 0

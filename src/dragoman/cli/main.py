@@ -1,0 +1,194 @@
+"""From the process's arguments to an exit code: which command is meant, signals, and what becomes of an error.
+
+The first word decides: if it is the name of a command, that command runs; otherwise all of it is a question. A question
+that happens to be such a name is asked with `dragoman ask models` or `dragoman -- models`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Final, NoReturn
+
+from dragoman._version import __version__
+
+from .arguments import Parser, Talking, UsageError, add_asking, find_nearest
+from .terminal import Terminal
+
+COMMANDS: Final = {
+    "ask": "ask a question; the same as no command at all",
+    "chat": "talk with a model, interactively",
+    "models": "list models and what they can do",
+    "tools": "list tools, show a schema, check them against a model",
+    "keys": "store, list and remove API keys",
+    "history": "list, show, search, export and delete conversations",
+    "mcp": "serve tools over MCP; list and call tools of MCP servers",
+    "skills": "list and validate skills",
+    "config": "show the configuration and where it comes from; edit it",
+    "local": "the model on this machine: list, pull, remove, bench",
+    "simulate": "start a local server that speaks all dialects, for tests",
+    "doctor": "check keys, network, versions, store and model",
+    "completion": "print a completion script for your shell",
+}
+EXAMPLES: Final = (
+    'dragoman "What is the capital of France?"',
+    'cat notes.txt | dragoman "Sum this up in three lines"',
+    'dragoman -T calculator "What is 12.5 % of 3,440?"',
+    'dragoman --schema "name, age int, tags list" "Invent a person"',
+    'dragoman -c "And in one sentence?"',
+    "dragoman chat -T toolkit",
+)
+_NOTES: Final = """\
+The first word decides: a question that is the name of a command is asked with `dragoman ask models`.
+Exit codes: 0 done, 1 failed, 2 usage, 3 no key, 4 approval needed, 5 limit, 6 unreachable, 7 no answer,
+130 interrupted. More: dragoman COMMAND --help"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv` (the process's own arguments by default) and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    terminal = Terminal()
+    try:
+        code = _run_guarded(arguments, terminal)
+        terminal.stdout.flush()
+    except OSError as error:  # nobody reads standard output any more, or a full disk is behind it
+        from .failures import code_of, report
+
+        code = code_of(error) if isinstance(error, BrokenPipeError) else report(error, terminal)
+        _discard_output(terminal)
+    return code
+
+
+def _run_guarded(arguments: list[str], terminal: Terminal) -> int:
+    """Carry it out; whatever goes wrong becomes one line and an exit code."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    try:
+        with _unwind_on_sigterm():
+            return _run(arguments, terminal)
+    except SystemExit as ended:  # argparse has shown a help text
+        return ended.code if isinstance(ended.code, int) else 0
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt as error:
+        from .failures import code_of
+
+        terminal.end_line()
+        return code_of(error)
+    except Exception as error:  # noqa: BLE001 -- the last place where an error can become one line
+        from .failures import report
+
+        return report(error, terminal, debug="--debug" in options)
+
+
+def _run(arguments: list[str], terminal: Terminal) -> int:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
+    first = arguments[0] if arguments else ""
+    if first in ("-V", "--version"):
+        terminal.line(f"dragoman {__version__}")
+        return 0
+    if first in ("-h", "--help") or arguments[:2] == ["ask", "--help"] or (not arguments and terminal.in_is_tty):
+        terminal.line(make_root_parser().format_help().rstrip())
+        return 0
+    if first == "simulate":
+        return _simulate([word for word in arguments[1:] if word != "--debug"])
+    if first in COMMANDS and first != "ask":
+        parser, words = load_command(first).find_command(arguments[1:])
+    else:
+        _refuse_slips(arguments)
+        parser, words = make_root_parser(), arguments[first == "ask" :]
+    namespace = parser.read(words)
+    from .output import warnings_as_lines
+
+    with warnings_as_lines(terminal):
+        return 0 if parser.run is None else parser.run(namespace, terminal)
+
+
+def _simulate(arguments: list[str]) -> int:
+    """The simulator's own command, with its own arguments."""
+    from dragoman.simulator.command import main as simulate
+
+    try:
+        return simulate(arguments)
+    except SystemExit as ended:
+        if ended.code:
+            raise UsageError("dragoman simulate was given wrong arguments.", hint="See above.") from None
+        raise
+
+
+def _ask(arguments: Talking, terminal: Terminal) -> int:
+    from .ask import ask
+
+    return ask(arguments, terminal)
+
+
+def make_root_parser() -> Parser:
+    """The parser of a question, whose help is that of the program."""
+    wide = max(map(len, COMMANDS))
+    commands = [f"  {name:<{wide}}  {about}" for name, about in COMMANDS.items()]
+    epilog = "\n".join(["commands:", *commands, "", "examples:", *(f"  {line}" for line in EXAMPLES), "", _NOTES])
+    about = "One conversation, any model, tools that behave the same everywhere."
+    usage = 'dragoman [options] "question"\n       dragoman COMMAND [options]'
+    parser = Parser("dragoman", usage=usage)
+    parser.describe(_ask, about, *EXAMPLES)
+    parser.epilog = epilog
+    add_asking(parser)
+    parser.add_argument("-V", "--version", action="version", version=f"dragoman {__version__}", help="show the version")
+    return parser
+
+
+def load_command(name: str, parser: Parser | None = None) -> Parser:
+    """The parser of a command or of a group of them, its module loaded now."""
+    about = COMMANDS[name]
+    parser = parser or Parser(f"dragoman {name}", description=f"{about[0].upper()}{about[1:]}.")
+    if name != "simulate":
+        import_module(f"dragoman.cli.{name}").declare(parser)
+    return parser
+
+
+def _refuse_slips(arguments: list[str]) -> None:
+    """A misspelt command is not sent to a model, which may cost something and takes a while."""
+    word = arguments[0] if arguments else ""
+    near = find_nearest(word, COMMANDS, cutoff=0.8) if word.isalpha() and word.isascii() else ""
+    if near and (len(arguments) == 1 or arguments[1] in load_command(near).commands):
+        hint = f"Did you mean dragoman {near}? To ask a model: dragoman ask {word}"
+        raise UsageError(f"There is no command {word!r}.", hint=hint)
+
+
+def _discard_output(terminal: Terminal) -> None:
+    """What is still in the buffer of standard output must not raise at exit."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, terminal.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass
+
+
+class Terminated(KeyboardInterrupt):
+    """The program was told to end: tools' processes are ended and the conversation is put away on the way out.
+
+    A kind of KeyboardInterrupt because everything below lets that one through: a tool that calls sys.exit() has merely
+    failed, so SystemExit would stop nothing.
+    """
+
+
+@contextmanager
+def _unwind_on_sigterm() -> Generator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,111 @@
+"""`dragoman mcp`: our tools for other programs, and other programs' tools here."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import ExitStack
+
+from dragoman.chat.config import load_config
+from dragoman.conversation import ToolCall
+from dragoman.mcp import McpServers, serve_http, serve_stdio
+from dragoman.toolkit.permissions import PermissionChecker
+from dragoman.tools.context import ToolContext
+from dragoman.tools.definition import AnyTool
+from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
+from dragoman.tools.registry import not_found
+
+from .arguments import Parser, add_json
+from .output import print_json, print_table
+from .settings import find_directory, find_server, read_policy, read_servers
+from .terminal import Terminal
+from .tool_choice import ALL, ToolChoice
+
+
+def declare(parser: Parser) -> None:
+    """The commands about MCP."""
+    about = "Serve tools to another program, under the rules of [permissions]."
+    examples = ("dragoman mcp serve -T Read -T Grep", "dragoman mcp serve --http 8765")
+    serve = parser.add_command("serve", _serve, about, *examples)
+    tools = "as for dragoman; by default all ready tools"
+    serve.add_argument("-T", "--tool", dest="tools", action="append", metavar="TOOL", help=tools)
+    where = "serve on this port of this machine instead of standard input"
+    serve.add_argument("--http", type=int, metavar="PORT", help=where)
+    serve.add_argument("--approve", choices=("auto", "deny"), default="deny", help="calls that no rule allows (deny)")
+    listing = parser.add_command("list", _list, "List the tools of MCP servers.", "dragoman mcp list")
+    listing.add_argument("server", nargs="?", help="one of the configuration; by default all")
+    add_json(listing)
+    example = 'dragoman mcp call files read_file \'{"path": "notes.txt"}\''
+    call = parser.add_command("call", _call, "Call a tool of an MCP server.", example)
+    call.add_argument("server", help="one of the configuration")
+    call.add_argument("tool", help="with or without the server's prefix")
+    call.add_argument("arguments", nargs="?", default="{}", help="a JSON object ({})")
+
+
+def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    loaded, directory = load_config(), find_directory()
+    checker = PermissionChecker(read_policy(loaded), workspace=directory, door="mcp")
+    permission = _answer_without_person(checker, allow=arguments.approve == "auto")
+    with ExitStack() as stack:
+        tools = ToolChoice(loaded, directory, terminal, stack).build(arguments.tools or [ALL])
+        if arguments.http is None:
+            serve_stdio(tools, permission=permission)
+        else:
+            terminal.say(f"Serving {len(tools)} tools at http://127.0.0.1:{arguments.http}/mcp (stop with Ctrl-C).")
+            serve_http(tools, port=arguments.http, permission=permission)
+    return 0
+
+
+def _answer_without_person(checker: PermissionChecker, *, allow: bool) -> PermissionCheck:
+    """The rules, with an answer to what they would ask a person: here is nobody to be asked."""
+
+    def check(call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision:
+        decision = checker(call, tool, context)
+        assert isinstance(decision, Allow | Ask | Deny)  # without a responder nobody is waited for
+        if not isinstance(decision, Ask):
+            return decision
+        return Allow() if allow else Deny(f"{decision.reason}; allow it in [permissions], or serve with --approve auto")
+
+    return check
+
+
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    entries = dict(read_servers(load_config()))
+    if arguments.server is not None:
+        entries = {arguments.server: find_server(entries, arguments.server)}
+    if not entries:
+        terminal.say("The configuration has no MCP servers. Write [mcp.servers.NAME] with a command or a url into it.")
+        return 0
+    rows: list[tuple[str, str, str]] = []
+    failed = 0
+    with McpServers.from_json({"mcpServers": entries}, optional=True, environ=os.environ) as servers:
+        for name, status in servers.status.items():
+            if status.error is not None:
+                failed += 1
+                terminal.say(f"dragoman: {name}: {status.error}", "yellow")
+                continue
+            rows += [(name, tool.name, tool.description.split("\n")[0]) for tool in servers[name]]
+        for problem in servers.problems:
+            terminal.note(f"dragoman: {problem}", "yellow")
+    if arguments.json:
+        print_json(terminal, [dict(zip(("server", "tool", "description"), row, strict=True)) for row in rows])
+    else:
+        print_table(terminal, ("server", "tool", "what it does"), rows)
+    return 1 if failed else 0
+
+
+def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    entry = find_server(read_servers(load_config()), arguments.server)
+    with McpServers.from_json({"mcpServers": {arguments.server: entry}}, environ=os.environ) as servers:
+        names = (arguments.tool, f"{arguments.server}_{arguments.tool}")
+        name = next((name for name in names if name in servers.tools), None)
+        if name is None:
+            raise not_found(arguments.tool, servers.tools.by_name)
+        with ToolExecutor(servers.tools) as executor:
+            result = executor.execute(ToolCall("call", name, arguments.arguments))
+    if result.is_error:
+        terminal.say(f"dragoman: {result.text}", "red")
+        return 1
+    terminal.line(result.text)
+    return 0

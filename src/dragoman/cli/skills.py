@@ -1,0 +1,47 @@
+"""`dragoman skills`: list and validate skills."""
+
+from __future__ import annotations
+
+import argparse
+
+from dragoman.chat.config import load_config
+from dragoman.toolkit.skills import validate_skill
+
+from .arguments import Parser, add_json, expand_path
+from .output import print_json, print_table
+from .settings import find_directory, open_skills
+from .terminal import Terminal
+
+
+def declare(parser: Parser) -> None:
+    """The commands about skills."""
+    parser.default = "list"
+    add_json(parser.add_command("list", _list, "List the skills that can be loaded.", "dragoman skills list"))
+    example = "dragoman skills validate ~/.agents/skills/pdf"
+    validate = parser.add_command("validate", _validate, "Say what is wrong with skills.", example)
+    validate.add_argument("paths", nargs="+", metavar="DIRECTORY", help="a skill's directory, or its SKILL.md")
+
+
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    store = open_skills(load_config(), find_directory())
+    skills = store.list()
+    if arguments.json:
+        print_json(terminal, skills)
+    elif skills:
+        print_table(terminal, ("skill", "where", "what for"), [(s.name, s.location, s.description) for s in skills])
+    else:
+        terminal.say(f"There are no skills. Looked into: {', '.join(store.directories)}")
+    for problem in store.problems:
+        terminal.say(f"dragoman: {problem}", "yellow")
+    return 0
+
+
+def _validate(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    wrong = 0
+    for path in arguments.paths:
+        problems = validate_skill(expand_path(path))
+        wrong += bool(problems)
+        terminal.line(f"{path}: {'good' if not problems else 'not good'}")
+        for problem in problems:
+            terminal.line(f"  {problem}")
+    return 1 if wrong else 0

@@ -1,0 +1,457 @@
+"""The sources, their order, and what each of them may say."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given
+
+from dragoman import Conversation, Message, async_engine, engine
+from dragoman.chat.config import Config, ConfigArguments, ConfigWarning, load_config
+from dragoman.chat.credentials import KeyReference, find_key
+from dragoman.chat.fields import FIELDS
+from dragoman.engines.keys import Secret
+from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
+from dragoman.providers.options import ModelOptions, Reasoning
+from dragoman.simulator import Simulator
+from dragoman.tools.config import ToolErrorHandling
+from dragoman.transport.protocol import Timeouts
+from dragoman.transport.retry import RetryPolicy
+from tests.chat.surroundings import Surroundings, write
+
+
+def test_each_source_wins_over_the_next(here: Surroundings) -> None:
+    here.user("max_steps = 1")
+    assert here.load().config.max_steps == 1
+    here.says("max_steps = 2")
+    assert here.load().config.max_steps == 2
+    here.environ["DRAGOMAN_MAX_STEPS"] = "3"
+    assert here.load().config.max_steps == 3
+    loaded = here.load(max_steps=4)
+    assert loaded.config.max_steps == 4
+    [row] = [row for row in loaded.explain() if row.field == "max_steps"]
+    assert row.origin == "the argument max_steps"
+    assert row.overridden == (
+        "environment variable DRAGOMAN_MAX_STEPS",
+        f"{here.project_file}, line 1",
+        f"{here.user_file}, line 1",
+    )
+    assert here.load(max_steps=None).config.max_steps == 3, "None says nothing"
+
+
+def test_defaults_of_the_seed() -> None:
+    config = Config()
+    assert (config.max_steps, config.parallel_tools, config.max_parallel_tools) == (20, True, 5)
+    assert Config(provider="openai").for_model().max_tokens == 4096
+    assert Config(provider="gemini").for_model().max_tokens == 8192
+    for provider, tokens in (("openai", 4096), ("claude", 8192), ("gemini", 8192)):
+        rows = load_config(provider=provider, environment={"HOME": "/nowhere"}, directory="/").explain()
+        assert {row.field: row.value for row in rows}["max_tokens"] == str(tokens)
+    assert Config(provider="openai", max_tokens=7).for_model().max_tokens == 7
+    assert Config(provider="groq", model="x").for_model().max_tokens is None
+
+
+def test_the_provider_argument_then_ai_provider_then_the_file(here: Surroundings) -> None:
+    assert here.load().config.provider_name == "openai"
+    here.user('[ai]\nprovider = "gemini"')
+    assert here.load().config.provider_name == "gemini"
+    here.environ["AI_PROVIDER"] = "claude"
+    loaded = here.load()
+    assert loaded.config.provider_name == "anthropic"
+    assert loaded.origin("provider") == "environment variable AI_PROVIDER"
+    here.environ["DRAGOMAN_PROVIDER"] = "groq"
+    assert here.load().config.provider_name == "groq", "our own variable is the more particular one"
+    assert here.load(provider="openai").config.provider_name == "openai"
+
+
+def test_a_changed_provider_drops_the_model_and_the_address_of_the_one_before(here: Surroundings) -> None:
+    here.user(
+        """
+        provider = "openai-compatible"
+        model = "qwen3"
+        base_url = "http://localhost:11434/v1"
+        """
+    )
+    assert here.load().config.model_name == "openai-compatible:qwen3"
+    config = here.load(provider="claude").config
+    assert (config.model_name, config.base_url) == ("anthropic:claude-sonnet-4-5", "")
+    config = here.load(model="gemini:gemini-2.5-flash").config
+    assert (config.model_name, config.base_url) == ("gemini:gemini-2.5-flash", "")
+    here.environ["DRAGOMAN_BASE_URL"] = "https://proxy.test/v1"
+    assert here.load(provider="claude").config.base_url == "https://proxy.test/v1", "said for no provider in particular"
+
+
+@pytest.mark.parametrize(
+    ("below", "provider", "model", "expected"),
+    [
+        ("", "", "gpt-4o", "openai:gpt-4o"),
+        ("", "", "anthropic/claude-opus-4-6", "anthropic:claude-opus-4-6"),
+        ("claude", "", "gpt-4o", "openai:gpt-4o"),
+        ("openai-responses", "", "gpt-4o", "openai-responses:gpt-4o"),
+        ("openrouter", "", "openai/gpt-4o", "openrouter:openai/gpt-4o"),
+        ("openrouter", "", "gpt-4o", "openrouter:gpt-4o"),
+        ("openrouter", "", "openai:gpt-4o", "openai:gpt-4o"),
+        ("ollama", "", "mistral:7b", "ollama:mistral:7b"),
+        ("ollama", "", "mistral:mistral-large", "mistral:mistral-large"),
+        ("ollama", "", "qwen3:8b-q4_K_M", "ollama:qwen3:8b-q4_K_M"),
+        ("openai", "claude", "anthropic:claude-opus-4-6", "anthropic:claude-opus-4-6"),
+        ("openai", "openrouter", "anthropic/claude-3", "openrouter:anthropic/claude-3"),
+        ("openai", "", "something-else", "openai:something-else"),
+        ("openai", "CLAUDE", "", "anthropic:claude-sonnet-4-5"),
+    ],
+)
+def test_provider_and_model(here: Surroundings, below: str, provider: str, model: str, expected: str) -> None:
+    if below:
+        here.user(f'provider = "{below}"')
+    assert here.load(provider=provider or None, model=model or None).config.model_name == expected
+
+
+def test_names_that_mean_nothing() -> None:
+    with pytest.raises(ConfigurationError, match="no provider 'antropic'.*Did you mean anthropic"):
+        Config(provider="antropic").model_name  # noqa: B018 - the access is the test
+    with pytest.raises(ConfigurationError, match="does not say which provider"):
+        Config(model="llama-x").model_name  # noqa: B018
+    with pytest.raises(ConfigurationError, match="No model was chosen, and groq has no default"):
+        Config(provider="groq").model_name  # noqa: B018
+
+
+def test_profiles_are_laid_over_their_file(here: Surroundings) -> None:
+    here.user(
+        """
+        provider = "openai"
+        max_steps = 1
+        options.temperature = 0.1
+
+        [profiles.work]
+        model = "gpt-4o"
+        max_steps = 2
+        [profiles.work.options]
+        seed = 1
+        [profiles.work.keys.openai]
+        env = "WORK_KEY"
+        """
+    )
+    assert here.load().config.keys == {}
+    config = here.load(profile="work").config
+    assert (config.model, config.max_steps, config.provider) == ("gpt-4o", 2, "openai")
+    assert (config.options.temperature, config.options.seed) == (0.1, 1)
+    assert config.keys["openai"].env == "WORK_KEY"
+    here.environ["DRAGOMAN_PROFILE"] = "work"
+    loaded = here.load()
+    assert loaded.profile == "work"
+    assert loaded.origin("max_steps") == f"{here.user_file}, line 8"
+    assert here.load(profile="").config.max_steps == 1, "an empty name is none"
+    with pytest.raises(ConfigurationError, match="no profile 'wrok'.*work"):
+        here.load(profile="wrok")
+
+
+def test_a_named_file_is_the_only_one(here: Surroundings, tmp_path: Path) -> None:
+    here.user("max_steps = 1")
+    here.says("max_tokens = 2")
+    named = write(tmp_path / "ci.toml", 'base_url = "https://ci.test"')
+    config = here.load(file=named).config
+    assert (config.max_steps, config.max_tokens, config.base_url) == (20, None, "https://ci.test")
+    here.environ["DRAGOMAN_CONFIG"] = str(named)
+    loaded = here.load()
+    assert loaded.files == (named,)
+    here.environ["DRAGOMAN_CONFIG"] = str(tmp_path / "missing.toml")
+    with pytest.raises(ConfigFileError, match="missing.toml cannot be read: No such file"):
+        here.load()
+
+
+def test_a_pyproject_has_a_table_for_us(here: Surroundings) -> None:
+    pyproject = write(here.project / "src" / "pyproject.toml", "[tool.other]\nx = 1")
+    here.says("max_steps = 2")
+    assert here.load().config.max_steps == 2, "one without our table is passed over"
+    write(pyproject, "[tool.dragoman]\nmax_steps = 3\n[tool.dragoman.profiles.p]\nmax_steps = 4")
+    loaded = here.load()
+    assert loaded.config.max_steps == 3
+    assert loaded.origin("max_steps") == f"{pyproject}, line 2"
+    assert here.load(profile="p").config.max_steps == 4
+    write(here.project / "src" / "dragoman.toml", "max_steps = 5")
+    assert here.load().config.max_steps == 5, "of two in one directory ours counts"
+
+
+def test_a_broken_pyproject_that_is_not_about_us_is_none_of_our_business(here: Surroundings) -> None:
+    write(here.directory / "pyproject.toml", "[broken")
+    assert here.load().files == ()
+    write(here.directory / "pyproject.toml", "[tool.dragoman]\nmax_steps = \n")
+    with pytest.raises(ConfigFileError, match="pyproject.toml, line 2"):
+        here.load()
+
+
+def test_the_search_ends_below_the_home_directory(here: Surroundings) -> None:
+    write(here.home / "dragoman.toml", "max_steps = 2")
+    assert here.load().config.max_steps == 20
+    assert here.load(directory=here.home).config.max_steps == 20
+    write(here.home.parent / "dragoman.toml", "max_steps = 3")
+    assert here.load().config.max_steps == 20
+    elsewhere = here.home.parent / "elsewhere"
+    elsewhere.mkdir()
+    assert here.load(directory=elsewhere).config.max_steps == 3, "outside of the home directory it goes up to the root"
+
+
+def test_a_field_of_every_kind_from_a_file(here: Surroundings) -> None:
+    here.user(
+        """
+        system_prompt = "Be brief."
+        parallel_tools = false
+        response_schema = { type = "object" }
+
+        [options]
+        temperature = 1
+        stop = ["END"]
+        reasoning = { effort = "high" }
+        extra_body = { provider = { sort = "price" } }
+
+        [tool_config]
+        allowed_tools = ["read"]
+        tool_error_handling = "abort"
+        tool_choice = "required"
+        retry = { max_retries = 1 }
+
+        [timeouts]
+        read = 30
+        total = inf
+
+        [retry]
+        max_attempts = 1
+        """
+    )
+    config = here.load().config
+    assert config.response_schema == {"type": "object"}
+    assert config.options == ModelOptions(
+        temperature=1.0, stop=("END",), reasoning=Reasoning(effort="high"), extra_body={"provider": {"sort": "price"}}
+    )
+    assert config.timeouts == Timeouts(read=30.0, total=None)
+    tools = config.for_tools()
+    assert tools.allowed_tools == {"read"}
+    assert tools.tool_error_handling is ToolErrorHandling.ABORT
+    assert (tools.retry.max_retries, tools.max_parallel_tools, tools.max_iterations) == (1, 1, 20)
+    assert Config(max_steps=3).for_tools().max_iterations == 3
+    assert Config().for_tools().max_parallel_tools == 5, "tools run side by side unless told otherwise"
+
+
+def test_variables_of_every_kind(here: Surroundings) -> None:
+    here.environ |= {
+        "DRAGOMAN_SYSTEM_PROMPT": "42",
+        "DRAGOMAN_PARALLEL_TOOLS": "true",
+        "DRAGOMAN_MAX_TOKENS": " 7 ",
+        "DRAGOMAN_OPTIONS_TEMPERATURE": "0.5",
+        "DRAGOMAN_OPTIONS_STOP": "a, b",
+        "DRAGOMAN_OPTIONS_REASONING": '{"effort": "low"}',
+        "DRAGOMAN_TOOL_CONFIG_TOOL_CHOICE": "none",
+        "DRAGOMAN_TIMEOUTS_READ": "5",
+        "DRAGOMAN_RESPONSE_SCHEMA": '{"type": "object"}',
+        "DRAGOMAN_MODEL": "",
+    }
+    config = here.load().config
+    assert (config.system_prompt, config.parallel_tools, config.max_tokens) == ("42", True, 7)
+    assert config.options == ModelOptions(temperature=0.5, stop=("a", "b"), reasoning=Reasoning(effort="low"))
+    assert config.tool_config.tool_choice == "none"
+    assert config.timeouts.read == 5.0
+    assert config.response_schema == {"type": "object"}
+    assert config.model == ""
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "says"),
+    [
+        (
+            "DRAGOMAN_MAX_STEPS",
+            "many",
+            "max_steps does not fit (environment variable DRAGOMAN_MAX_STEPS): expected int",
+        ),
+        ("DRAGOMAN_MAX_STEPS", "0", "expected 1 or more, got 0"),
+        ("DRAGOMAN_MAX_STEPS", "1.5", "expected int"),
+        ("DRAGOMAN_PARALLEL_TOOLS", "perhaps", "expected bool"),
+        ("DRAGOMAN_OPTIONS_TEMPERATURE", "NaN", "a number"),
+        ("DRAGOMAN_TOOL_CONFIG_TOOL_CHOICE", "some", "'some'"),
+        ("DRAGOMAN_TOKEN", "sk-1", "does not say which"),
+        ("DRAGOMAN_ALLOW_INSECURE_BASE_URL", "1", "cannot be set by an environment variable"),
+        ("DRAGOMAN_OPTIONS_EXTRA_HEADERS", "{}", "cannot be set by an environment variable"),
+        ("DRAGOMAN_TIMEOUTS_READ", "-1", "expected 0 or more, got -1"),
+    ],
+)
+def test_variables_that_are_wrong(here: Surroundings, variable: str, text: str, says: str) -> None:
+    here.environ[variable] = text
+    with pytest.raises(ConfigurationError) as caught:
+        here.load()
+    assert says in str(caught.value)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_a_misspelt_variable_is_warned_of_and_a_strange_one_is_not(here: Surroundings) -> None:
+    here.environ["DRAGOMAN_SOMETHING_OF_ANOTHER_PROGRAM"] = "1"
+    here.load()
+    here.environ["DRAGOMAN_MODLE"] = "gpt-4o"
+    with pytest.warns(ConfigWarning, match="DRAGOMAN_MODLE is not known.*DRAGOMAN_MODEL"):
+        here.load()
+
+
+def test_names_of_variables_are_unique() -> None:
+    names = [field.variable for field in FIELDS.values()]
+    assert len(names) == len(set(names))
+
+
+def test_the_arguments_are_the_fields_of_the_value() -> None:
+    assert set(ConfigArguments.__annotations__) == set(Config.__struct_fields__)
+
+
+def test_arguments_of_every_kind(here: Surroundings) -> None:
+    here.user("options.temperature = 0.5\noptions.seed = 1")
+    config = here.load(options=ModelOptions(seed=2, extra_headers={"x-a": "b"}), headers={"x-team": "a"}).config
+    assert config.options == ModelOptions(temperature=0.5, seed=2, extra_headers={"x-a": "b"})
+    assert config.headers == {"x-team": "a"}
+    assert here.load(options={"seed": 3}).config.options.seed == 3
+    assert here.load(keys={"claude": KeyReference(env="X")}).config.keys["anthropic"].env == "X"
+    with pytest.raises(ConfigurationError, match="no setting 'modle'.*Did you mean model"):
+        here.load(modle="x")
+    with pytest.raises(ConfigurationError, match="max_steps does not fit.*expected int"):
+        here.load(max_steps="3")
+    with pytest.raises(ConfigurationError, match="the argument options"):
+        here.load(options={"sede": 3})
+    with pytest.raises(ConfigurationError, match="must be a ModelOptions"):
+        here.load(options=3)
+
+
+def test_a_config_made_by_hand_is_checked_too() -> None:
+    with pytest.raises(ConfigurationError, match="expected 1 or more, got 0"):
+        Config(max_steps=0)
+    with pytest.raises(ConfigurationError, match="model does not fit.*expected str"):
+        Config(model=None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidBaseURLError):
+        Config(base_url="http://elsewhere.test")
+    assert Config(base_url="http://elsewhere.test", allow_insecure_base_url=True).base_url
+    assert Config(max_tokens=None).max_tokens is None
+
+
+def test_a_wrong_base_url_says_where_it_stands_and_not_what_it_is(here: Surroundings) -> None:
+    here.user('base_url = "http://me:hunter2@elsewhere.test"')
+    with pytest.raises(InvalidBaseURLError, match="user name or password.*config.toml, line 1") as caught:
+        here.load()
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.reason == "userinfo"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "HOME",
+                "DRAGOMAN_MODEL",
+                "DRAGOMAN_OPTIONS_STOP",
+                "DRAGOMAN_MAX_STEPS",
+                "DRAGOMAN_OPTIONS_REASONING",
+                "AI_PROVIDER",
+                "DRAGOMAN_BASE_URL",
+                "DRAGOMAN_TOOL_CONFIG_BUDGETS",
+            ]
+        ),
+        st.text(),
+    )
+)
+def test_whatever_the_environment_says_it_loads_or_is_a_configuration_error(environ: dict[str, str]) -> None:
+    environ["HOME"] = "/nowhere"
+    with contextlib.suppress(ConfigurationError):
+        explained = load_config(environment=environ, directory="/").explain()
+        json.dumps([row.value for row in explained])
+        assert str(explained)
+
+
+def test_a_change_is_laid_over_what_was_read(here: Surroundings) -> None:
+    path = here.user("max_steps = 2\nmodel = 'anthropic:claude-opus-4-6'")
+    loaded = here.load(max_tokens=5)
+    path.write_text("nonsense")
+    changed = loaded.change(model="openai:gpt-4o").config
+    assert (changed.model_name, changed.max_steps, changed.max_tokens) == ("openai:gpt-4o", 2, 5), "read only once"
+
+
+# --- as engines and models see it -------------------------------------------------------------------------------------
+
+ASKED = Conversation().plus(Message.user("Hi"))
+
+
+def sent(config: Config) -> dict[str, Any]:
+    """What a provider gets from somebody with this configuration."""
+    with Simulator(["Hello."]) as simulator:
+        changed = msgspec.structs.replace(config, base_url=simulator.base_url(config.provider_name))
+        with engine(changed.model_name, **changed.for_engine({})) as asked:
+            asked.reply(ASKED)
+        [request] = simulator.requests
+        return dict(request.body)
+
+
+def test_the_default_limits_go_over_the_wire() -> None:
+    assert sent(Config(provider="openai", model="gpt-4o", token="k"))["max_completion_tokens"] == 4096
+    assert sent(Config(provider="openai-responses", token="k"))["max_output_tokens"] == 4096
+    assert sent(Config(provider="claude", token="k"))["max_tokens"] == 8192
+    assert sent(Config(provider="gemini", token="k"))["generationConfig"]["maxOutputTokens"] == 8192
+    assert sent(Config(provider="claude", token="k", max_tokens=5))["max_tokens"] == 5
+
+
+def test_the_options_go_along() -> None:
+    config = Config(
+        provider="openai",
+        model="gpt-4o",
+        token="k",
+        options=ModelOptions(temperature=0.5),
+        retry=RetryPolicy(max_attempts=7),
+        timeouts=Timeouts(read=3.0),
+        strict=True,
+        headers={"x-team": "a"},
+        model_profile={"context_window": 5},
+    )
+    assert sent(config)["temperature"] == 0.5
+    with engine(config.model_name, **config.for_engine({})) as asked:
+        connection = asked.connection  # type: ignore[attr-defined]
+    assert connection.retry.max_attempts == 7
+    assert connection.timeouts.read == 3.0
+    assert connection.strict
+    assert connection.profile.context_window == 5
+    assert connection.headers == {"x-team": "a"}
+    assert async_engine(config.model_name, **config.for_engine({})).name == "openai:gpt-4o"
+
+
+def test_a_changed_copy_hides_its_token_too() -> None:
+    changed = msgspec.structs.replace(Config(), token="sk-plain-0123456789")
+    assert "plain" not in repr(changed)
+
+
+def test_a_file_of_another_user_is_warned_of(here: Surroundings) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    path = here.says("max_steps = 1")
+    os.chown(path, 12345, 12345)
+    with pytest.warns(ConfigWarning, match="Others can change"):
+        here.load()
+
+
+def test_a_user_without_a_home_directory_gets_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def nobody() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", nobody)
+    (tmp_path / "dragoman.toml").write_text("max_steps = 2")
+    assert load_config(environment={}, directory=tmp_path).config.max_steps == 2
+    found = find_key("openai", environ={"OPENAI_API_KEY": "k"})
+    assert found is not None
+    assert found.secret == Secret("k")
+    with pytest.raises(Exception, match="none without a home directory"):
+        find_key("openai", environ={})
+
+
+def test_a_working_directory_that_is_gone(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = here.home / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    here.user("max_steps = 2")
+    assert load_config(environment=here.environ).config.max_steps == 2

@@ -1,0 +1,233 @@
+"""What is wrong with a file is told with its line; what is unsafe about it is warned of."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given
+
+from dragoman.chat.config import ConfigWarning
+from dragoman.chat.toml_file import read_toml
+from dragoman.errors import ConfigFileError, ConfigurationError
+from tests.chat.surroundings import Surroundings, write
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ('modle = "x"', 1, "no setting 'modle'. Did you mean model?"),
+        ("\n[options]\ntemprature = 1", 3, "no setting 'options.temprature'. Did you mean temperature?"),
+        ("[keys.opnai]\nenv = 'X'", 1, "no provider 'opnai'. Did you mean openai?"),
+        ("[keys.openai]\nenv = 'X'\nkeychian = 'a'", 3, "Did you mean keychain?"),
+        ("[profiles.p]\nmax_step = 1", 2, "no setting 'max_step'. Did you mean max_steps?"),
+        ("[profiles.p]\ntrusted_projects = []", 2, "no setting 'trusted_projects'"),
+        ("[ai]\nmodel = 'x'", 2, "no setting 'ai.model'"),
+        ("zzz = 1", 1, "There are: "),
+        ("[openai.api]\nkey = 'x'", 1, "no setting 'openai'"),
+        ("allow_insecure_base_url = true", 1, "cannot be set in a file. It is for tests"),
+        ("transport = 'x'", 1, "cannot be set in a file"),
+        ("find_program = 'x'", 1, "cannot be set in a file"),
+        ("token = 'sk-1'", 1, "cannot be set in a file. Keep keys out of settings"),
+        ("[options]\nmax_tokens = 1", 2, "Write max_tokens, outside of any table."),
+        ("[tool_config]\nmax_iterations = 1", 2, "Write max_steps"),
+        ("[headers]\nx = 'y'", 1, "cannot be set in a file"),
+        ("[ai]\nprovider = 'claude'\n", None, ""),
+        ("provider = 'openai'\nai.provider = 'claude'", 2, "provider is set twice"),
+        ("[keys.claude]\nenv = 'A'\n[keys.anthropic]\nenv = 'B'", 3, "the key of anthropic is set twice"),
+        ("options = 3", 1, "options must be a table. Write [options] above its keys."),
+        ("[keys]\nopenai = 'sk-secret-key'", 2, "openai must be a table"),
+        ("[keys.openai]\nkey = 5", 2, "key of openai must be a text"),
+        ("[keys.openai]\nhosts = 'a'", 2, "hosts of openai must be a list of host names"),
+        ("trusted_projects = 'a'", 1, "trusted_projects must be a list of texts"),
+        ("provider = 'a'\nmodel = ", 2, "not valid TOML"),
+        ("provider = 'a", 1, "not valid TOML"),
+        ("a = 1\na = 2", 2, "not valid TOML"),
+        ("model = 'x'\nb = [1,\n2", 3, "not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(here: Surroundings, text: str, line: int | None, says: str) -> None:
+    path = here.user(text)
+    if line is None:
+        here.load()
+        return
+    with pytest.raises(ConfigFileError) as caught:
+        here.load()
+    assert says in str(caught.value)
+    assert f"{path}, line {line}" in str(caught.value)
+    assert (caught.value.path, caught.value.line) == (str(path), line)
+    assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("max_steps = '3'", "max_steps does not fit"),
+        ("max_steps = true", "expected int, got bool"),
+        ("max_steps = 0", "expected 1 or more, got 0"),
+        ("system_prompt = 3", "expected str, got int"),
+        ("parallel_tools = 1", "expected bool, got int"),
+        ("options.temperature = 'hot'", "options.temperature does not fit"),
+        ("options.temperature = nan", "expected a number, got nan"),
+        ("options.stop = 'a'", "expected array, got str"),
+        ("options.reasoning = {effort = 'huge'}", "invalid enum value 'huge'"),
+        ("options.reasoning = {efort = 'low'}", "efort"),
+        ("tool_config.tool_error_handling = 'ignore'", "invalid enum value 'ignore'"),
+        ("tool_config.retry = {max_retries = -1}", "max_retries is -1"),
+        ("response_schema = 'x'", "expected object, got str"),
+        ("timeouts.read = -1", "expected 0 or more, got -1"),
+        ("retry.max_attempts = 0", "expected 1 or more, got 0"),
+    ],
+)
+def test_wrong_values_say_what_was_expected_and_where(here: Surroundings, text: str, says: str) -> None:
+    path = here.user(text)
+    with pytest.raises(ConfigurationError) as caught:
+        here.load()
+    assert says in str(caught.value)
+    assert f"{path}, line 1" in str(caught.value)
+
+
+def test_bytes_that_are_no_text(here: Surroundings) -> None:
+    path = here.user("")
+    path.write_bytes(b"max_steps = 1\nmodel = '\xff'")
+    with pytest.raises(ConfigFileError, match="line 2: the file is not UTF-8"):
+        here.load()
+    path.write_bytes("\ufeffmax_steps = 4\r\nmodel = 'x'\r\n".encode())
+    loaded = here.load(provider="openai")
+    assert loaded.config.max_steps == 4, "a mark of Windows' editors does no harm"
+    path.write_bytes(b"a = " + b"[" * 5000 + b"]" * 5000)
+    with pytest.raises(ConfigFileError, match="nested too deeply|not valid TOML"):
+        here.load()
+    path.write_bytes(b"#" * (1024 * 1024 + 1))
+    with pytest.raises(ConfigFileError, match="longer than"):
+        here.load()
+
+
+def test_what_is_no_file(here: Surroundings, tmp_path: Path) -> None:
+    here.user_file.mkdir(parents=True)
+    with pytest.raises(ConfigFileError, match="config.toml cannot be read"):
+        here.load()
+    here.user_file.rmdir()
+    os.mkfifo(here.project_file)
+    with pytest.raises(ConfigFileError, match="not a regular file"):
+        here.load()
+    here.project_file.unlink()
+    unreadable = here.user("max_steps = 1")
+    unreadable.chmod(0)
+    if os.geteuid() != 0:
+        with pytest.raises(ConfigFileError, match="cannot be read: Permission denied"):
+            here.load()
+    here.project_file.symlink_to(tmp_path / "nowhere")
+    unreadable.unlink()
+    assert here.load().files == ()
+
+
+def test_a_file_that_others_can_change_is_warned_of(here: Surroundings) -> None:
+    path = here.says("max_steps = 1")
+    path.chmod(0o666)
+    with pytest.warns(ConfigWarning, match="Others can change .*dragoman.toml.*chmod go-w"):
+        here.load()
+    path.chmod(0o644)
+    here.load()
+    path.chmod(0o664)
+    here.load()  # the group is the user's own
+
+
+def test_a_key_in_a_file_is_warned_of(here: Surroundings) -> None:
+    path = here.user("[keys.openai]\nkey = 'sk-secret-0123456789abcdef'")
+    with pytest.warns(ConfigWarning, match="holds a key. A variable") as caught:
+        loaded = here.load()
+    assert "chmod 600" not in str(caught[0].message)
+    assert "secret" not in f"{caught[0].message} {loaded} {loaded.explain()} {loaded.known} {loaded.layers[2].keys}"
+    path.chmod(0o640)
+    with pytest.warns(ConfigWarning, match="chmod 600"):
+        here.load()
+
+
+class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    servers: list[str] = []
+    timeout: float = 5.0
+
+
+def test_tables_of_other_rooms(here: Surroundings) -> None:
+    assert here.load().section("mcp", Servers) == Servers()
+    here.user("[mcp]\nservers = ['a']\ntimeout = 1")
+    assert here.load().section("mcp", Servers) == Servers(["a"], 1.0)
+    here.user("[mcp]\nservers = ['a']\n[profiles.p.mcp]\nservers = ['b']")
+    assert here.load(profile="p").section("mcp", Servers).servers == ["b"]
+    here.user("[mcp]\nserver = ['a']")
+    with pytest.raises(ConfigFileError, match=r"line 1: \[mcp\] does not fit.*server"):
+        here.load().section("mcp", Servers)
+    with pytest.raises(ConfigurationError, match="no section 'mpc'"):
+        here.load().section("mpc", Servers)
+
+
+def test_an_explanation_prints_and_hides_secrets(here: Surroundings) -> None:
+    here.user("base_url = 'https://proxy.test/v1?key=hunter2'\nsystem_prompt = '''\n" + "long " * 100 + "'''")
+    loaded = here.load(token="sk-secret-0123456789abcdef", provider="openai", headers={"x-key": "hunter2"})
+    text = str(loaded.explain())
+    lines = text.splitlines()
+    assert len(lines) == len(loaded.explain().rows)
+    assert max(map(len, lines)) < 250
+    [line] = [line for line in lines if line.startswith("base_url")]
+    assert line.split() == ["base_url", '"https://proxy.test/v1?…"', f"{here.user_file},", "line", "1"]
+    assert "…cdef" in text
+    for shown in (text, repr(loaded), repr(loaded.config), str(loaded.known)):
+        assert "secret" not in shown
+    assert "hunter2" not in text + repr(loaded) + repr(loaded.config)
+    assert loaded.origin("max_steps") == "default"
+    with pytest.raises(ConfigurationError, match="no setting"):
+        loaded.origin("nothing")
+
+
+def test_an_explanation_is_also_had_of_what_does_not_work(here: Surroundings) -> None:
+    here.user("provider = 'groq'")
+    rows = {row.field: row.value for row in here.load().explain()}
+    assert (rows["provider"], rows["model"]) == ('"groq"', "-")
+
+
+def test_the_lines_of_a_document(tmp_path: Path) -> None:
+    text = '''# a comment
+a = 1  # b = 2
+"b.c" = """
+x = 1
+[not.a.table]
+"""
+
+[t]  # [u]
+'d' . e = [ 1, # ]
+  "]", { f = 2 },
+]
+[[list]]
+i = { j = "}", k = 1 }
+[[list]]
+i = 2
+[t."quoted \\u0041"]
+l = 1'''
+    assert read_toml(write(tmp_path / "a.toml", text)).lines == {
+        ("a",): 2,
+        ("b.c",): 3,
+        ("t",): 8,
+        ("t", "d"): 9,
+        ("t", "d", "e"): 9,
+        ("list",): 12,
+        ("list", "i"): 13,
+        ("t", "quoted A"): 16,
+        ("t", "quoted A", "l"): 17,
+    }
+
+
+@given(st.binary(max_size=80) | st.text("ab=[]\"'#\n. 1", max_size=40).map(str.encode))
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(content)
+    try:
+        file = read_toml(path)
+    except ConfigFileError as error:
+        assert error.path == str(path)  # noqa: PT017 -- either outcome is right
+    else:
+        assert file.data == tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))

@@ -1,0 +1,314 @@
+"""Each group's commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.config import TEMPLATE
+from dragoman.simulator import Simulator
+from dragoman.stores.json_form import snapshot_from_json
+from tests.cli.running import Surroundings, calling
+
+KEY = "sk-not-a-real-key-0123456789"
+
+# --- models and tools -------------------------------------------------------------------------------------------------
+
+
+def test_models_list(around: Surroundings) -> None:
+    around.set(ANTHROPIC_API_KEY=KEY)
+    done = around.here("models", "list", "claude-sonnet")
+    assert done.code == 0
+    head, *rows = done.out.splitlines()
+    assert head.split() == ["model", "key", "tools", "JSON", "thinking", "window", "takes"]
+    assert any(row.split()[:3] == ["anthropic:claude-sonnet-4-5", "set", "yes"] for row in rows)
+    found = around.here("models", "--json").json
+    assert {"openai:gpt-5", "local:qwen2.5-coder-1.5b"} <= {row["model"] for row in found}
+    assert KEY not in done.out
+
+
+def test_tools_list_schema_and_check(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("dragoman.cli.tool_choice.toolkit", None)
+        listed = around.here("tools").out
+    assert "Bash" in listed, "and none of them was built"
+    assert "calculator" in listed
+    around.configure('[mcp.servers.files]\ncommand = "mcp-files"\n')
+    assert "MCP servers of the configuration: files" in around.here("tools", "list").out
+    assert [tool["name"] for tool in around.here("tools", "list", "Read", "--json").json] == ["Read"]
+    schema = around.here("tools", "schema", "read").json
+    assert schema["name"] == "Read"
+    assert "file_path" in schema["parameters"]["properties"]
+    assert len(around.here("tools", "schema", "toolkit").json) > 5
+    assert around.here("tools", "check", "-m", "openai:gpt-5").out.startswith("openai:gpt-5: ")
+    assert around.here("tools", "check", "Read", "-m", "openai:o1-mini").code == 1
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_keys_set_list_and_remove(around: Surroundings) -> None:
+    done = around.here("keys", "set", "openai", stdin=f"{KEY}\n")
+    assert (done.code, done.out) == (0, "")
+    assert "…6789" in done.err
+    file = around.home / ".config" / "dragoman" / "keys.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    listed = around.here("keys", "list")
+    assert "openai    …6789" in listed.out
+    assert KEY not in done.err + listed.out
+    around.set(GEMINI_API_KEY=KEY)
+    assert {row["provider"] for row in around.here("keys", "--json").json} == {"openai", "gemini"}
+    assert around.here("keys", "remove", "openai").code == 0
+    again = around.here("keys", "remove", "openai")
+    assert again.code == 2
+    assert "No key is stored for openai." in again.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "words"),
+    [
+        (["set", "openai", KEY], "", "does not belong on the command line"),
+        (["set", "opnai"], KEY, "Did you mean openai"),
+        (["set", "openai"], "", "is not a key"),
+        (["set", "openai"], "two words", "is not a key"),
+        (["set", "openai", "--store", "keychain"], KEY, "keychain"),
+    ],
+)
+def test_what_is_no_key_is_refused(arguments: list[str], stdin: str, words: str, around: Surroundings) -> None:
+    done = around.here("keys", *arguments, stdin=stdin)
+    assert done.code == 2
+    assert words in done.err
+    assert KEY not in done.err
+    assert not (around.home / ".config" / "dragoman" / "keys.toml").exists()
+
+
+# --- history ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def talked(around: Surroundings) -> Surroundings:
+    with Simulator() as simulator:
+        around.use(simulator)
+        around.here("The capital of France?")
+        around.here("The capital of Peru?")
+    return around
+
+
+def test_history_list_show_and_search(talked: Surroundings) -> None:
+    rows = talked.here("history").out.splitlines()
+    assert [row.split()[-1] for row in rows] == ["about", "Peru?", "France?"]
+    assert len(talked.here("history", "list", "-n", "1", "--json").json) == 1
+    id = rows[2].split()[0]
+    shown = talked.here("history", "show", id).out
+    assert "## You\n\nThe capital of France?\n\n## Model\n\nYou said: The capital of France?" in shown
+    assert "Peru" in talked.here("history", "show").out
+    found = talked.here("history", "search", "capital", "fran").out.splitlines()
+    assert len(found) == 2
+    assert found[1].startswith(id)
+    assert talked.here("history", "search").code == 2
+
+
+def test_history_export(talked: Surroundings) -> None:
+    kept = snapshot_from_json(talked.here("history", "export", "--format", "json").out.encode())
+    assert kept.title == "The capital of Peru?"
+    assert talked.here("history", "export", "-o", "talk.md").code == 0
+    assert (talked.work / "talk.md").read_text().startswith("# The capital of Peru?")
+    assert "cannot be written" in talked.here("history", "export", "-o", "/nowhere/at/all.md").err
+
+
+def test_history_delete(talked: Surroundings) -> None:
+    id = talked.here("history").out.splitlines()[1].split()[0]
+    assert talked.here("history", "delete").code == 2
+    asked = talked.here("history", "delete", id)
+    assert asked.code == 2
+    assert "Say --yes." in asked.err
+    assert "1 deleted." in talked.here("history", "delete", id, "--yes").err
+    assert "Peru" not in talked.here("history").out
+    assert "1 deleted." in talked.here("history", "delete", "--all", "-y").err
+    assert "There are no conversations." in talked.here("history").err
+
+
+# --- configuration, skills, completion --------------------------------------------------------------------------------
+
+
+def test_config_show_and_path(around: Surroundings) -> None:
+    around.configure('model = "anthropic:claude-haiku-4-5"\n')
+    done = around.here("config", "show", "--set")
+    assert '"claude-haiku-4-5"' in done.out
+    assert "config.toml, line 1" in done.out
+    rows = around.here("config", "--json").json
+    assert any(row["field"] == "max_steps" and row["origin"] == "default" for row in rows)
+    paths = around.here("config", "path").out
+    assert str(around.home / ".config" / "dragoman" / "config.toml") in paths
+    assert "conversations.db" in paths
+
+
+def test_config_edit(around: Surroundings) -> None:
+    editor = around.home / "editor.py"
+    editor.write_text("import sys; open(sys.argv[1], 'a').write('model = \"openai:gpt-5\"\\n')\n")
+    around.set(EDITOR=f"{sys.executable} {editor}")
+    assert "is in order." in around.here("config", "edit").err
+    path = around.home / ".config" / "dragoman" / "config.toml"
+    assert path.read_text().startswith("# The configuration of dragoman.")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    done = around.here("config", "edit")
+    assert done.code == 2
+    assert "config.toml" in done.err
+    around.set(EDITOR="no-such-editor-anywhere")
+    assert "Set EDITOR" in around.here("config", "edit").err
+
+
+def test_the_template_is_a_valid_configuration_when_uncommented(around: Surroundings) -> None:
+    lines = [line.removeprefix("# ") for line in TEMPLATE.splitlines()[1:]]
+    around.configure("\n".join(lines))
+    assert "in order" not in (done := around.here("doctor", "--offline")).err
+    assert "ok    configuration" in done.out
+
+
+def test_a_wrong_table_of_the_configuration_is_said_with_its_line(around: Surroundings) -> None:
+    around.configure("\n[cli]\nlgo = true\n")
+    done = around.ask(None, "Hello.")
+    assert done.code == 2
+    assert "config.toml" in done.err
+    assert "[cli] does not fit" in done.err
+
+
+def test_skills_list_and_validate(around: Surroundings) -> None:
+    assert "There are no skills." in around.here("skills").err
+    folder = around.home / ".agents" / "skills" / "greeting"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: greeting\ndescription: How to greet.\n---\nSay hello.\n")
+    assert "greeting" in around.here("skills", "list").out
+    assert around.here("skills", "--json").json[0]["name"] == "greeting"
+    assert around.here("skills", "validate", str(folder)).out == f"{folder}: good\n"
+    (folder / "SKILL.md").write_text("---\nname: Wrong Name\n---\n")
+    wrong = around.here("skills", "validate", str(folder))
+    assert wrong.code == 1
+    assert "not good" in wrong.out
+
+
+def test_skills_of_a_project_are_used_only_if_the_user_says_so(around: Surroundings) -> None:
+    folder = around.work / ".agents" / "skills" / "greeting"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: greeting\ndescription: How to greet.\n---\nSay hello.\n")
+    assert "There are no skills." in around.here("skills").err
+    around.configure("[skills]\nproject = true\n")
+    assert "greeting" in around.here("skills").out
+    with Simulator() as simulator:
+        around.use(simulator)
+        assert around.here("Hi.", "-T", "Skill").code == 0
+        assert "greeting" in simulator.requests[0].body["messages"][0]["content"]
+
+
+def test_simulate_is_the_simulator(around: Surroundings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cut_close" in around.here("simulate", "--list-faults").out
+    assert around.here("simulate", "--xyzzy").code == 2
+
+
+# --- doctor -----------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_everything_in_order(around: Surroundings) -> None:
+    done = around.ask(None, "doctor")
+    assert done.code == 0, done.out
+    for about in ("version", "configuration", "key", "network", "store"):
+        assert f"ok    {about}: " in done.out
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(around: Surroundings) -> None:
+    done = around.here("doctor", "--offline", "-m", "openai:gpt-5")
+    assert done.code == 1
+    assert "FAIL  key: There is no key for openai." in done.out
+    assert "dragoman keys set openai" in done.out
+    around.configure("nonsense = 1\n")
+    done = around.here("doctor", "--offline", "--json")
+    assert done.code == 1
+    wrong = [finding for finding in done.json if finding["state"] == "wrong"]
+    assert "nonsense" in wrong[0]["text"]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a directory that cannot be written")
+def test_doctor_finds_a_store_that_cannot_be_written(around: Surroundings) -> None:
+    place = around.home / ".local" / "share"
+    place.mkdir(parents=True)
+    place.chmod(0o500)
+    assert "FAIL  store" in around.here("doctor", "--offline").out
+
+
+# --- the model on this machine ----------------------------------------------------------------------------------------
+
+
+def test_local_list_and_remove(around: Surroundings) -> None:
+    around.set(DRAGOMAN_MODEL_DIR=str(around.home / "models"))
+    assert "local:qwen2.5-coder-1.5b (default)" in around.here("local").out
+    assert [row["present"] for row in around.here("local", "list", "--json").json] == [False, False]
+    assert "It was not here." in around.here("local", "remove", "local:smollm2-135m").err
+    wrong = around.here("local", "remove", "smollm")
+    assert wrong.code != 0
+    assert "smollm2-135m" in wrong.err
+
+
+# --- mcp --------------------------------------------------------------------------------------------------------------
+
+SERVER = """
+from dragoman.mcp import serve_stdio
+
+
+def add(a: int, b: int) -> int:
+    \"\"\"The sum.\"\"\"
+    return a + b
+
+
+serve_stdio([add])
+"""
+
+
+@pytest.mark.slow
+def test_mcp_list_call_and_use_as_a_tool(around: Surroundings) -> None:
+    server = around.work / "server.py"
+    server.write_text(SERVER)
+    around.configure(
+        f"[mcp.servers.maths]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(server))}]\n"
+    )
+    assert "maths_add" in around.here("mcp", "list").out
+    assert around.here("mcp", "call", "maths", "add", '{"a": 2, "b": 3}').out == "5\n"
+    wrong = around.here("mcp", "call", "maths", "add", '{"a": "x", "b": 3}')
+    assert (wrong.code, wrong.out) == (1, "")
+    assert "Did you mean" in around.here("mcp", "call", "maths", "ad").err
+    assert "Did you mean maths?" in around.here("mcp", "list", "math").err
+    done = around.ask(
+        [calling("maths_add", {"a": 2, "b": 3}), "It is 5."], "Add.", "-T", "maths", "--approve", "auto", "--json"
+    )
+    assert done.json["tool_calls"][0]["result"] == "5"
+
+
+@pytest.mark.slow
+def test_mcp_list_says_which_server_fails(around: Surroundings) -> None:
+    around.configure(
+        f'[mcp.servers.dead]\ncommand = {json.dumps(sys.executable)}\nargs = ["-c", "raise SystemExit(3)"]\n'
+    )
+    done = around.here("mcp", "list")
+    assert done.code == 1
+    assert "dead" in done.err
+
+
+def test_mcp_without_servers(around: Surroundings) -> None:
+    assert "has no MCP servers" in around.here("mcp", "list").err
+
+
+@pytest.mark.slow
+def test_mcp_serve_is_used_by_mcp_list_and_asks_nobody(around: Surroundings, tmp_path: Path) -> None:
+    command = f"command = {json.dumps(sys.executable)}\n"
+    serve = 'args = ["-m", "dragoman", "mcp", "serve", "-T", "calculator", "-T", "Bash"]\n'
+    home = f"[mcp.servers.own.env]\nHOME = {json.dumps(str(around.home))}\n"
+    around.configure(f"[mcp.servers.own]\n{command}{serve}cwd = {json.dumps(str(around.work))}\n{home}")
+    assert around.here("mcp", "call", "own", "calculator", '{"expression": "6*7"}').out == "42\n"
+    refused = around.here("mcp", "call", "own", "Bash", '{"command": "touch made"}')
+    assert refused.code == 1
+    assert "--approve auto" in refused.err
+    assert not (around.work / "made").exists()

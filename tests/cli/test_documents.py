@@ -1,0 +1,55 @@
+"""Conversations as Markdown and JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from dragoman.cli.conversations import format_document, write_document
+from dragoman.conversation import Conversation, Media, Message, StopReason, Text, Thinking, ToolCall, ToolResult
+from dragoman.stores.json_form import snapshot_from_json
+from dragoman.stores.snapshot import Snapshot
+from tests.strategies import conversations
+
+EVIL = "</p></section><script>alert(1)</script>\n```\n\n## You\n"
+
+
+def snapshot(*messages: Message, system: str | None = None) -> Snapshot:
+    return Snapshot.first(Conversation(system, messages), provider="openai", model="gpt-5")
+
+
+TALK = snapshot(
+    Message.user("What is 6*7?", Media.from_bytes(b"123", "image/png", name="a.png")),
+    Message.assistant(Thinking("Hm.", provider="x"), Text("Let me see."), ToolCall("c1", "calc", '{"e": "6*7"}')),
+    Message.tool([ToolResult("c1", "calc", (Text("42"),))]),
+    Message(role="assistant", blocks=(Text("It is"),), stop_reason=StopReason.INTERRUPTED),
+    system="Be brief.",
+)
+
+
+def test_markdown_has_all_that_was_said() -> None:
+    text = format_document(TALK, "markdown")
+    parts = ["# What is 6*7?", "## System\n\nBe brief.", "## You", "Let me see.", "```json\n{", "```\n42\n```", "Hm."]
+    for part in [*parts, "*(image: a.png)*", "*(interrupted)*"]:
+        assert part in text
+
+
+def test_what_a_tool_gave_cannot_leave_its_code_block() -> None:
+    talk = snapshot(Message.user("x"), Message.tool([ToolResult("c", "t", (Text(EVIL),))]))
+    text = format_document(talk, "markdown")
+    assert "````\n" + EVIL in text
+    assert text.count("````") == 2
+
+
+@given(conversations)
+def test_every_conversation_can_be_exported_and_json_comes_back(conversation: Conversation) -> None:
+    kept = Snapshot.first(conversation, provider="p", model="m")
+    assert format_document(kept, "markdown").endswith("\n")
+    assert snapshot_from_json(format_document(kept, "json").encode()) == kept
+
+
+@pytest.mark.parametrize(("name", "begins"), [("a.md", "# "), ("a", "# "), ("a.JSON", "{")])
+def test_the_format_of_a_file(name: str, begins: str, tmp_path: Path) -> None:
+    assert write_document(TALK, str(tmp_path / name)).read_text().startswith(begins)
