@@ -22,8 +22,8 @@ from dragoman.conversation import Message, OneTool, Text, ToolChoice, ToolSpec
 from .answers import WRAPPING, AnswerReader
 from .codec import Call
 from .options import ResponseFormat
-from .schema.document import Document, reference_of
-from .schema.words import Schema, is_array, is_object, mapped
+from .schema.read import Document, reference_of
+from .schema.rules import Schema, is_array, is_object, map_subschemas
 
 __all__ = ["AnswerReader", "answer_text", "prepare"]
 
@@ -125,7 +125,7 @@ def _as_object(raw: Raw) -> tuple[Raw, bool]:
     kept = {word: inner[word] for word in _DEFINITIONS if word in inner}
     moved = _moved({word: value for word, value in inner.items() if word not in kept}, "")
     whole: Schema = {"type": "object", "properties": {WRAPPING: moved}, "required": [WRAPPING]}
-    definitions = {word: mapped({word: value}, "", _moved)[word] for word, value in kept.items()}
+    definitions = {word: map_subschemas({word: value}, "", _moved)[word] for word, value in kept.items()}
     return Raw(msgspec.json.encode({**whole, "additionalProperties": False, **definitions})), True
 
 
@@ -146,7 +146,7 @@ def _moved(schema: object, _at: str) -> object:
     """A schema whose references still lead to the same places, now that these are inside of an object."""
     if not is_object(schema):
         return schema
-    copy = mapped(schema, "", _moved)
+    copy = map_subschemas(schema, "", _moved)
     reference = copy.get("$ref")
     if isinstance(reference, str) and _LEADS_INSIDE.match(reference):
         copy["$ref"] = f"#/properties/{WRAPPING}{reference.removeprefix('#')}"

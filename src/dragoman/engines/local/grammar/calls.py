@@ -13,8 +13,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from dragoman.providers.schema.notes import Note
-from dragoman.providers.schema.words import ANNOTATIONS, META, is_object
+from dragoman.providers.schema.rules import ANNOTATIONS, META, Note, is_object
 
 from .gbnf import Grammar, either, literal, optional, repeated, sequence
 from .values import ValueGrammar, written

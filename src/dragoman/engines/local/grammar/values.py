@@ -16,12 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.providers.schema.document import Document
-from dragoman.providers.schema.node import Node
-from dragoman.providers.schema.notes import Note, Notes
-from dragoman.providers.schema.read import Reader
-from dragoman.providers.schema.rules import Rules
-from dragoman.providers.schema.words import is_object, kind_of
+from dragoman.providers.schema.read import Document, Node, Reader
+from dragoman.providers.schema.rules import Note, Notes, Rules, is_object, kind_of
 
 from .collections import Member, any_key_but, array_of, object_of
 from .gbnf import Grammar, Impossible, either, literal
