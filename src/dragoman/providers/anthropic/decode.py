@@ -35,10 +35,10 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
+from dragoman.providers.failures import error_in
 from dragoman.providers.raw_json import read_elements, read_members, read_number, read_text
 from dragoman.providers.sse import EventStream
 
-from .errors import read_error_event
 from .history import READER, UNREADABLE, object_of_arguments
 
 _MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
@@ -380,7 +380,7 @@ class ReplyDecoder(Struct, eq=False):
 
     def _fail(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         if not self._done:
-            raise read_error_event(event, self._call)
+            raise error_in(event, self._call)
 
     def _keep_event(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         """An event of a type we do not know. The provider may add types at any time."""
@@ -406,7 +406,7 @@ class ReplyDecoder(Struct, eq=False):
             body.decode()  # members that are kept unread must be fit to be stored
             message = read_members(body.removeprefix(b"\xef\xbb\xbf"))
             if read_text(message.get("type")) == "error":
-                raise read_error_event(message, self._call)
+                raise error_in(message, self._call)
             self._take_message(message, read_elements(message["content"]), events)
             self._complete(events)
         except _MALFORMED as error:

@@ -42,12 +42,12 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.errors import ProtocolError
+from dragoman.errors import ContentFilteredError, ProtocolError, ProviderError
 from dragoman.providers.codec import Call
+from dragoman.providers.failures import error_from
 from dragoman.providers.raw_json import ABSENT, read_elements, read_members, read_text
 from dragoman.providers.sse import EventStream
 
-from .errors import read_blocked_prompt, read_chunk_error
 from .history import MADE_UP_ID, READER, SIGNATURE
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -588,7 +588,7 @@ class GeminiDecoder(Struct, eq=False):
     def _take_members(self, chunk: dict[str, Raw], events: list[ReplyEvent]) -> None:
         error = chunk.pop("error", None)
         if error is not None:
-            raise read_chunk_error(self._call, msgspec.json.decode(error))
+            raise error_from(msgspec.json.decode(error), self._call)
         candidates = read_elements(chunk.pop("candidates", b"[]"))
         feedback = chunk.pop("promptFeedback", None)
         self._usage = chunk.pop("usageMetadata", self._usage)
@@ -603,7 +603,7 @@ class GeminiDecoder(Struct, eq=False):
             # A blocked prompt has no reply, which is an error and never an empty answer.
             reason = _read_given(feedback).get("blockReason")
             if reason is not None and not candidates and _read_string(reason) != _BLOCK_UNKNOWN:
-                raise read_blocked_prompt(self._call, msgspec.json.decode(feedback))
+                raise _blocked_prompt(self._call, msgspec.json.decode(feedback))
             self._keep("promptFeedback", feedback)
 
     def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
@@ -657,3 +657,15 @@ class GeminiDecoder(Struct, eq=False):
 
     def _protocol_error(self, message: str) -> ProtocolError:
         return ProtocolError(message, provider=self._call.profile.provider, model=self._call.model)
+
+
+def _blocked_prompt(call: Call, feedback: Mapping[str, object]) -> ProviderError:
+    """The error for a prompt that was blocked: there is no reply at all, only `promptFeedback`."""
+    reason = str(feedback["blockReason"])
+    said = feedback.get("blockReasonMessage")
+    return ContentFilteredError(
+        f"{call.profile.provider}:{call.model} blocked the prompt ({reason}){f': {said}' if said else '.'}",
+        provider=call.profile.provider,
+        model=call.model,
+        code=reason,
+    )

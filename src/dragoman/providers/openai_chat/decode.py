@@ -40,10 +40,22 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ProtocolError, ProviderError
 from dragoman.providers.codec import Call, Encoded
-from dragoman.providers.failures import failure
+from dragoman.providers.failures import error_in, failure
+from dragoman.providers.raw_json import (
+    decode_base64,
+    document,
+    elements,
+    integer,
+    is_empty,
+    is_json,
+    is_object,
+    join_members,
+    members,
+    string,
+    text_or_json,
+)
 from dragoman.providers.sse import EventStream
 
-from .errors import error_in, says_error
 from .wire import (
     FAILED,
     FIELD,
@@ -51,21 +63,10 @@ from .wire import (
     Delta,
     Extras,
     ThinkTags,
-    decode_base64,
     decode_chunk,
-    document,
-    elements,
     image_of,
-    integer,
-    is_empty,
-    is_json,
-    is_object,
-    join_members,
-    members,
     read_usage,
     reader_of,
-    string,
-    text_or_json,
 )
 
 _BEFORE: Final = b" \t\r\n\xef\xbb\xbf"
@@ -176,7 +177,7 @@ class ChatDecoder(Struct, eq=False):
     def _read_members(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
         """A chunk, member by member."""
         reply = self._reply
-        if says_error(fields):
+        if _says_error(fields):
             reply.take_usage(fields)
             reply.break_off(events)
             raise error_in(fields, self._call)
@@ -246,7 +247,7 @@ class ChatDecoder(Struct, eq=False):
             fields = document(body)
         except ProtocolError as error:
             raise _broken("the reply is cut off, or not JSON at all") from error
-        if says_error(fields):
+        if _says_error(fields):
             raise error_in(fields, self._call)
         choices = [members(raw) for raw in elements(fields.get("choices"))]
         if not choices:
@@ -276,6 +277,17 @@ class ChatDecoder(Struct, eq=False):
 
 def _broken(what: str) -> ProtocolError:
     return ProtocolError(f"The reply cannot be used: {what}.")
+
+
+def _says_error(fields: dict[str, Raw]) -> bool:
+    """Whether this JSON object is an error. A chunk may be both: OpenRouter puts `error` beside `choices`."""
+    error = fields.get("error")
+    if error is not None and not is_empty(error):
+        return True
+    if "choices" in fields:
+        return False
+    flat = string(fields.get("message")) and ("code" in fields or "type" in fields)
+    return bool(flat) or string(fields.get("object")) == "error" or "detail" in fields
 
 
 # --- a reply while it grows -------------------------------------------------------------------------------------------

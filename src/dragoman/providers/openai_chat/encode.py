@@ -20,10 +20,10 @@ from dragoman.providers.names import ToolNames
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
 from dragoman.providers.profile import Profile
+from dragoman.providers.raw_json import join_members
 from dragoman.providers.schema import NOT_STRICT, convert
 
 from .history import CACHE_MARK, HistoryWriter
-from .wire import join_members
 
 _encode: Final = msgspec.json.encode
 

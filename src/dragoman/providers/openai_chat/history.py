@@ -37,8 +37,9 @@ from dragoman.errors import ConfigurationError, ToolValidationError
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
+from dragoman.providers.raw_json import join_members, members, string
 
-from .wire import CLOSE, FIELD, OPEN, join_members, members, reader_of, string
+from .wire import CLOSE, FIELD, OPEN, reader_of
 
 CACHE_MARK: Final = b'"cache_control":{"type":"ephemeral"}'
 

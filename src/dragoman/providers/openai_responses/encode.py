@@ -23,10 +23,12 @@ from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per
 from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.parameters import effective_options, refuse_or_adapt
+from dragoman.providers.raw_json import read_value
 from dragoman.providers.schema import NOT_STRICT, convert
 
-from .history import HistoryWriter
-from .wire import READER, encode, value_of
+from .history import READER, HistoryWriter
+
+_encode: Final = msgspec.json.encode
 
 
 class _Frame(NamedTuple):
@@ -50,7 +52,7 @@ def encode_call(call: Call) -> Encoded:
     items, losses = frame.history.write(conversation, _first_new(conversation.messages, extra) if extra else 0)
     body = [frame.before]
     if conversation.system and frame.takes_system:
-        body += [b',"instructions":', encode(conversation.system)]
+        body += [b',"instructions":', _encode(conversation.system)]
     if frame.takes_input:
         body += [b',"input":[', items, b"]"]
     body.append(frame.behind)
@@ -82,8 +84,8 @@ def _make_frame(call: Call) -> _Frame:
         members[name] = _merge(name, members.get(name), value)
     model = members.pop("model", call.model)
     return _Frame(
-        before=encode({"model": model})[:-1],
-        behind=b"," + encode(members)[1:] if members else b"}",
+        before=_encode({"model": model})[:-1],
+        behind=b"," + _encode(members)[1:] if members else b"}",
         takes_system="instructions" not in members,
         takes_input="input" not in members,
         history=HistoryWriter(call.profile, names, stateless=members.get("store") is False),
@@ -146,7 +148,7 @@ def _write_tool(call: Call, tool: ToolSpec, name: str, adaptations: list[Adaptat
         described = {"description": tool.description} if tool.description else {}
         held = strict and not _is_too_free(notes)
         wire = {"type": "function", "name": name, **described, "parameters": schema, "strict": held}
-        return Raw(encode(wire)), notes
+        return Raw(_encode(wire)), notes
 
     raw, notes = remembered(tool, f"{READER}:{style}:{strict}:{name}", make)
     adaptations += [Adaptation(f"schema of tool {tool.name!r}", note) for note in notes]
@@ -266,5 +268,5 @@ def _first_new(messages: tuple[Message, ...], extra: Mapping[str, object]) -> in
 
 def _conversation_of(message: Message) -> object:
     native = message.native
-    found = value_of(native.fields.get("conversation")) if native is not None and native.provider == READER else None
+    found = read_value(native.fields.get("conversation")) if native is not None and native.provider == READER else None
     return cast("dict[str, object]", found).get("id") if isinstance(found, dict) else None
