@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.names import ToolNames
+from dragoman.providers.requests import ToolNames
 from dragoman.providers.profile import ToolLimits
 
 OPENAI = ToolLimits()

@@ -17,8 +17,8 @@ from dragoman.errors import ConfigurationError, ToolDefinitionError
 
 from .catalogue import profile_of
 from .model_name import split_model
-from .names import ToolNames
 from .profile import Profile
+from .requests import ToolNames
 from .schema import Conversion, conversion, together
 
 __all__ = ["Finding", "Report", "Severity", "ToolReport", "check"]

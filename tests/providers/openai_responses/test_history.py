@@ -261,7 +261,7 @@ def test_results(result: ToolResult, output: object) -> None:
 def test_media_that_a_result_cannot_hold() -> None:
     sound = Message.tool([ToolResult("c", "f", (Text("hear"), Media.from_bytes(b"", "audio/wav")))])
     (item,) = input_of(sound)
-    assert item["output"] == "hear\n[audio/wav left out: the model takes no audio here]"
+    assert item["output"] == "hear\n[audio/wav left out: this model takes no audio here]"
     assert [(loss.block, loss.what) for loss in losses_of(sound)] == [(0, "tool_result")]
 
 

@@ -16,7 +16,7 @@ from msgspec import Raw
 from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult, ToolSpec
 from dragoman.providers.codec import remembered
-from dragoman.providers.names import ToolNames
+from dragoman.providers.requests import ToolNames
 
 __all__ = ["PREFIX", "SERVER", "answer_to", "error_of", "result_of", "wire_tools"]
 

@@ -36,11 +36,10 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.conversation.values import memory_of
-from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Loss, Written, written_up_to
-from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
 from dragoman.providers.raw_json import read_array, read_members, read_string
+from dragoman.providers.requests import ToolNames, form_key, why_not_media
 
 READER: Final = "openai_responses"
 """The reader of everything that only this API understands."""
@@ -82,7 +81,7 @@ class HistoryWriter:
         self._names = names
         self._stateless = stateless
         """Whether the service keeps nothing of this request."""
-        self._key = self._make_key()
+        self._key = f"{form_key(profile, names)} {stateless}"
 
     def write(self, conversation: Conversation, first: int = 0) -> tuple[bytes, tuple[Loss, ...]]:
         """The input items of the messages from `first` on, with commas between them, and what was lost of them."""
@@ -92,14 +91,6 @@ class HistoryWriter:
         else:
             written = written_up_to(conversation, len(messages), self._key, self._write_further, _NOTHING)
         return b",".join(written.pieces), written.losses
-
-    def _make_key(self) -> str:
-        """Everything besides a message that its wire form depends on."""
-        profile, limits = self._profile, self._profile.tool_limits
-        sets = [sorted(each) for each in (profile.media, profile.media_urls, profile.tool_result_media, profile.quirks)]
-        reasons = profile.reasoning != "none" and profile.reasoning_replayed
-        renamed = sorted(self._names.to_own.items())
-        return repr((READER, profile.provider, reasons, limits.name_pattern, self._stateless, sets, renamed))
 
     def _write_further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
         """What was written, and these messages behind it."""
@@ -383,13 +374,8 @@ def _text_part(text: str) -> _Part:
 
 def _media_part(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> _Part | str:
     """A piece of media as a content part, or why it cannot be one."""
-    if media.path is not None:
-        message = f"The file {media.path!r} was not read before the conversation was encoded."
-        raise ConfigurationError(message, hint="Send it through an engine, which reads files, or use Media.from_bytes.")
-    if media.kind not in kinds:
-        return f"the model takes no {media.kind} here"
-    if media.url is not None and media.kind not in url_kinds:
-        return f"the model takes {media.kind} only as bytes, not by URL"
+    if (why := why_not_media(media, kinds, url_kinds)) is not None:
+        return why
     data = b64encode(media.data or b"").decode()
     data_url = f"data:{media.mime_type};base64,{data}"
     if media.kind == "image":
