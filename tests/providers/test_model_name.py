@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROVIDERS
-from dragoman.providers.model_name import provider_of, split_model
+from dragoman.providers.catalogue import ALIASES, PROVIDERS, provider_of, split_model
 
 SPLIT = [
     ("anthropic:claude-sonnet-4-5", ("anthropic", "claude-sonnet-4-5")),

@@ -34,7 +34,7 @@ from dragoman.errors import (
 
 from .catalogue import PROVIDERS
 from .codec import Call
-from .raw_json import as_object, value_of
+from .wire import as_object, value_of
 
 _T = TypeVar("_T")
 

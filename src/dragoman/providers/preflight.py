@@ -15,8 +15,7 @@ from msgspec import Struct
 from dragoman.conversation import ToolSpec
 from dragoman.errors import ConfigurationError, ToolDefinitionError
 
-from .catalogue import profile_of
-from .model_name import split_model
+from .catalogue import profile_of, split_model
 from .profile import Profile
 from .requests import ToolNames
 from .schema import Conversion, conversion, together

@@ -13,6 +13,7 @@ from dragoman.providers.catalogue import profile_of
 from dragoman.providers.codec import Call, Decoder, Encoded
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
+from dragoman.providers.wire import ReplyBytes
 
 MODEL = "claude-sonnet-4-5"
 
@@ -50,7 +51,7 @@ def sent(*messages: Message, **how: Any) -> list[dict[str, Any]]:
 
 
 def decoder_of(*, stream: bool = True, names: dict[str, str] | None = None, model: str = MODEL) -> Decoder:
-    return ReplyDecoder(call_of(stream=stream, model=model), names or {})
+    return ReplyDecoder(call_of(stream=stream, model=model), names or {}, ReplyBytes())
 
 
 # --- streams by hand ---

@@ -17,7 +17,7 @@ from dragoman.chat.credentials.reference import KeyReference
 from dragoman.engines.factory import EngineOptions, is_registered
 from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
-from dragoman.providers.model_name import provider_of, split_model
+from dragoman.providers.catalogue import provider_of, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.tools.config import ToolConfig

@@ -23,7 +23,7 @@ from dragoman.directories import config_directory
 from dragoman.engines.factory import is_registered
 from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigurationError
-from dragoman.providers.model_name import provider_of
+from dragoman.providers.catalogue import provider_of
 
 from . import keychain
 from .reference import KeyReference

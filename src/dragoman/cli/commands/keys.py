@@ -41,7 +41,7 @@ def _set(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _check_provider(name: str) -> None:
     """Before a key is asked for."""
     from dragoman.engines.factory import is_registered
-    from dragoman.providers.model_name import provider_of
+    from dragoman.providers.catalogue import provider_of
 
     if not is_registered(name):
         provider_of(name)

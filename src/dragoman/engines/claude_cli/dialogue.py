@@ -19,8 +19,8 @@ from msgspec import Raw
 
 from dragoman.conversation import ReplyEvent, Text, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError
-from dragoman.providers.raw_json import read_members as members
-from dragoman.providers.raw_json import read_text as text
+from dragoman.providers.wire import read_members as members
+from dragoman.providers.wire import read_text as text
 from dragoman.tools.permission import Allow, Ask, Deny
 
 from .failures import too_old

@@ -19,10 +19,10 @@ from dragoman.engines.media import with_files_read
 from dragoman.engines.reply import Reply, lossy
 from dragoman.errors import InvalidConversationError
 from dragoman.providers.codec import Adaptation, Call, Loss
-from dragoman.providers.requests import ToolNames
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.providers.programs import profile_with
+from dragoman.providers.requests import ToolNames
 from dragoman.providers.structured import prepare
 from dragoman.transport.addresses import validate_base_url
 from dragoman.transport.protocol import Timeouts

@@ -32,11 +32,11 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.providers.answers import AnswerReader
 from dragoman.providers.anthropic.decode import ReplyDecoder
 from dragoman.providers.codec import Call
-from dragoman.providers.raw_json import read_members as members
-from dragoman.providers.raw_json import read_text as text
+from dragoman.providers.structured import AnswerReader
+from dragoman.providers.wire import read_members as members
+from dragoman.providers.wire import read_text as text
 
 from .failures import broke_off, malformed
 from .mcp import PREFIX

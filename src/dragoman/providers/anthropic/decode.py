@@ -36,15 +36,11 @@ from dragoman.conversation import (
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
 from dragoman.providers.failures import error_in
-from dragoman.providers.raw_json import read_elements, read_members, read_number, read_text
-from dragoman.providers.sse import EventStream
+from dragoman.providers.wire import ReplyBytes, read_elements, read_members, read_number, read_text
 
 from .history import READER, UNREADABLE, object_of_arguments
 
 _MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
-_BLANK: Final = b" \t\r\n\xef\xbb\xbf"  # also the bytes of a byte-order mark
-_FIRST_OF_STREAM: Final = frozenset([b"e", b"d", b":"])
-"""`event:`, `data:` or a comment: no JSON of a message begins so."""
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
 
@@ -263,11 +259,7 @@ class ReplyDecoder(Struct, eq=False):
 
     _call: Call
     _names: Mapping[str, str]
-    _sse: EventStream | None = None
-    """Set once it is known that the reply is a stream."""
-    _undecided: bool = True
-    _body: list[bytes] = []
-    """The reply so far, where it is not a stream or not yet known to be one."""
+    _bytes: ReplyBytes
     _started: bool = False
     _done: bool = False
     _id: str | None = None
@@ -279,33 +271,18 @@ class ReplyDecoder(Struct, eq=False):
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes."""
-        if self._sse is not None:
-            for name, payload in self._sse.feed(data):
-                self._take(name, payload, events)
-            return
-        self._body.append(data)
-        if self._undecided:
-            self._decide_form(events)
+        for name, payload in self._bytes.feed(data):
+            self._take(name, payload, events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """The bytes have ended."""
-        if self._sse is None:
-            self._take_whole(b"".join(self._body), events)
+        if not self._bytes.is_stream:
+            self._take_whole(self._bytes.whole(), events)
             return
-        for name, payload in self._sse.finish():
+        for name, payload in self._bytes.finish():
             self._take(name, payload, events)
         if not self._done:
             raise self._broken("the stream ended before the reply was complete")
-
-    def _decide_form(self, events: list[ReplyEvent]) -> None:
-        """See by the first byte whether it is a stream: a server may answer a request for one with plain JSON."""
-        body = b"".join(self._body)
-        first = body.lstrip(_BLANK)[:1]
-        self._undecided = not first
-        if first in _FIRST_OF_STREAM or (self._call.stream and first not in {b"", b"{"}):
-            self._sse = EventStream()
-            self._body.clear()
-            self.feed(body, events)
 
     # --- a stream ---
 
@@ -404,7 +381,7 @@ class ReplyDecoder(Struct, eq=False):
     def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         try:
             body.decode()  # members that are kept unread must be fit to be stored
-            message = read_members(body.removeprefix(b"\xef\xbb\xbf"))
+            message = read_members(body)
             if read_text(message.get("type")) == "error":
                 raise error_in(message, self._call)
             self._take_message(message, read_elements(message["content"]), events)

@@ -16,9 +16,9 @@ from dragoman.conversation import OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import ModelOptions, Reasoning
-from dragoman.providers.raw_json import read_members, read_text
 from dragoman.providers.requests import ToolNames, declare_tools, effective_options, refuse_or_adapt
 from dragoman.providers.schema import NOT_STRICT, convert
+from dragoman.providers.wire import read_members, read_text
 
 from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
 from .profiles import ALWAYS_THINKS, BOUND, BUDGETS_TOO, HIDDEN, OFF_BETWEEN_TOOLS, ONE_SAMPLER

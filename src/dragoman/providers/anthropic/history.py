@@ -31,8 +31,8 @@ from dragoman.conversation import (
 )
 from dragoman.providers.codec import Loss, Written, remembered, written_up_to
 from dragoman.providers.profile import Profile
-from dragoman.providers.raw_json import read_members, read_text
 from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.wire import read_members, read_text
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dragoman.providers.codec import Call, Decoder, Encoded
 from dragoman.providers.failures import read_refusal
+from dragoman.providers.wire import ReplyBytes
 
 from .decode import GeminiDecoder
 from .encode import encode_call
@@ -25,7 +26,7 @@ class Gemini:
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
-        return GeminiDecoder(call, encoded.tool_names)
+        return GeminiDecoder(call, encoded.tool_names, ReplyBytes())
 
 
 CODEC = Gemini()

@@ -17,7 +17,6 @@ from dragoman.conversation import Message, OneTool, StopReason, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning
-from dragoman.providers.raw_json import as_object
 from dragoman.providers.requests import (
     EFFORTS,
     ToolNames,
@@ -27,6 +26,7 @@ from dragoman.providers.requests import (
     effective_options,
     refuse_or_adapt,
 )
+from dragoman.providers.wire import as_object
 
 from .history import READER, Rules, write_history
 

@@ -27,8 +27,8 @@ from dragoman.conversation import (
 from dragoman.errors import ConfigurationError, ToolValidationError
 from dragoman.providers.codec import Loss, Written, remembered, written_up_to
 from dragoman.providers.profile import Profile
-from dragoman.providers.raw_json import read_members
 from dragoman.providers.requests import ToolNames, form_key
+from dragoman.providers.wire import read_members
 
 READER: Final = "gemini"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""

@@ -16,7 +16,6 @@ from dragoman.conversation import OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.raw_json import join_members
 from dragoman.providers.requests import (
     ToolNames,
     choose_effort,
@@ -26,6 +25,7 @@ from dragoman.providers.requests import (
     name_reply_schema,
     refuse_or_adapt,
 )
+from dragoman.providers.wire import join_members
 
 from .history import CACHE_MARK, HistoryWriter
 

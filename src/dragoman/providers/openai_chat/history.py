@@ -35,8 +35,8 @@ from dragoman.conversation.values import memory_of
 from dragoman.errors import ToolValidationError
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.profile import Profile
-from dragoman.providers.raw_json import join_members, members, string
 from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.wire import join_members, members, string
 
 from .wire import CLOSE, FIELD, OPEN, reader_of
 

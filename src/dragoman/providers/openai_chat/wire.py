@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from dragoman.conversation import Media, Native, Opaque, StopReason, Usage
 from dragoman.errors import ProtocolError
-from dragoman.providers.raw_json import (
+from dragoman.providers.wire import (
     as_object,
     decode_base64,
     elements,

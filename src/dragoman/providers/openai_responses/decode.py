@@ -41,9 +41,11 @@ from dragoman.conversation import (
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
-from dragoman.providers.raw_json import (
+from dragoman.providers.wire import (
     ABSENT,
+    BLANK,
     MALFORMED,
+    ReplyBytes,
     as_object,
     first_count,
     is_json,
@@ -52,12 +54,10 @@ from dragoman.providers.raw_json import (
     read_string,
     read_value,
 )
-from dragoman.providers.sse import EventStream
 
 from .history import READER, native_of
 
 _encode: Final = msgspec.json.encode
-_BLANK: Final = b" \t\r\n"
 _CUT_SHORT: Final = frozenset(["incomplete", "failed", "cancelled"])
 _ENDS: Final = {f"response.{status}": status for status in ("completed", *_CUT_SHORT)}
 
@@ -88,37 +88,25 @@ class ReplyDecoder(Struct, eq=False):
 
     _call: Call
     _reply: Reply
-    _stream: EventStream | None = None
-    _body: list[bytes] = []
-    """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
-    _is_whole: bool = False
+    _bytes: ReplyBytes
     _unknown: list[bytes] = []
     """Events that nobody knows yet."""
 
     @classmethod
     def of(cls, call: Call, encoded: Encoded) -> ReplyDecoder:
         """A decoder for the reply to this request."""
-        return cls(call, Reply(call, encoded.tool_names))
+        return cls(call, Reply(call, encoded.tool_names), ReplyBytes())
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete."""
-        if self._stream is None:
-            self._body.append(data)
-            begin = b"" if self._is_whole else data.lstrip(_BLANK)
-            if not begin:
-                return
-            self._is_whole = begin.startswith(b"{")
-            if self._is_whole:
-                return
-            self._stream, data = EventStream(), b"".join(self._body)
-        self._read(self._stream.feed(data), events)
+        self._read(self._bytes.feed(data), events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """The bytes have ended. Raises ProtocolError if the reply has not."""
-        if self._stream is None:
-            self._read_whole(b"".join(self._body), events)
+        if not self._bytes.is_stream:
+            self._read_whole(self._bytes.whole(), events)
             return
-        self._read(self._stream.finish(), events)
+        self._read(self._bytes.finish(), events)
         if not self._reply.ended:
             begun = self._reply.started
             what = "the stream ended before the reply did" if begun else "it is neither JSON nor a stream of events"
@@ -134,7 +122,7 @@ class ReplyDecoder(Struct, eq=False):
                     return
                 if payload[:1] != b"{":
                     # `[DONE]` ends a stream of the older API; some servers send it here too. It proves nothing.
-                    if payload.strip(_BLANK) not in {b"", b"[DONE]"}:
+                    if payload.strip(BLANK) not in {b"", b"[DONE]"}:
                         raise reply.broken("an event of the stream is not an object")
                     continue
                 try:

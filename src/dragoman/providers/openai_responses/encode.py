@@ -20,7 +20,6 @@ from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.raw_json import read_value
 from dragoman.providers.requests import (
     ToolNames,
     choose_effort,
@@ -30,6 +29,7 @@ from dragoman.providers.requests import (
     name_reply_schema,
     refuse_or_adapt,
 )
+from dragoman.providers.wire import read_value
 
 from .history import READER, HistoryWriter
 
@@ -175,7 +175,9 @@ def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation])
         return choose_effort(call, wanted.effort, adaptations)
     if budget is None:
         return None
-    effort: Effort = next((word for limit, word in _EFFORT_OF_BUDGET if budget <= limit), "high")
+    effort: Effort = "high"
+    for limit, word in reversed(_EFFORT_OF_BUDGET):
+        effort = word if budget <= limit else effort
     what = f"reasoning budget of {budget} tokens"
     refuse_or_adapt(call, adaptations, what, f"this model knows only efforts; {effort!r} is near", "Say an effort.")
     return choose_effort(call, effort, adaptations)

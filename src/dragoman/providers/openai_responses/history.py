@@ -38,8 +38,8 @@ from dragoman.conversation import (
 from dragoman.conversation.values import memory_of
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.profile import Profile
-from dragoman.providers.raw_json import read_array, read_members, read_string
 from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.wire import read_array, read_members, read_string
 
 READER: Final = "openai_responses"
 """The reader of everything that only this API understands."""
