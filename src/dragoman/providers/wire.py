@@ -316,6 +316,7 @@ class ReplyBytes:
         self.is_whole = begun.startswith((b"{", b"["))
         if not begun or self.is_whole:
             return []
+        self._begun = []
         self._stream = EventStream()
         return self._stream.feed(begun)
 

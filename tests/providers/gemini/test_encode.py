@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.conversation import Message, OneTool, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import codec_of, profile_of
 from dragoman.providers.gemini import CODEC
@@ -196,22 +196,6 @@ def test_the_providers_own_tools_alone_and_with_functions() -> None:
     assert "toolConfig" not in sent(a_call(HELLO, model=model, tools=(NOW,), server_tools=(GOOGLE,)))
     with pytest.raises(ConfigurationError, match="server_tools with tools"):
         CODEC.encode(a_call(HELLO, model="gemini-2.5-pro", tools=(NOW,), server_tools=(GOOGLE,)))
-
-
-def test_names_that_google_refuses() -> None:
-    """They have another name on the wire, in the declarations, the choice and the history."""
-    odd = ToolSpec(name="files/read now")
-    turn = HELLO, Message.assistant(ToolCall("1", odd.name)), Message.tool([ToolResult("1", odd.name)])
-    call = a_call(*turn, tools=(odd, NOW), tool_choice=OneTool(odd.name))
-    body = sent(call)
-    wire = body["tools"][0]["functionDeclarations"][0]["name"]
-    assert wire == "files_read_now"
-    assert body["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == [wire]
-    assert body["contents"][1]["parts"][0]["functionCall"]["name"] == wire
-    assert body["contents"][2]["parts"][0]["functionResponse"]["name"] == wire
-    assert CODEC.encode(call).tool_names == {wire: odd.name}
-    later = sent(a_call(*turn))["contents"][1]["parts"][0]["functionCall"]["name"]
-    assert later not in {odd.name, ""}, "a tool that is gone still needs a legal name"
 
 
 # --- the caller's own members -----------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """From the bytes of a reply to events: one JSON object, server-sent events, or a JSON array of chunks.
 
 A whole reply is one chunk. A proxy may answer a request for a stream with a whole reply, or with the array that the API
-gives where events were not asked for. Chunks of plain text, of which streams
-consist, are decoded straight into structs; all others are taken apart into raw members, so that nothing is lost.
-`Completed` comes when the bytes have ended: a chunk with a finish reason is not always the last one.
+gives where events were not asked for. Chunks are taken apart into raw members, so that nothing is lost. `Completed`
+comes when the bytes have ended: a chunk with a finish reason is not always the last one.
 """
 
 # ruff: noqa: N815 -- the wire's own names
@@ -401,37 +400,6 @@ def _read_base64(raw: Raw) -> bytes:
         raise ProtocolError("The media in the reply are not valid base64.") from None
 
 
-# --- a chunk of plain text: a member that is not named here makes it one that is taken apart --------------------------
-
-
-class _TextPart(Struct, forbid_unknown_fields=True, gc=False):
-    text: str = ""
-    thought: bool = False
-
-
-class _TextContent(Struct, forbid_unknown_fields=True, gc=False):
-    parts: list[_TextPart] = []
-    role: str | None = None
-
-
-class _TextCandidate(Struct, forbid_unknown_fields=True, gc=False):
-    content: _TextContent
-    finishReason: str | None = None
-    index: int = 0
-    groundingMetadata: Raw = ABSENT
-    """Empty in every chunk of a grounded reply but the last."""
-
-
-class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
-    candidates: list[_TextCandidate]
-    usageMetadata: Raw = ABSENT
-    modelVersion: Raw = ABSENT
-    responseId: Raw = ABSENT
-    createTime: Raw = ABSENT
-
-
-_read_text_chunk = msgspec.json.Decoder(_TextChunk).decode
-
 # --- the reply --------------------------------------------------------------------------------------------------------
 
 
@@ -460,7 +428,7 @@ class GeminiDecoder(Struct, eq=False):
         for chunk in self._last_chunks():
             self._take_chunk(chunk, events)
         content = self._content
-        whole = self._bytes.is_whole and content is not None and content.index >= 0
+        whole = self._bytes.whole().startswith(b"{") and content is not None and content.index >= 0
         if content is None or (self._finish_reason is None and not whole):
             with suppress(*MALFORMED):  # the error that follows says more
                 self._report_usage(events)
@@ -493,32 +461,6 @@ class GeminiDecoder(Struct, eq=False):
     # --- chunks ---
 
     def _take_chunk(self, data: bytes, events: list[ReplyEvent]) -> None:
-        try:
-            chunk = _read_text_chunk(data)
-        except MALFORMED:
-            self._take_apart(data, events)
-            return
-        candidate = chunk.candidates[0] if len(chunk.candidates) == 1 else None
-        if candidate is None or candidate.index or len(candidate.groundingMetadata) > 2:
-            self._take_apart(data, events)
-            return
-        if chunk.usageMetadata is not ABSENT:
-            self._usage = chunk.usageMetadata
-        content = self._content
-        if content is None:
-            try:
-                content = self._start(chunk.modelVersion, chunk.responseId, events)
-                if chunk.createTime is not ABSENT:
-                    self._keep("createTime", chunk.createTime)
-            except MALFORMED as error:
-                raise self._malformed(error) from None
-        content.at_head = True
-        for part in candidate.content.parts:
-            content.add_text(part.text, part.thought, events)
-        if candidate.finishReason is not None and candidate.finishReason != _FINISH_UNKNOWN:
-            self._finish_reason = candidate.finishReason
-
-    def _take_apart(self, data: bytes, events: list[ReplyEvent]) -> None:
         if data == b"[DONE]":  # not Google's, but proxies end their streams so
             return
         try:
