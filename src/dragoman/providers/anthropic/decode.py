@@ -1,14 +1,13 @@
 """From the bytes of a reply to events, whole or as a stream.
 
-A block that arrives whole is opened and ended at once, so whole replies and streams cannot differ. The frequent deltas
-of a stream are decoded straight into structs; everything else is taken apart into raw members, so that nothing we do
-not know is lost.
+A block that arrives whole is opened and ended at once, so whole replies and streams cannot differ. All is taken apart
+into raw members, so that nothing we do not know is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -74,36 +73,14 @@ def _read_usage(counts: Mapping[str, Raw]) -> Usage:
     )
 
 
-# --- the frequent deltas ----------------------------------------------------------------------------------------------
-
-
-class _TextPiece(Struct, gc=False, tag_field="type", tag="text_delta"):
-    text: str
-
-
-class _ArgumentsPiece(Struct, gc=False, tag_field="type", tag="input_json_delta"):
-    partial_json: str
-
-
-class _ThinkingPiece(Struct, gc=False, tag_field="type", tag="thinking_delta"):
-    thinking: str
-
-
-class _SignaturePiece(Struct, gc=False, tag_field="type", tag="signature_delta"):
-    signature: str
-
-
-_Piece: TypeAlias = _TextPiece | _ArgumentsPiece | _ThinkingPiece | _SignaturePiece
-_PIECES: Final = frozenset(["text_delta", "input_json_delta", "thinking_delta", "signature_delta"])
-
-
-class _Delta(Struct, tag_field="type", tag="content_block_delta"):
-    index: int
-    delta: _Piece
-
-
-_decode_delta = msgspec.json.Decoder(_Delta).decode
-_decode_piece = msgspec.json.Decoder(_Piece).decode
+_PIECES: Final = {
+    "text_delta": "text",
+    "input_json_delta": "partial_json",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+"""Deltas that make a block grow, and the member that holds the piece; any other brings members to keep."""
+_read_string: Final = msgspec.json.Decoder(str).decode
 
 # --- blocks while they grow -------------------------------------------------------------------------------------------
 
@@ -123,8 +100,8 @@ class _Block:
         self.fields = fields
         self.citations: list[Raw] = []
 
-    def grow(self, _piece: _Piece, _events: list[ReplyEvent]) -> bool:
-        """Take one of the frequent pieces; False if it is not of this kind of block."""
+    def grow(self, _kind: str, _piece: str, _events: list[ReplyEvent]) -> bool:
+        """Take the next piece; False if it is not of this kind of block."""
         return False
 
     def end(self, events: list[ReplyEvent]) -> None:
@@ -164,12 +141,10 @@ class _TextBlock(_Block):
         if first := read_text(block.get("text")):
             events.append(TextDelta(index, "", first))
 
-    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
-        if type(piece) is not _TextPiece:
-            return False
-        if piece.text:
-            events.append(TextDelta(self.index, "", piece.text))
-        return True
+    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
+        if kind == "text_delta" and piece:
+            events.append(TextDelta(self.index, "", piece))
+        return kind == "text_delta"
 
     def end(self, events: list[ReplyEvent]) -> None:
         events.append(TextEnded(self.index, "", self.native()))
@@ -186,14 +161,12 @@ class _ThinkingBlock(_Block):
         if first := read_text(block.get("thinking")):
             events.append(ThinkingDelta(index, "", first))
 
-    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
-        if type(piece) is _SignaturePiece:
-            self.signature = piece.signature  # whole, however many come: the last one counts
-        elif type(piece) is not _ThinkingPiece:
-            return False
-        elif piece.thinking:
-            events.append(ThinkingDelta(self.index, "", piece.thinking))
-        return True
+    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
+        if kind == "signature_delta":
+            self.signature = piece  # whole, however many come: the last one counts
+        elif kind == "thinking_delta" and piece:
+            events.append(ThinkingDelta(self.index, "", piece))
+        return kind in {"signature_delta", "thinking_delta"}
 
     def end(self, events: list[ReplyEvent]) -> None:
         # A stream opens a thought with an empty signature; one that stays empty signs nothing.
@@ -213,13 +186,11 @@ class _CallBlock(_Block):
         name = read_text(block["name"]) or ""
         events.append(ToolCallStarted(index, self.id, names.get(name, name)))
 
-    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
-        if type(piece) is not _ArgumentsPiece:
-            return False
-        if piece.partial_json:
+    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
+        if kind == "input_json_delta" and piece:
             self.grew = True
-            events.append(ToolCallDelta(self.index, self.id, piece.partial_json))
-        return True
+            events.append(ToolCallDelta(self.index, self.id, piece))
+        return kind == "input_json_delta"
 
     def end(self, events: list[ReplyEvent]) -> None:
         # A call that came whole has its input here. In a stream this is {} and the pieces follow, or none for {}.
@@ -237,11 +208,10 @@ class _ForeignBlock(_Block):
         super().__init__(index, {name: raw.copy() for name, raw in block.items()})
         self.pieces: list[str] = []
 
-    def grow(self, piece: _Piece, _events: list[ReplyEvent]) -> bool:
-        if type(piece) is not _ArgumentsPiece:
-            return False
-        self.pieces.append(piece.partial_json)
-        return True
+    def grow(self, kind: str, piece: str, _events: list[ReplyEvent]) -> bool:
+        if kind == "input_json_delta":
+            self.pieces.append(piece)
+        return kind == "input_json_delta"
 
     def end(self, events: list[ReplyEvent]) -> None:
         fields = self.all_fields()
@@ -287,15 +257,6 @@ class ReplyDecoder(Struct, eq=False):
     # --- a stream ---
 
     def _take(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        if name == b"content_block_delta" or not name:
-            try:
-                delta = _decode_delta(payload)
-            except (msgspec.MsgspecError, UnicodeError):
-                pass  # not one of the frequent ones, or malformed: the handlers will tell
-            else:
-                block = self._open.get(delta.index)
-                if block is not None and block.grow(delta.delta, events):
-                    return
         try:
             payload.decode()  # members that are kept unread must be fit to be stored
             event = read_members(payload)
@@ -324,7 +285,7 @@ class ReplyDecoder(Struct, eq=False):
         delta = read_members(event["delta"])
         kind = read_text(delta.get("type"))
         if kind in _PIECES:
-            if block.grow(_decode_piece(event["delta"]), events):
+            if block.grow(kind, _read_string(delta[_PIECES[kind]]), events):
                 return
             if not isinstance(block, _ForeignBlock):
                 raise self._broken(f"block {index} got a {kind}, which is not of its kind")

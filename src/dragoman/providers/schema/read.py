@@ -216,19 +216,6 @@ def alternatives(nodes: Iterable[Node], at: str) -> Node:
     return Node(at=at, described=free.described) if free is not None else Node(at=at, any_of=tuple(found))
 
 
-def exclude_each_other(a: Node, b: Node) -> bool:
-    """Whether two nodes certainly have no value in common, as far as types, listed values and one tag tell."""
-    if a.values is not None and b.values is not None:
-        return not any(same(value, other) for value in a.values for other in b.values)
-    if a.types is None or b.types is None:
-        return False
-    common = merge_types(a.types, b.types)
-    if common != ("object",):
-        return not common
-    shared = [name for name in a.required if name in b.required and name in a.properties and name in b.properties]
-    return any(exclude_each_other(a.properties[name], b.properties[name]) for name in shared)
-
-
 class Reader:
     """Reads one document for one provider."""
 
@@ -277,22 +264,12 @@ class Reader:
         for word in ("anyOf", "oneOf"):
             if branches := self._each(schema.get(word), f"{at}/{word}"):
                 if word == "oneOf":
-                    self._note_one_of(branches, f"{at}/oneOf")
+                    self._notes.lost(f"{at}/oneOf", "written as anyOf: a value may fit more than one form")
                 parts.append(alternatives(branches, at))
         return reduce(self._merge, parts).with_changes(at=at)
 
     def _each(self, schemas: object, at: str) -> list[Node]:
         return [self.node(sub, f"{at}/{index}") for index, sub in enumerate(schemas if is_array(schemas) else [])]
-
-    def _note_one_of(self, branches: list[Node], at: str) -> None:
-        forms = [
-            self.target(node.ref) if node.ref is not None and node.ref not in self._under_way else node
-            for node in branches
-        ]
-        if all(exclude_each_other(a, b) for index, a in enumerate(forms) for b in forms[:index]):
-            self._notes.rewritten(at, "written as anyOf; the forms exclude each other")
-        else:
-            self._notes.lost(at, "written as anyOf: a value may fit more than one form")
 
     # --- one schema without its combinators ---------------------------------------------------------------------------
 
