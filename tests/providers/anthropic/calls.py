@@ -13,7 +13,6 @@ from dragoman.providers.catalogue import profile_of
 from dragoman.providers.codec import Call, Decoder, Encoded
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.providers.wire import ReplyBytes
 
 MODEL = "claude-sonnet-4-5"
 
@@ -51,7 +50,7 @@ def sent(*messages: Message, **how: Any) -> list[dict[str, Any]]:
 
 
 def decoder_of(*, stream: bool = True, names: dict[str, str] | None = None, model: str = MODEL) -> Decoder:
-    return ReplyDecoder(call_of(stream=stream, model=model), names or {}, ReplyBytes())
+    return ReplyDecoder(call_of(stream=stream, model=model), names or {})
 
 
 # --- streams by hand ---

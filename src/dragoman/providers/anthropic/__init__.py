@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dragoman.providers.codec import Call, Decoder, Encoded
 from dragoman.providers.failures import read_refusal
-from dragoman.providers.wire import ReplyBytes
 
 from .decode import ReplyDecoder
 from .encode import encode_call
@@ -26,7 +25,7 @@ class AnthropicCodec:
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
-        return ReplyDecoder(call, encoded.tool_names, ReplyBytes())
+        return ReplyDecoder(call, encoded.tool_names)
 
 
 CODEC = AnthropicCodec()

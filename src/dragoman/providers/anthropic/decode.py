@@ -229,7 +229,7 @@ class ReplyDecoder(Struct, eq=False):
 
     _call: Call
     _names: Mapping[str, str]
-    _bytes: ReplyBytes
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _started: bool = False
     _done: bool = False
     _id: str | None = None

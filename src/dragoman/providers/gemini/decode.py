@@ -408,7 +408,7 @@ class GeminiDecoder(Struct, eq=False):
 
     _call: Call
     _names: Mapping[str, str]
-    _bytes: ReplyBytes
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _content: _Content | None = None
     """Set by the first chunk."""
     _finish_reason: str | None = None

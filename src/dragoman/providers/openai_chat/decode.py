@@ -75,7 +75,7 @@ class ChatDecoder(Struct, eq=False):
 
     _call: Call
     _reply: Reply
-    _bytes: ReplyBytes
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _counted: bool = False
     """Whether a count of tokens came behind the last choice."""
     _takes_plain: bool = False

@@ -88,14 +88,14 @@ class ReplyDecoder(Struct, eq=False):
 
     _call: Call
     _reply: Reply
-    _bytes: ReplyBytes
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _unknown: list[bytes] = []
     """Events that nobody knows yet."""
 
     @classmethod
     def of(cls, call: Call, encoded: Encoded) -> ReplyDecoder:
         """A decoder for the reply to this request."""
-        return cls(call, Reply(call, encoded.tool_names), ReplyBytes())
+        return cls(call, Reply(call, encoded.tool_names))
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete."""
