@@ -1,6 +1,9 @@
-"""From a provider's refusal to a typed error."""
+"""From a provider's refusal to a typed error, in every dialect."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +22,7 @@ from dragoman.errors import (
     RateLimitError,
     RequestTimeoutError,
 )
+from dragoman.providers.catalogue import Dialect, codec_of
 from dragoman.providers.codec import Call
 from dragoman.providers.failures import failure
 from dragoman.providers.profile import Profile
@@ -98,3 +102,111 @@ def test_whatever_is_said_becomes_an_error(status: int | None, code: str | None,
     error = failure(CALL, status, code, text, {})
     assert isinstance(error, ProviderError)
     assert "\n" not in error.message
+
+
+# --- bodies: a gateway may speak any dialect, so each is read by every codec ------------------------------------------
+
+every_dialect = pytest.mark.parametrize("dialect", ["anthropic", "gemini", "openai_chat", "openai_responses"])
+_INVALID = "invalid_request_error"
+
+
+def refused(dialect: Dialect, status: int, body: Any, headers: dict[str, str] | None = None) -> ProviderError:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return codec_of(dialect).error(status, headers or {}, data, CALL)
+
+
+def openai(code: str | None, kind: str = _INVALID, message: str = "It failed.") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def google(status: int, word: str, text: str) -> dict[str, Any]:
+    return {"error": {"code": status, "message": text, "status": word}}
+
+
+BODIES: list[tuple[int, Any, type[ProviderError], str | None]] = [
+    (400, openai("model_not_found"), ModelNotFoundError, "model_not_found"),
+    (400, openai(None, message="This exceeds the context window."), ContextTooLongError, _INVALID),
+    (400, openai("unsupported_value"), InvalidRequestError, "unsupported_value"),
+    (400, openai("invalid_prompt"), ContentFilteredError, "invalid_prompt"),
+    (401, openai("invalid_api_key"), AuthenticationError, "invalid_api_key"),
+    (403, openai("unsupported_country", "request_forbidden"), PermissionDeniedError, "unsupported_country"),
+    (429, openai("rate_limit_exceeded", "tokens"), RateLimitError, "rate_limit_exceeded"),
+    (500, openai(None, "server_error"), ProviderError, "server_error"),
+    (503, openai("server_is_overloaded", "service_unavailable_error"), OverloadedError, "server_is_overloaded"),
+    (429, {"error": {"code": 429, "message": "no", "metadata": {"raw": "busy"}}}, RateLimitError, None),
+    (400, {"error": "too long: context length 8192", "code": "invalid"}, ContextTooLongError, "invalid"),
+    (400, {"object": "error", "message": "no", "type": _INVALID, "code": "3051"}, InvalidRequestError, "3051"),
+    (400, {"object": "error", "message": "bad", "type": "BadRequestError", "code": 400}, InvalidRequestError, None),
+    (422, {"detail": [{"loc": ["body"], "msg": "extra"}]}, InvalidRequestError, None),
+    (403, {"message": "no", "type": "forbidden", "code": "x"}, PermissionDeniedError, "x"),
+    (403, {"Message": "not authorised"}, PermissionDeniedError, None),
+    (529, {"type": "error", "error": {"type": "overloaded_error"}}, OverloadedError, "overloaded_error"),
+    (400, google(400, "INVALID_ARGUMENT", "The input token count (20) exceeds"), ContextTooLongError, None),
+    (401, google(401, "UNAUTHENTICATED", "no"), AuthenticationError, "UNAUTHENTICATED"),
+    (404, google(404, "NOT_FOUND", "models/gemini-9 is not found"), ModelNotFoundError, "NOT_FOUND"),
+    (504, google(504, "DEADLINE_EXCEEDED", "late"), RequestTimeoutError, "DEADLINE_EXCEEDED"),
+    (400, [google(400, "INVALID", "no")], InvalidRequestError, "INVALID"),
+    (503, b"<html>busy</html>", OverloadedError, None),
+    (500, b"", ProviderError, None),
+    (502, b"[]", ProviderError, None),
+    (400, b"\xff\xfe", InvalidRequestError, None),
+    (503, b"null", OverloadedError, None),
+    (503, b'"text"', OverloadedError, None),
+    (400, b"[" * 100_000, InvalidRequestError, None),
+    (500, {"error": {"message": {"deep": 1}, "details": {}}}, ProviderError, None),
+]
+
+
+@every_dialect
+@pytest.mark.parametrize(("status", "body", "kind", "code"), BODIES)
+def test_every_shape_of_an_error(
+    dialect: Dialect, status: int, body: Any, kind: type[ProviderError], code: str | None
+) -> None:
+    error = refused(dialect, status, body, {"x-request-id": "req_1"})
+    assert type(error) is kind
+    assert (error.status, error.provider, error.model, error.request_id) == (status, "p", "m-1", "req_1")
+    if code is not None:
+        assert error.code == code
+
+
+@every_dialect
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"error": {"message": "Bad", "metadata": {"raw": "worse"}, "failed_generation": "{x"}},
+            "Bad: worse: the model",
+        ),
+        ({"detail": [{"loc": ["body"], "msg": "extra"}]}, '"msg":"extra"'),
+        ({"detail": "no such route"}, "no such route"),
+        ({"error": "too busy"}, "too busy"),
+        ({"message": "wrong"}, "wrong"),
+        (b"<html>busy</html>", "<html>busy"),
+    ],
+)
+def test_an_error_says_what_the_server_said(dialect: Dialect, body: Any, said: str) -> None:
+    assert said in str(refused(dialect, 400, body))
+
+
+@every_dialect
+@pytest.mark.parametrize("header", ["request-id", "x-request-id", "apim-request-id", "x-amzn-requestid"])
+def test_request_ids(dialect: Dialect, header: str) -> None:
+    assert refused(dialect, 500, b"", {header: "r"}).request_id == "r"
+    assert refused(dialect, 400, {"message": "x", "type": "y", "request_id": "abc"}).request_id == "abc"
+
+
+def test_a_wrong_key_of_google() -> None:
+    """Google calls it an invalid argument and puts the reason into the details."""
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+    body = {"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [info]}}
+    assert isinstance(refused("gemini", 400, body), AuthenticationError)
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"), [("23s", 23.0), ("0.847655010s", 0.84765501), ("soon", None), (5, None), (None, None)]
+)
+def test_the_time_to_wait(delay: Any, seconds: float | None) -> None:
+    details = [{"violations": []}, {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}]
+    error = refused("gemini", 429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": details}})
+    assert isinstance(error, RateLimitError)
+    assert error.retry_after == seconds

@@ -11,8 +11,8 @@ from dragoman.conversation import Conversation, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call
 from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.parameters import effective_options, refuse_or_adapt
 from dragoman.providers.profile import Profile
+from dragoman.providers.requests import effective_options, refuse_or_adapt
 
 TOOL = ToolSpec("t")
 

@@ -114,7 +114,7 @@ def test_the_report_reads_well() -> None:
             "  tools: there are 4, at most 3 are allowed",
             "  files.read: rewritten",
             "    name: sent as 'files_read'",
-            '    schema: /type: added "object"',
+            '    schema: /type: read as "object"',
             "  long: refused",
             "    description: 30 characters, at most 20 are allowed",
         ]

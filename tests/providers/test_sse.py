@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dragoman.errors import ProtocolError
-from dragoman.providers import sse
-from dragoman.providers.sse import EventStream
+from dragoman.providers import wire as sse
+from dragoman.providers.wire import EventStream
 from tests.providers.feeding import cut_at, one_by_one
 
 Event = tuple[bytes, bytes]

@@ -18,8 +18,7 @@ from msgspec import Struct
 from dragoman.engines.factory import EngineOptions
 from dragoman.engines.keys import Secret, given_key, hosts_of
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.providers.catalogue import PROVIDERS, profile_of
-from dragoman.providers.model_name import split_model
+from dragoman.providers.catalogue import PROVIDERS, profile_of, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.tools.config import ToolConfig

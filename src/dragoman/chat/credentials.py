@@ -21,8 +21,7 @@ from dragoman.directories import config_directory
 from dragoman.engines.factory import is_registered
 from dragoman.engines.keys import Secret, given_key, hosts_of, missing_key, usual_key
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROVIDERS, Provider
-from dragoman.providers.model_name import provider_of
+from dragoman.providers.catalogue import ALIASES, PROVIDERS, Provider, provider_of
 
 from . import keychain
 from .toml_file import TomlFile, read_toml, shorten_path, warn

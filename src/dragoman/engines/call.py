@@ -31,7 +31,7 @@ from .keys import without_keys
 from .reply import Reply
 
 if TYPE_CHECKING:
-    from dragoman.providers.answers import AnswerReader
+    from dragoman.providers.structured import AnswerReader
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 

@@ -14,8 +14,7 @@ from typing import Any, TypedDict, Unpack, cast
 import msgspec
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROGRAMS, PROVIDERS, Provider, profile_of
-from dragoman.providers.model_name import divided, split_model
+from dragoman.providers.catalogue import ALIASES, PROGRAMS, PROVIDERS, Provider, divided, profile_of, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.transport.addresses import validate_base_url

@@ -2,9 +2,14 @@
 
     options.py     what can be asked of a model, the same for all
     profile.py     what a model can do: abilities, limits and names as data
-    catalogue.py   the rows: providers, and their models' profiles
+    catalogue.py   the rows: providers, and their models' profiles; what a model's name means
     codec.py       what every dialect offers: encode, a decoder, errors
-    sse.py         server-sent events, from bytes in any pieces
+    requests.py    what all encoders do alike
+    wire.py        what all decoders do alike: streams of events, JSON that is kept unread
+    failures.py    refusals as typed errors
+    structured.py  replies of a given schema, whatever the model offers
+    schema/        JSON Schemas in the style of each provider
+    preflight.py   what a provider would say to some tools
     …              one package for each dialect: openai_chat, openai_responses, anthropic, gemini
 
 No clock, no network, no files, no environment: an engine does all that.

@@ -1,13 +1,23 @@
 """From a provider's refusal to a typed error.
 
-Owns: the table of statuses and codes, once for all dialects.
-Must not know: where in a body a dialect puts its code and text; each codec takes them out and asks here.
+Owns: where code, text and status stand in a body, and the table of statuses and codes, once for all dialects.
+
+    {"error": {"message", "type", "code", "param"}}         OpenAI and most others; OpenRouter's code is a status
+    {"type": "error", "error": {"type", "message"}}         Anthropic
+    {"error": {"code": 400, "status", "details": […]}}      Google; in an array where a stream was asked for
+    {"error": "text", "code": "…"}                          xAI, Hugging Face, old Ollama, gateways
+    {"object": "error", "message", "type", "code"}          Mistral, vLLM; flat and without `object`: Cerebras
+    {"detail": "text" or [{"loc", "msg"}]}                  servers on FastAPI
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar, cast
+
+import msgspec
+from msgspec import Raw
 
 from dragoman.errors import (
     AuthenticationError,
@@ -24,67 +34,33 @@ from dragoman.errors import (
 
 from .catalogue import PROVIDERS
 from .codec import Call
+from .wire import as_object, value_of
 
-__all__ = ["failure"]
+_T = TypeVar("_T")
 
-_BY_CODE: Final[dict[str, type[ProviderError]]] = {
-    "authentication_error": AuthenticationError,
-    "invalid_api_key": AuthenticationError,
-    "api_key_invalid": AuthenticationError,
-    "unauthenticated": AuthenticationError,
-    "permission_error": PermissionDeniedError,
-    "permission_denied": PermissionDeniedError,
-    "insufficient_permissions": PermissionDeniedError,
-    "rate_limit_error": RateLimitError,
-    "rate_limit_exceeded": RateLimitError,
-    "resource_exhausted": RateLimitError,
-    "insufficient_quota": RateLimitError,
-    "billing_error": RateLimitError,
-    "too_many_requests": RateLimitError,
-    "overloaded_error": OverloadedError,
-    "server_overloaded": OverloadedError,
-    "insufficient_system_resource": OverloadedError,
-    "server_is_overloaded": OverloadedError,
-    "service_unavailable_error": OverloadedError,
-    "slow_down": OverloadedError,
-    "unavailable": OverloadedError,
-    "context_length_exceeded": ContextTooLongError,
-    "context_window_exceeded": ContextTooLongError,
-    "exceed_context_size_error": ContextTooLongError,
-    "content_filter": ContentFilteredError,
-    "content_policy_violation": ContentFilteredError,
-    "image_content_policy_violation": ContentFilteredError,
-    "misalignment_policy_violation": ContentFilteredError,
-    "bio_policy": ContentFilteredError,
-    "cyber_policy": ContentFilteredError,
-    "invalid_prompt": ContentFilteredError,
-    "model_not_found": ModelNotFoundError,
-    "model_not_available": ModelNotFoundError,
-    "timeout": RequestTimeoutError,
-    "timeout_error": RequestTimeoutError,
-    "vector_store_timeout": RequestTimeoutError,
-    "deadline_exceeded": RequestTimeoutError,
-    "invalid_request_error": InvalidRequestError,
-    "invalid_argument": InvalidRequestError,
-    "failed_precondition": InvalidRequestError,
+_CODES: Final[dict[type[ProviderError], str]] = {
+    AuthenticationError: "authentication_error invalid_api_key api_key_invalid unauthenticated",
+    PermissionDeniedError: "permission_error permission_denied insufficient_permissions",
+    RateLimitError: """rate_limit_error rate_limit_exceeded resource_exhausted insufficient_quota billing_error
+        too_many_requests""",
+    OverloadedError: """overloaded_error server_overloaded insufficient_system_resource server_is_overloaded
+        service_unavailable_error slow_down unavailable""",
+    ContextTooLongError: "context_length_exceeded context_window_exceeded exceed_context_size_error",
+    ContentFilteredError: """content_filter content_policy_violation image_content_policy_violation
+        misalignment_policy_violation bio_policy cyber_policy invalid_prompt""",
+    ModelNotFoundError: "model_not_found model_not_available",
+    RequestTimeoutError: "timeout timeout_error vector_store_timeout deadline_exceeded",
+    InvalidRequestError: "invalid_request_error invalid_argument failed_precondition",
 }
+_BY_CODE: Final = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 
 _BY_STATUS: Final[dict[int, type[ProviderError]]] = {
-    400: InvalidRequestError,
+    **dict.fromkeys([400, 404, 405, 413, 415, 422], InvalidRequestError),
+    **dict.fromkeys([402, 429], RateLimitError),
+    **dict.fromkeys([408, 504], RequestTimeoutError),
+    **dict.fromkeys([503, 529], OverloadedError),
     401: AuthenticationError,
-    402: RateLimitError,
     403: PermissionDeniedError,
-    404: InvalidRequestError,
-    405: InvalidRequestError,
-    408: RequestTimeoutError,
-    409: ProviderError,
-    413: InvalidRequestError,
-    415: InvalidRequestError,
-    422: InvalidRequestError,
-    429: RateLimitError,
-    503: OverloadedError,
-    504: RequestTimeoutError,
-    529: OverloadedError,
 }
 
 # Providers that give no code of their own for these say them in the text.
@@ -99,6 +75,72 @@ _CONTEXT_WORDS: Final = (
     "context size",
     "context limit",
 )
+_TEXTS: Final = ("message", "msg", "error_message", "detail", "title", "Message")
+# Azure and Amazon name their requests in headers of their own.
+_REQUEST_ID_HEADERS: Final = ("request-id", "x-request-id", "apim-request-id", "x-amzn-requestid")
+# A google.protobuf.Duration in JSON.
+_SECONDS: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+
+
+def read_refusal(status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
+    """The typed error of a reply whose status is not 2xx. A gateway before the API may answer with anything."""
+    try:
+        said: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        said = body.strip()[:1000].decode(errors="replace")
+    return error_from(said, call, status, headers)
+
+
+def error_in(fields: Mapping[str, Raw], call: Call) -> ProviderError:
+    """The typed error of an event or a body that came with a good status and is an error all the same."""
+    return error_from({name: value_of(raw) for name, raw in fields.items()}, call)
+
+
+def error_from(
+    said: object, call: Call, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> ProviderError:
+    """The typed error for what was said, in whichever shape. Without a status it came inside a stream."""
+    if isinstance(said, list):
+        said = next(iter(cast("list[object]", said)), None)
+    whole = as_object(said) or {"message": said if isinstance(said, str) else ""}
+    error = whole.get("error")
+    inner = as_object(error) or ({**whole, "message": error} if isinstance(error, str) and error else whole)
+    number = inner.get("code") if isinstance(inner.get("code"), int) else None
+    for found in (inner.get("status_code"), number):
+        if status is None and isinstance(found, int) and 400 <= found <= 599:
+            status = found
+    details = [as_object(detail) for detail in cast("list[object]", _as(list, inner.get("details")) or [])]
+    # Google calls a wrong key an invalid argument; the details say it.
+    telling = [detail for detail in details if detail.get("reason") == "API_KEY_INVALID"]
+    code = "API_KEY_INVALID" if telling else _as(str, inner.get("code"))
+    kind = _as(str, inner.get("type")) or _as(str, inner.get("status"))
+    request_id = _as(str, whole.get("request_id")) or None
+    text = _text_of(inner) or _text_of(whole)
+    made = failure(call, status, code or kind or None, text, headers or {}, request_id)
+    if type(made) is ProviderError and code and kind:
+        # A code of the server's own; the kind beside it may be one that everybody uses.
+        made = failure(call, status, kind, text, headers or {}, request_id)
+        made.code = code
+    for detail in details:
+        if (wait := _SECONDS.fullmatch(_as(str, detail.get("retryDelay")) or "")) is not None:
+            made.retry_after = float(wait[1])
+    return made
+
+
+def _text_of(fields: dict[str, object]) -> str:
+    """What was said; with what the server behind a router said, and what the model wrote that could not be used."""
+    said = [
+        next((fields[name] for name in _TEXTS if fields.get(name)), None),
+        as_object(fields.get("metadata")).get("raw"),
+    ]
+    texts = [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in said if one]
+    if written := _as(str, fields.get("failed_generation")):
+        texts.append(f"the model wrote: {written}")
+    return ": ".join(texts)
+
+
+def _as(kind: type[_T], value: object) -> _T | None:
+    return value if isinstance(value, kind) else None
 
 
 def failure(  # noqa: PLR0917 -- the fields of every provider's error
@@ -120,7 +162,7 @@ def failure(  # noqa: PLR0917 -- the fields of every provider's error
         model=call.model,
         status=status,
         code=code,
-        request_id=request_id or headers.get("request-id") or headers.get("x-request-id"),
+        request_id=request_id or next((headers[name] for name in _REQUEST_ID_HEADERS if name in headers), None),
         hint=_hint(kind, call, status),
     )
 

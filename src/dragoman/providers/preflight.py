@@ -15,10 +15,9 @@ from msgspec import Struct
 from dragoman.conversation import ToolSpec
 from dragoman.errors import ConfigurationError, ToolDefinitionError
 
-from .catalogue import profile_of
-from .model_name import split_model
-from .names import ToolNames
+from .catalogue import profile_of, split_model
 from .profile import Profile
+from .requests import ToolNames
 from .schema import Conversion, conversion, together
 
 __all__ = ["Finding", "Report", "Severity", "ToolReport", "check"]

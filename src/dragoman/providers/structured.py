@@ -3,7 +3,7 @@
 Owns: how they are asked for. "tool": the answer is the call of a tool made up for it, whose arguments have the schema.
 "prompt": the model is asked for bare JSON. Either way the reply becomes a text of JSON, as with the native feature.
 Where an answer has to be an object but is not meant to be one, it is asked for as the one property of an object.
-Must not know: any dialect. A call is changed before a codec sees it; answers.py undoes it in the events.
+Must not know: any dialect. A call is changed before a codec sees it, and the events of its reply behind the decoder.
 
 A model may write some words before it calls the tool; `answer_text` takes the answer alone.
 """
@@ -11,21 +11,36 @@ A model may write some words before it calls the tool; `answer_text` takes the a
 from __future__ import annotations
 
 import re
-from collections.abc import Container
-from typing import Final, cast
+from collections.abc import Container, Iterable
+from typing import Final, Literal, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
-from dragoman.conversation import Message, OneTool, Text, ToolChoice, ToolSpec
+from dragoman.conversation import (
+    Completed,
+    Message,
+    OneTool,
+    ReplyEvent,
+    StopReason,
+    Text,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    ToolCallDelta,
+    ToolCallEnded,
+    ToolCallStarted,
+    ToolChoice,
+    ToolSpec,
+)
 
-from .answers import WRAPPING, AnswerReader
-from .codec import Call
+from .codec import Call, Decoder
 from .options import ResponseFormat
-from .schema.document import Document, reference_of
-from .schema.words import Schema, is_array, is_object, mapped
+from .schema.read import Document, reference_of
+from .schema.rules import Schema, is_array, is_object, map_subschemas
 
-__all__ = ["AnswerReader", "answer_text", "prepare"]
+_WRAPPING: Final = "answer"
+"""The property that holds an answer which is not an object."""
 
 
 def prepare(call: Call) -> tuple[Call, AnswerReader | None]:
@@ -124,8 +139,8 @@ def _as_object(raw: Raw) -> tuple[Raw, bool]:
     inner: Schema = schema if is_object(schema) else {"not": {}} if schema is False else {}
     kept = {word: inner[word] for word in _DEFINITIONS if word in inner}
     moved = _moved({word: value for word, value in inner.items() if word not in kept}, "")
-    whole: Schema = {"type": "object", "properties": {WRAPPING: moved}, "required": [WRAPPING]}
-    definitions = {word: mapped({word: value}, "", _moved)[word] for word, value in kept.items()}
+    whole: Schema = {"type": "object", "properties": {_WRAPPING: moved}, "required": [_WRAPPING]}
+    definitions = {word: map_subschemas({word: value}, "", _moved)[word] for word, value in kept.items()}
     return Raw(msgspec.json.encode({**whole, "additionalProperties": False, **definitions})), True
 
 
@@ -146,11 +161,176 @@ def _moved(schema: object, _at: str) -> object:
     """A schema whose references still lead to the same places, now that these are inside of an object."""
     if not is_object(schema):
         return schema
-    copy = mapped(schema, "", _moved)
+    copy = map_subschemas(schema, "", _moved)
     reference = copy.get("$ref")
     if isinstance(reference, str) and _LEADS_INSIDE.match(reference):
-        copy["$ref"] = f"#/properties/{WRAPPING}{reference.removeprefix('#')}"
+        copy["$ref"] = f"#/properties/{_WRAPPING}{reference.removeprefix('#')}"
     return copy
+
+
+# --- reading the reply: its events become those of a text of JSON -----------------------------------------------------
+
+# The word behind the fence names a language; some models write the JSON on the same line.
+_FENCE: Final = re.compile(r"\s*```[\w+-]*(?:\s+|(?=[\[{\"]))")
+_MAY_BE_FENCE: Final = re.compile(r"\s*(?:`{0,2}|```[\w+-]*)")
+_MAY_BE_END: Final = re.compile(r"\s*`{0,3}\s*\Z")
+_END: Final = re.compile(r"\s*```\s*\Z")
+
+
+class AnswerReader(Struct, frozen=True, kw_only=True):
+    """Turns the events of a reply into those of a text of JSON. One serves any number of replies."""
+
+    tool: str | None = None
+    """The name of the tool that takes the answer; None if the answer is the text."""
+    fenced: bool = False
+    """Whether there may be a code fence around the text."""
+    wrapped: bool = False
+    """Whether the answer is the one property of an object."""
+
+    def wrap(self, decoder: Decoder) -> Decoder:
+        """A decoder that gives the events of another one, rewritten."""
+        return _WrappedDecoder(decoder, _Reading(self))
+
+    def events(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
+        """The same for the events of a whole reply."""
+        reading = _Reading(self)
+        return [*(new for event in events for new in reading.take(event)), *reading.rest()]
+
+
+class _GrowingAnswer:
+    """An answer while it grows. It holds back only what it cannot yet be certain of."""
+
+    __slots__ = ("_state", "held")
+
+    def __init__(self, reader: AnswerReader) -> None:
+        self._state: Literal["undecided", "fenced", "bare", "wrapped"] = "undecided" if reader.fenced else "bare"
+        if reader.wrapped:
+            self._state = "wrapped"
+        self.held: list[str] = []
+
+    def take(self, text: str) -> str:
+        """The next piece, as far as it is certain."""
+        if self._state == "bare":
+            return text
+        self.held.append(text)
+        if self._state == "wrapped":  # where the answer stands in its object is only known at the end
+            return ""
+        text = "".join(self.held)
+        if self._state == "undecided":
+            fence = _FENCE.match(text)
+            if fence is None and _MAY_BE_FENCE.fullmatch(text) is not None:
+                return ""
+            self._state = "bare" if fence is None else "fenced"
+            text = text if fence is None else text[fence.end() :]
+        # The longest end that may still turn out to be the closing fence.
+        cut = _MAY_BE_END.search(text) if self._state == "fenced" else None
+        end = len(text) if cut is None else cut.start()
+        self.held = [text[end:]]
+        return text[:end]
+
+    def end(self) -> str:
+        """The last piece."""
+        text = "".join(self.held)
+        if self._state == "fenced":
+            return _END.sub("", text)
+        if self._state != "wrapped":
+            return text
+        try:
+            return bytes(msgspec.json.decode(text, type=dict[str, Raw])[_WRAPPING]).decode()
+        except (msgspec.MsgspecError, KeyError):  # not what was asked for; it stays as it is
+            return text
+
+
+class _Reading(Struct, eq=False):
+    """Rewrites the events of one reply, one by one.
+
+    Without a tool each text may be the answer. The first call of the answer's tool becomes a text; further ones are
+    repetitions and are left out.
+    """
+
+    reader: AnswerReader
+    open: dict[int, _GrowingAnswer] = {}
+    answer: int | None = None
+    """The index of the call that became a text."""
+    is_empty: bool = True
+    repeated: set[int] = set()
+    other_calls: bool = False
+
+    def take(self, event: ReplyEvent) -> list[ReplyEvent]:
+        """What becomes of one event."""
+        match event:
+            case TextStarted() if self.reader.tool is None:
+                self.open[event.index] = _GrowingAnswer(self.reader)
+            case TextDelta() if event.index in self.open:
+                return _delta(event.index, event.id, self.open[event.index].take(event.text))
+            case TextEnded() if event.index in self.open:
+                return [*_delta(event.index, event.id, self.open.pop(event.index).end()), event]
+            case ToolCallStarted():
+                return self._start(event)
+            case ToolCallDelta() | ToolCallEnded() if event.index in self.repeated:
+                return []
+            case ToolCallDelta() if event.index in self.open:
+                self.is_empty = self.is_empty and not event.arguments.strip()
+                return _delta(event.index, "", self.open[event.index].take(event.arguments))
+            case ToolCallEnded() if event.index in self.open:
+                end = self.open.pop(event.index).end()
+                nothing = "" if self.reader.wrapped else "{}"  # what a call without any arguments means
+                return [*_delta(event.index, "", nothing if self.is_empty else end), TextEnded(event.index, "")]
+            case Completed(stop_reason=StopReason.TOOL_CALLS) if self.answer is not None and not self.other_calls:
+                return [msgspec.structs.replace(event, stop_reason=StopReason.END)]
+            case _:
+                pass
+        return [event]
+
+    def _start(self, event: ToolCallStarted) -> list[ReplyEvent]:
+        if self.reader.tool is None or event.name != self.reader.tool:
+            self.other_calls = True
+            return [event]
+        if self.answer is not None:
+            self.repeated.add(event.index)
+            return []
+        self.answer = event.index
+        self.open[event.index] = _GrowingAnswer(self.reader)
+        return [TextStarted(event.index, "")]
+
+    def rest(self) -> list[ReplyEvent]:
+        """What was held back, when nothing more comes."""
+        found = [event for index, text in self.open.items() for event in _delta(index, "", "".join(text.held))]
+        self.open = {}
+        return found
+
+
+def _delta(index: int, part_id: str, text: str) -> list[ReplyEvent]:
+    return [TextDelta(index, part_id, text)] if text else []
+
+
+class _WrappedDecoder:
+    __slots__ = ("_decoder", "_reading")
+
+    def __init__(self, decoder: Decoder, reading: _Reading) -> None:
+        self._decoder: Decoder = decoder
+        self._reading: _Reading = reading
+
+    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
+        """As in Decoder: what came before an error is in the list when it is raised."""
+        fresh: list[ReplyEvent] = []
+        try:
+            self._decoder.feed(data, fresh)
+        except BaseException:
+            events.extend([*self._rewrite(fresh), *self._reading.rest()])
+            raise
+        events.extend(self._rewrite(fresh))
+
+    def finish(self, events: list[ReplyEvent]) -> None:
+        """As in Decoder."""
+        fresh: list[ReplyEvent] = []
+        try:
+            self._decoder.finish(fresh)
+        finally:
+            events.extend([*self._rewrite(fresh), *self._reading.rest()])
+
+    def _rewrite(self, fresh: list[ReplyEvent]) -> list[ReplyEvent]:
+        return [new for event in fresh for new in self._reading.take(event)]
 
 
 # --- the answer alone -------------------------------------------------------------------------------------------------

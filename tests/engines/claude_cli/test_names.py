@@ -14,7 +14,7 @@ from dragoman.conversation import ToolSpec
 from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
 from dragoman.engines.factory import ProviderFactory, async_engine, engine, is_registered, register_provider
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.providers.model_name import provider_of, split_model
+from dragoman.providers.catalogue import provider_of, split_model
 from dragoman.providers.preflight import check
 
 

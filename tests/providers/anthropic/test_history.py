@@ -22,10 +22,9 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.errors import ConfigurationError
-from dragoman.providers.anthropic import CODEC
 from dragoman.providers.catalogue import profile_of
 from dragoman.providers.codec import Loss
-from tests.providers.anthropic.calls import call_of, encoded, sent
+from tests.providers.anthropic.calls import encoded, sent
 
 PNG = b"\x89PNG"
 HI = Message.user("Hi")
@@ -329,18 +328,3 @@ def test_what_looks_odd_is_still_sent() -> None:
 
 
 # --- once ---
-
-
-def test_the_wire_form_of_a_message_is_computed_once_for_each_set_of_rules() -> None:
-    def kept() -> dict[str, Any]:
-        return {key: value for key, value in message.__dict__.items() if key.startswith("anthropic")}
-
-    message = Message.assistant("a", ToolCall("t", "add", '{"a":1}'))
-    call = call_of(HI, message, Message.tool([ToolResult("t", "add")]))
-    first = CODEC.encode(call)
-    ((key, turn_before),) = kept().items()
-    assert CODEC.encode(call) == first
-    assert kept()[key] is turn_before
-    profile = call.profile.with_changes(tool_result_media=frozenset())
-    CODEC.encode(call_of(*call.conversation.messages, profile=profile))
-    assert len(kept()) == 2

@@ -11,7 +11,6 @@ import pytest
 from dragoman.conversation import Message, Opaque, Text, Thinking, ToolCall
 from dragoman.errors import InvalidRequestError, ModelNotFoundError
 from dragoman.providers.anthropic import CODEC
-from dragoman.providers.anthropic.decode import ReplyDecoder
 from tests.providers.anthropic.calls import call_of, sent
 from tests.providers.anthropic.sdk import message_of as sdk_message_of
 from tests.providers.differences import ANTHROPIC_HISTORY
@@ -26,7 +25,7 @@ ERRORS = {
 
 def decoded(exchange: Exchange, pieces: list[bytes] | None = None) -> Message:
     call = call_of(model=exchange.model or "claude", stream=exchange.streamed)
-    return message_of(ReplyDecoder(call, {}), [exchange.body.encode()] if pieces is None else pieces)
+    return message_of(CODEC.decoder(call, CODEC.encode(call)), [exchange.body.encode()] if pieces is None else pieces)
 
 
 @parametrized("anthropic")

@@ -9,7 +9,6 @@ import pytest
 
 from dragoman.conversation import Message, OneTool, Thinking, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import profile_of
 from dragoman.providers.options import Reasoning
 from tests.providers.anthropic.calls import body_of, encoded
 
@@ -178,29 +177,3 @@ def test_turned_off_thinking_and_earlier_models_take_no_binding() -> None:
     assert asked("claude-haiku-5-5", *EARLIER, effort="none")[0] == {"type": "disabled"}
     for model in ("claude-opus-5", "claude-fable-5", "claude-opus-4-8", "claude-sonnet-4-5"):
         assert "anthropic-beta" not in encoded(*EARLIER, model=model).request.headers
-
-
-# --- rows ---
-
-
-@pytest.mark.parametrize(
-    ("model", "reasoning", "structured", "window"),
-    [
-        ("claude-3-opus-latest", "none", "tool", 200_000),
-        ("claude-3-5-sonnet-20241022", "none", "tool", 200_000),
-        ("claude-3-7-sonnet-20250219", "budget", "tool", 200_000),
-        ("claude-sonnet-4-20250514", "budget", "tool", 200_000),
-        ("claude-opus-4-0", "budget", "tool", 200_000),
-        ("claude-opus-4-1-20250805", "budget", "native", 200_000),
-        ("claude-sonnet-4-5-20250929", "budget", "native", 200_000),
-        ("claude-opus-4-5-20251101", "budget", "native", 200_000),
-        ("claude-sonnet-4-6", "adaptive", "native", 1_000_000),
-        ("claude-opus-4-8", "adaptive", "native", 1_000_000),
-        ("claude-mythos-preview", "adaptive", "native", 1_000_000),
-        ("claude-opus-5", "adaptive", "native", 1_000_000),
-        ("claude-haiku-5-5", "adaptive", "native", 1_000_000),
-    ],
-)
-def test_profiles(model: str, reasoning: str, structured: str, window: int) -> None:
-    profile = profile_of("anthropic", model)
-    assert (profile.reasoning, profile.structured, profile.context_window) == (reasoning, structured, window)

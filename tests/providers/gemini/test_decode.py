@@ -431,22 +431,10 @@ def test_the_form_is_told_by_the_bytes_and_not_by_what_was_asked_for() -> None:
     reply = chunk("ab", finish="STOP")
     events = b": keep-alive\n\nevent: message\nid: 1\ndata: %b\n\ndata: [DONE]\n\n" % json.dumps(reply).encode()
     array = as_array(chunk("a"), chunk("b", finish="STOP"))
-    forms = [as_whole(reply), b"\xef\xbb\xbf \r\n" + as_whole(reply), array, array + b'\n[{"b": 2}]{"c": "', events]
+    forms = [as_whole(reply), b"\xef\xbb\xbf \r\n" + as_whole(reply), array, events]
     for data in forms:
         assert message_of(CODEC.decoder(a_call(stream=True), NOTHING_SENT), [data]) == whole(reply)
     assert message_of(CODEC.decoder(a_call(), NOTHING_SENT), [array]) == whole(reply)
-
-
-def test_elements_of_an_array_are_events_as_soon_as_they_have_come() -> None:
-    decoder, events = CODEC.decoder(a_call(stream=True), NOTHING_SENT), list[ReplyEvent]()
-    first, rest = json.dumps([chunk('}]"\\'), chunk("b", finish="STOP")]).encode().split(b"}, {", 1)
-    decoder.feed(first, events)
-    assert not events
-    decoder.feed(b"}, {", events)
-    assert [type(event).__name__ for event in events] == ["ReplyStarted", "TextStarted", "TextDelta"]
-    decoder.feed(rest, events)
-    decoder.finish(events)
-    assert type(events[-1]).__name__ == "Completed"
 
 
 def test_null_is_absent() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.conversation import Message, OneTool, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import codec_of, profile_of
 from dragoman.providers.gemini import CODEC
@@ -198,22 +198,6 @@ def test_the_providers_own_tools_alone_and_with_functions() -> None:
         CODEC.encode(a_call(HELLO, model="gemini-2.5-pro", tools=(NOW,), server_tools=(GOOGLE,)))
 
 
-def test_names_that_google_refuses() -> None:
-    """They have another name on the wire, in the declarations, the choice and the history."""
-    odd = ToolSpec(name="files/read now")
-    turn = HELLO, Message.assistant(ToolCall("1", odd.name)), Message.tool([ToolResult("1", odd.name)])
-    call = a_call(*turn, tools=(odd, NOW), tool_choice=OneTool(odd.name))
-    body = sent(call)
-    wire = body["tools"][0]["functionDeclarations"][0]["name"]
-    assert wire == "files_read_now"
-    assert body["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == [wire]
-    assert body["contents"][1]["parts"][0]["functionCall"]["name"] == wire
-    assert body["contents"][2]["parts"][0]["functionResponse"]["name"] == wire
-    assert CODEC.encode(call).tool_names == {wire: odd.name}
-    later = sent(a_call(*turn))["contents"][1]["parts"][0]["functionCall"]["name"]
-    assert later not in {odd.name, ""}, "a tool that is gone still needs a legal name"
-
-
 # --- the caller's own members -----------------------------------------------------------------------------------------
 
 
@@ -240,39 +224,3 @@ def test_a_cached_content_brings_its_own() -> None:
     call = a_call(HELLO, system="s", tools=(NOW,), tool_choice="required", extra_body=own)
     assert sent(call).keys() == {"contents", "cachedContent"}
     assert [one.what for one in CODEC.encode(call).adaptations] == ["systemInstruction", "tools", "toolConfig"]
-
-
-# --- rows -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "prefix", ["", "models/", "publishers/google/models/", "projects/p/locations/l/publishers/google/models/"]
-)
-@pytest.mark.parametrize(
-    ("model", "fields"),
-    [
-        ("gemini-1.5-pro", {"reasoning": "none", "tool_schema": "gemini", "context_window": 2_097_152}),
-        ("gemini-1.5-flash-8b", {"reasoning": "none", "structured_schema": "gemini", "context_window": 1_048_576}),
-        ("gemini-2.0-flash-lite", {"reasoning": "none", "strict_tools": False, "tool_result_media": frozenset()}),
-        ("gemini-2.5-flash", {"reasoning": "budget", "tool_schema": "json_schema", "tools": True}),
-        ("gemini-2.5-flash-lite", {"reasoning": "budget", "quirks": frozenset(["no_combinations"])}),
-        ("gemini-2.5-pro", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
-        ("gemini-2.5-flash-image", {"tools": False, "reasoning": "none", "structured": "prompt"}),
-        ("gemini-2.5-pro-preview-tts", {"tools": False, "media": frozenset()}),
-        ("gemini-3-pro-preview", {"reasoning": "effort", "efforts": frozenset(["low", "high"])}),
-        ("gemini-3-pro-image-preview", {"tools": False, "efforts": frozenset(["high"])}),
-        ("gemini-3-flash-preview", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
-        ("gemini-3.1-pro-preview", {"efforts": frozenset(["low", "medium", "high"])}),
-        ("gemini-3.1-flash-lite", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
-        ("gemini-3.1-flash-image", {"tools": False, "structured": "native"}),
-        ("gemini-3.8-flash", {"efforts": frozenset(["low", "medium", "high"])}),
-        ("gemini-3.8-flash-lite", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
-        ("gemini-flash-latest", {"reasoning": "effort", "tool_result_media": frozenset(["image", "document"])}),
-        ("gemini-9-ultra", {"quirks": frozenset(["thought_signatures", "tool_invocations"])}),
-        ("gemma-3-27b-it", {"tools": False, "system_role": "user"}),
-    ],
-)  # fmt: skip
-def test_rows(prefix: str, model: str, fields: dict[str, object]) -> None:
-    profile = profile_of("gemini", prefix + model)
-    assert {name: getattr(profile, name) for name in fields} == fields
-    assert (profile.provider, profile.dialect) == ("gemini", "gemini")

@@ -76,15 +76,6 @@ def test_media() -> None:
         CODEC.encode(a_call(Message.user(Media.from_path("a.png"))))
 
 
-def test_a_message_is_written_once() -> None:
-    message = Message.user("hello")
-    CODEC.encode(a_call(message))
-    CODEC.encode(a_call(message))
-    assert len([key for key in message.__dict__ if key.startswith("gemini")]) == 1
-    CODEC.encode(a_call(message, model="gemini-2.0-flash"))
-    assert len([key for key in message.__dict__ if key.startswith("gemini")]) == 2
-
-
 # --- replies of the provider's own models -----------------------------------------------------------------------------
 
 

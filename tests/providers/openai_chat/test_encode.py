@@ -15,7 +15,6 @@ from dragoman.providers.catalogue import PROVIDERS, profile_of
 from dragoman.providers.codec import Adaptation, Call, Encoded
 from dragoman.providers.openai_chat import CODEC
 from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from tests.providers.openai_chat.wire import call_piece, chunk, read, stream
 
 SCHEMA = b'{"type":"object","properties":{"%s":{"type":"string"}},"required":["%s"],"additionalProperties":false}'
 WEATHER = ToolSpec("get_weather", "The weather in a city.", Raw(SCHEMA % (b"city", b"city")))
@@ -183,29 +182,6 @@ def test_strict_tools_where_the_server_knows_them() -> None:
     found = encoded("ollama:m", (strict,))
     assert "strict" not in json.loads(found.request.body)["tools"][0]["function"]
     assert found.adaptations == (Adaptation("strict of tool 'get_weather'", "this model does not support it"),)
-
-
-def test_what_was_rewritten_in_a_schema_is_told() -> None:
-    loose = ToolSpec("f", "", Raw(b'{"type":"object","properties":{"a":{"type":"integer"}}}'), strict=True)
-    found = encoded("openai:gpt-4o", (loose,))
-    function = json.loads(found.request.body)["tools"][0]["function"]
-    assert (function["strict"], function["parameters"]["required"]) == (True, ["a"])
-    assert {adaptation.what for adaptation in found.adaptations} == {"schema of tool 'f'"}
-    assert encoded("openai:gpt-4o", (loose,)).adaptations == found.adaptations
-
-
-def test_illegal_names_are_changed_and_changed_back() -> None:
-    tool = ToolSpec("weather.get", "The weather.")
-    found = encoded("openai:gpt-4o", (tool,))
-    name = json.loads(found.request.body)["tools"][0]["function"]["name"]
-    assert name != "weather.get"
-    assert any("weather.get" in adaptation.what for adaptation in found.adaptations)
-    reply_stream = stream(chunk({"tool_calls": [call_piece("{}", 0, "c1", name)]}), chunk({}, "tool_calls"))
-    reply = read(reply_stream, "openai", names=dict(found.tool_names))
-    assert reply.tool_calls[0].name == "weather.get"
-    for tools in ((tool,), ()):
-        again = encoded("openai:gpt-4o", tools, Conversation(messages=(reply,)))
-        assert "." not in json.loads(again.request.body)["messages"][0]["tool_calls"][0]["function"]["name"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from dragoman.conversation import (
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError, RateLimitError
 from dragoman.providers.openai_chat import CODEC
 from tests.providers.differences import CHAT_HISTORY, CHAT_REPLIES
-from tests.providers.feeding import cut_at, message_of, one_by_one
+from tests.providers.feeding import message_of
 from tests.providers.openai_chat.sdk import Read, read_stream, read_whole
 from tests.providers.openai_chat.wire import call_of, decoder_of
 from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
@@ -71,16 +71,6 @@ def test_every_exchange_decodes_to_a_message_or_to_the_right_error(exchange: Exc
         assert outcome.model == exchange.model
         if exchange.status != 200:
             assert outcome.status == exchange.status
-
-
-@parametrized("chat")
-def test_pieces_make_no_difference(exchange: Exchange) -> None:
-    body = exchange.body.encode()
-    whole = error_or_message(exchange, [body])
-    for pieces in (one_by_one(body), cut_at(body, range(0, len(body), 97)), body.splitlines(keepends=True)):
-        outcome = error_or_message(exchange, pieces)
-        assert type(outcome) is type(whole)
-        assert outcome == whole or str(outcome) == str(whole)
 
 
 def read_by_us(message: Message) -> Read:

@@ -14,7 +14,7 @@ from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolErr
 from dragoman.providers.codec import Call
 from dragoman.providers.openai_responses import CODEC
 from tests.providers.differences import RESPONSES_HISTORY, RESPONSES_REPLIES
-from tests.providers.feeding import cut_at, message_of, one_by_one
+from tests.providers.feeding import message_of
 from tests.providers.openai_responses.calls import profile_of
 from tests.providers.openai_responses.sdk import read
 from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
@@ -97,21 +97,6 @@ def test_what_the_sdk_reads(exchange: Exchange) -> None:
         and counts == expected.usage
     )
     assert same == (exchange.id not in RESPONSES_REPLIES), RESPONSES_REPLIES.get(exchange.id, (expected, message))
-
-
-@parametrized("responses")
-def test_pieces_make_no_difference(exchange: Exchange) -> None:
-    data = exchange.body.encode()
-    if exchange.status != 200:  # read at once, by `error`
-        return
-    if exchange.id in NOT_REPLIES:
-        with pytest.raises(ProtocolError):
-            decoded(exchange, one_by_one(data))
-        return
-    whole = decoded(exchange)
-    assert decoded(exchange, one_by_one(data)) == whole
-    for step in (7, 64, 1021):
-        assert decoded(exchange, cut_at(data, range(step, len(data), step))) == whole
 
 
 # --- history ---------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import jsonschema_rs
 import pydantic
 import pytest
 
-from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import SchemaStyle, ToolLimits
+from dragoman.providers.requests import ToolNames
 from dragoman.providers.schema import Conversion, conversion
 from dragoman.tools.definition import AnyTool, Tool
 from tests.providers.schema.checkers import CHECKERS, as_json_schema

@@ -20,8 +20,8 @@ from dragoman.engines.keys import without_keys
 from dragoman.engines.media import with_files_read
 from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError, ProviderError
-from dragoman.providers.answers import AnswerReader
 from dragoman.providers.codec import Adaptation, Call, Loss
+from dragoman.providers.structured import AnswerReader
 from dragoman.tools.permission import Allow, Ask, Deny
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import AttemptRecord

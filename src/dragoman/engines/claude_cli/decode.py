@@ -39,10 +39,10 @@ from dragoman.errors import (
     ProviderError,
     RequestTimeoutError,
 )
-from dragoman.providers.answers import AnswerReader
 from dragoman.providers.anthropic.decode import ReplyDecoder
 from dragoman.providers.codec import Call
 from dragoman.providers.failures import failure
+from dragoman.providers.structured import AnswerReader
 
 PROVIDER: Final = "claude-local"
 PREFIX: Final = "mcp__dragoman__"

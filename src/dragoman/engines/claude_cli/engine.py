@@ -17,10 +17,10 @@ from dragoman.engines.media import with_files_read
 from dragoman.engines.reply import lossy
 from dragoman.errors import InvalidConversationError
 from dragoman.providers.codec import Adaptation, Call, Loss
-from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 from dragoman.providers.programs import profile_with
+from dragoman.providers.requests import ToolNames
 from dragoman.providers.structured import prepare
 from dragoman.transport.addresses import validate_base_url
 from dragoman.transport.protocol import Timeouts

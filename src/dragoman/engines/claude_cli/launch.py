@@ -20,9 +20,8 @@ from dragoman.engines.keys import Secret, environment_without_keys, may_go, usua
 from dragoman.errors import ConfigurationError
 from dragoman.providers.catalogue import PROVIDERS
 from dragoman.providers.codec import Adaptation, Call
-from dragoman.providers.names import ToolNames
 from dragoman.providers.options import ModelOptions
-from dragoman.providers.parameters import effective_options, refuse_or_adapt
+from dragoman.providers.requests import ToolNames, effective_options, refuse_or_adapt
 from dragoman.tools.permission import Allow, Ask, Deny
 
 from .decode import PREFIX

@@ -23,7 +23,7 @@ from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import remembered
-from dragoman.providers.names import ToolNames
+from dragoman.providers.requests import ToolNames
 from dragoman.tools.permission import Allow, Ask, Deny
 
 from .decode import PREFIX, STRUCTURED, ReplyReader

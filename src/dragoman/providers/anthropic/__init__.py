@@ -3,17 +3,16 @@
 encode.py     a call → a request: options, thinking, tools, beta features
 history.py    messages → content blocks, and what of them is lost
 decode.py     bytes → events, whole or as a stream
-errors.py     refusals → typed errors
 profiles.py   what each model can do
 """
 
 from __future__ import annotations
 
 from dragoman.providers.codec import Call, Decoder, Encoded
+from dragoman.providers.failures import read_refusal
 
 from .decode import ReplyDecoder
 from .encode import encode_call
-from .errors import read_refusal
 
 
 class AnthropicCodec:

@@ -1,14 +1,13 @@
 """From the bytes of a reply to events, whole or as a stream.
 
-A block that arrives whole is opened and ended at once, so whole replies and streams cannot differ. The frequent deltas
-of a stream are decoded straight into structs; everything else is taken apart into raw members, so that nothing we do
-not know is lost.
+A block that arrives whole is opened and ended at once, so whole replies and streams cannot differ. All is taken apart
+into raw members, so that nothing we do not know is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -35,16 +34,12 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call
-from dragoman.providers.raw_json import read_elements, read_members, read_number, read_text
-from dragoman.providers.sse import EventStream
+from dragoman.providers.failures import error_in
+from dragoman.providers.wire import ReplyBytes, read_elements, read_members, read_number, read_text
 
-from .errors import read_error_event
 from .history import READER, UNREADABLE, object_of_arguments
 
 _MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
-_BLANK: Final = b" \t\r\n\xef\xbb\xbf"  # also the bytes of a byte-order mark
-_FIRST_OF_STREAM: Final = frozenset([b"e", b"d", b":"])
-"""`event:`, `data:` or a comment: no JSON of a message begins so."""
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
 
@@ -78,36 +73,14 @@ def _read_usage(counts: Mapping[str, Raw]) -> Usage:
     )
 
 
-# --- the frequent deltas ----------------------------------------------------------------------------------------------
-
-
-class _TextPiece(Struct, gc=False, tag_field="type", tag="text_delta"):
-    text: str
-
-
-class _ArgumentsPiece(Struct, gc=False, tag_field="type", tag="input_json_delta"):
-    partial_json: str
-
-
-class _ThinkingPiece(Struct, gc=False, tag_field="type", tag="thinking_delta"):
-    thinking: str
-
-
-class _SignaturePiece(Struct, gc=False, tag_field="type", tag="signature_delta"):
-    signature: str
-
-
-_Piece: TypeAlias = _TextPiece | _ArgumentsPiece | _ThinkingPiece | _SignaturePiece
-_PIECES: Final = frozenset(["text_delta", "input_json_delta", "thinking_delta", "signature_delta"])
-
-
-class _Delta(Struct, tag_field="type", tag="content_block_delta"):
-    index: int
-    delta: _Piece
-
-
-_decode_delta = msgspec.json.Decoder(_Delta).decode
-_decode_piece = msgspec.json.Decoder(_Piece).decode
+_PIECES: Final = {
+    "text_delta": "text",
+    "input_json_delta": "partial_json",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+"""Deltas that make a block grow, and the member that holds the piece; any other brings members to keep."""
+_read_string: Final = msgspec.json.Decoder(str).decode
 
 # --- blocks while they grow -------------------------------------------------------------------------------------------
 
@@ -127,8 +100,8 @@ class _Block:
         self.fields = fields
         self.citations: list[Raw] = []
 
-    def grow(self, _piece: _Piece, _events: list[ReplyEvent]) -> bool:
-        """Take one of the frequent pieces; False if it is not of this kind of block."""
+    def grow(self, _kind: str, _piece: str, _events: list[ReplyEvent]) -> bool:
+        """Take the next piece; False if it is not of this kind of block."""
         return False
 
     def end(self, events: list[ReplyEvent]) -> None:
@@ -168,12 +141,10 @@ class _TextBlock(_Block):
         if first := read_text(block.get("text")):
             events.append(TextDelta(index, "", first))
 
-    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
-        if type(piece) is not _TextPiece:
-            return False
-        if piece.text:
-            events.append(TextDelta(self.index, "", piece.text))
-        return True
+    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
+        if kind == "text_delta" and piece:
+            events.append(TextDelta(self.index, "", piece))
+        return kind == "text_delta"
 
     def end(self, events: list[ReplyEvent]) -> None:
         events.append(TextEnded(self.index, "", self.native()))
@@ -190,14 +161,12 @@ class _ThinkingBlock(_Block):
         if first := read_text(block.get("thinking")):
             events.append(ThinkingDelta(index, "", first))
 
-    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
-        if type(piece) is _SignaturePiece:
-            self.signature = piece.signature  # whole, however many come: the last one counts
-        elif type(piece) is not _ThinkingPiece:
-            return False
-        elif piece.thinking:
-            events.append(ThinkingDelta(self.index, "", piece.thinking))
-        return True
+    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
+        if kind == "signature_delta":
+            self.signature = piece  # whole, however many come: the last one counts
+        elif kind == "thinking_delta" and piece:
+            events.append(ThinkingDelta(self.index, "", piece))
+        return kind in {"signature_delta", "thinking_delta"}
 
     def end(self, events: list[ReplyEvent]) -> None:
         # A stream opens a thought with an empty signature; one that stays empty signs nothing.
@@ -217,13 +186,11 @@ class _CallBlock(_Block):
         name = read_text(block["name"]) or ""
         events.append(ToolCallStarted(index, self.id, names.get(name, name)))
 
-    def grow(self, piece: _Piece, events: list[ReplyEvent]) -> bool:
-        if type(piece) is not _ArgumentsPiece:
-            return False
-        if piece.partial_json:
+    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
+        if kind == "input_json_delta" and piece:
             self.grew = True
-            events.append(ToolCallDelta(self.index, self.id, piece.partial_json))
-        return True
+            events.append(ToolCallDelta(self.index, self.id, piece))
+        return kind == "input_json_delta"
 
     def end(self, events: list[ReplyEvent]) -> None:
         # A call that came whole has its input here. In a stream this is {} and the pieces follow, or none for {}.
@@ -241,11 +208,10 @@ class _ForeignBlock(_Block):
         super().__init__(index, {name: raw.copy() for name, raw in block.items()})
         self.pieces: list[str] = []
 
-    def grow(self, piece: _Piece, _events: list[ReplyEvent]) -> bool:
-        if type(piece) is not _ArgumentsPiece:
-            return False
-        self.pieces.append(piece.partial_json)
-        return True
+    def grow(self, kind: str, piece: str, _events: list[ReplyEvent]) -> bool:
+        if kind == "input_json_delta":
+            self.pieces.append(piece)
+        return kind == "input_json_delta"
 
     def end(self, events: list[ReplyEvent]) -> None:
         fields = self.all_fields()
@@ -263,11 +229,7 @@ class ReplyDecoder(Struct, eq=False):
 
     _call: Call
     _names: Mapping[str, str]
-    _sse: EventStream | None = None
-    """Set once it is known that the reply is a stream."""
-    _undecided: bool = True
-    _body: list[bytes] = []
-    """The reply so far, where it is not a stream or not yet known to be one."""
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _started: bool = False
     _done: bool = False
     _id: str | None = None
@@ -279,46 +241,22 @@ class ReplyDecoder(Struct, eq=False):
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes."""
-        if self._sse is not None:
-            for name, payload in self._sse.feed(data):
-                self._take(name, payload, events)
-            return
-        self._body.append(data)
-        if self._undecided:
-            self._decide_form(events)
+        for name, payload in self._bytes.feed(data):
+            self._take(name, payload, events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """The bytes have ended."""
-        if self._sse is None:
-            self._take_whole(b"".join(self._body), events)
+        if not self._bytes.is_stream:
+            self._take_whole(self._bytes.whole(), events)
             return
-        for name, payload in self._sse.finish():
+        for name, payload in self._bytes.finish():
             self._take(name, payload, events)
         if not self._done:
             raise self._broken("the stream ended before the reply was complete")
 
-    def _decide_form(self, events: list[ReplyEvent]) -> None:
-        """See by the first byte whether it is a stream: a server may answer a request for one with plain JSON."""
-        body = b"".join(self._body)
-        first = body.lstrip(_BLANK)[:1]
-        self._undecided = not first
-        if first in _FIRST_OF_STREAM or (self._call.stream and first not in {b"", b"{"}):
-            self._sse = EventStream()
-            self._body.clear()
-            self.feed(body, events)
-
     # --- a stream ---
 
     def _take(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        if name == b"content_block_delta" or not name:
-            try:
-                delta = _decode_delta(payload)
-            except (msgspec.MsgspecError, UnicodeError):
-                pass  # not one of the frequent ones, or malformed: the handlers will tell
-            else:
-                block = self._open.get(delta.index)
-                if block is not None and block.grow(delta.delta, events):
-                    return
         try:
             payload.decode()  # members that are kept unread must be fit to be stored
             event = read_members(payload)
@@ -347,7 +285,7 @@ class ReplyDecoder(Struct, eq=False):
         delta = read_members(event["delta"])
         kind = read_text(delta.get("type"))
         if kind in _PIECES:
-            if block.grow(_decode_piece(event["delta"]), events):
+            if block.grow(kind, _read_string(delta[_PIECES[kind]]), events):
                 return
             if not isinstance(block, _ForeignBlock):
                 raise self._broken(f"block {index} got a {kind}, which is not of its kind")
@@ -380,7 +318,7 @@ class ReplyDecoder(Struct, eq=False):
 
     def _fail(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         if not self._done:
-            raise read_error_event(event, self._call)
+            raise error_in(event, self._call)
 
     def _keep_event(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         """An event of a type we do not know. The provider may add types at any time."""
@@ -404,9 +342,9 @@ class ReplyDecoder(Struct, eq=False):
     def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         try:
             body.decode()  # members that are kept unread must be fit to be stored
-            message = read_members(body.removeprefix(b"\xef\xbb\xbf"))
+            message = read_members(body)
             if read_text(message.get("type")) == "error":
-                raise read_error_event(message, self._call)
+                raise error_in(message, self._call)
             self._take_message(message, read_elements(message["content"]), events)
             self._complete(events)
         except _MALFORMED as error:

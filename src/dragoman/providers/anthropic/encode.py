@@ -14,13 +14,11 @@ from msgspec import Raw, Struct
 
 from dragoman.conversation import OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
-from dragoman.providers.names import ToolNames
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import ModelOptions, Reasoning
-from dragoman.providers.parameters import effective_options, refuse_or_adapt
-from dragoman.providers.profile import Profile
-from dragoman.providers.raw_json import read_members, read_text
+from dragoman.providers.requests import ToolNames, declare_tools, effective_options, refuse_or_adapt
 from dragoman.providers.schema import NOT_STRICT, convert
+from dragoman.providers.wire import read_members, read_text
 
 from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
 from .profiles import ALWAYS_THINKS, BOUND, BUDGETS_TOO, HIDDEN, OFF_BETWEEN_TOOLS, ONE_SAMPLER
@@ -102,7 +100,7 @@ def _decide_terms(call: Call) -> _Terms:
 def _build_frame(call: Call, terms: _Terms, *, system: bool, thinks: bool) -> _Frame:
     options, names, adaptations = terms.options, terms.rules.names, list(terms.adaptations)
     thinking = _ask_for_thinking(call, options, adaptations, replayed=thinks)
-    tools = _encode_tools(call, names, adaptations)
+    tools = declare_tools(call, names, adaptations, _encode_tool)
     marks = _choose_marks(options, system=system, tools=bool(tools))
     if "tools" in marks:
         tools[-1] = tools[-1][:-1] + CACHE_MARK
@@ -325,35 +323,10 @@ def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> di
 # --- tools and the schema of a structured reply -----------------------------------------------------------------------
 
 
-def _encode_tools(call: Call, names: ToolNames, adaptations: list[Adaptation]) -> list[bytes]:
-    """The caller's tools, in the given order."""
-    found: list[bytes] = []
-    for spec in call.tools:
-        name = names.wire(spec.name)
-        tool, notes = _encode_tool(spec, name, call.profile)
-        found.append(tool)
-        adaptations += [Adaptation(f"schema of tool {spec.name!r}", note) for note in notes]
-        if name != spec.name:
-            adaptations.append(Adaptation(f"name of tool {spec.name!r}", f"sent as {name!r}"))
-        if spec.strict and not call.profile.strict_tools:
-            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "this model does not support it"))
-    return found
-
-
-def _encode_tool(spec: ToolSpec, name: str, profile: Profile) -> tuple[bytes, tuple[str, ...]]:
-    strict = spec.strict is True and profile.strict_tools
-
-    def make() -> tuple[bytes, tuple[str, ...]]:
-        schema, notes = convert(spec.schema, profile.tool_schema, strict=strict)
-        tool: dict[str, object] = {"name": name}
-        if spec.description:
-            tool["description"] = spec.description
-        tool["input_schema"] = schema
-        if strict and not any(note.startswith(NOT_STRICT) for note in notes):
-            tool["strict"] = True
-        return _encode(tool), notes
-
-    return remembered(spec, f"{READER} {profile.tool_schema} {strict} {name}", make)
+def _encode_tool(spec: ToolSpec, name: str, schema: object, strict: bool) -> bytes:
+    described = {"description": spec.description} if spec.description else {}
+    held = {"strict": True} if strict else {}
+    return _encode({"name": name, **described, "input_schema": schema, **held})
 
 
 def _convert_reply_schema(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object] | None:

@@ -29,11 +29,10 @@ from dragoman.conversation import (
     ToolCall,
     ToolResult,
 )
-from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Loss, Written, remembered, written_up_to
-from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
-from dragoman.providers.raw_json import read_members, read_text
+from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.wire import read_members, read_text
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
@@ -64,15 +63,7 @@ class Rules(NamedTuple):
     @classmethod
     def of(cls, profile: Profile, names: ToolNames) -> Rules:
         """The rules of a request to such a model with these tools."""
-        depends_on = (
-            profile.provider,
-            *[",".join(sorted(kinds)) for kinds in (profile.media, profile.media_urls, profile.tool_result_media)],
-            profile.reasoning_replayed,
-            profile.tool_limits.name_pattern,
-            profile.tool_limits.max_name_length,
-            sorted(names.to_own.items()),
-        )
-        return cls(profile, names, f"{READER} {depends_on}")
+        return cls(profile, names, form_key(profile, names))
 
 
 class History(Written, frozen=True, kw_only=True):
@@ -343,13 +334,8 @@ def encode_media(
     media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]
 ) -> tuple[dict[str, object] | None, str]:
     """The block for an image or a document, or None and why there is none."""
-    if media.path is not None:
-        message = f"The media {media.path!r} was not read before the conversation was encoded."
-        raise ConfigurationError(message, hint="Read it first: Media.from_bytes(...). Engines do this by themselves.")
-    if media.kind not in kinds:
-        return None, f"this model takes no {media.kind}"
-    if media.url is not None and media.kind not in url_kinds:
-        return None, f"this model takes no {media.kind} by URL"
+    if (why := why_not_media(media, kinds, url_kinds)) is not None:
+        return None, why
     source = _image_source(media) if media.kind == "image" else _document_source(media)
     if isinstance(source, str):
         return None, source

@@ -3,17 +3,16 @@
 encode.py     a call → one request: path, options, thinking, tools
 history.py    messages → contents, and what of them is lost
 decode.py     bytes → events: whole replies, event streams, JSON arrays
-errors.py     refusals → typed errors
 profiles.py   what the models can do, as rows
 """
 
 from __future__ import annotations
 
 from dragoman.providers.codec import Call, Decoder, Encoded
+from dragoman.providers.failures import read_refusal
 
 from .decode import GeminiDecoder
 from .encode import encode_call
-from .errors import read_refusal
 
 
 class Gemini:

@@ -1,9 +1,8 @@
 """From the bytes of a reply to events: one JSON object, server-sent events, or a JSON array of chunks.
 
-A whole reply is one chunk. The form is told by the first byte: a proxy may answer a request for a stream with a whole
-reply, or with the array that the API gives where events were not asked for. Chunks of plain text, of which streams
-consist, are decoded straight into structs; all others are taken apart into raw members, so that nothing is lost.
-`Completed` comes when the bytes have ended: a chunk with a finish reason is not always the last one.
+A whole reply is one chunk. A proxy may answer a request for a stream with a whole reply, or with the array that the API
+gives where events were not asked for. Chunks are taken apart into raw members, so that nothing is lost. `Completed`
+comes when the bytes have ended: a chunk with a finish reason is not always the last one.
 """
 
 # ruff: noqa: N815 -- the wire's own names
@@ -15,7 +14,6 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import pairwise
-from json import JSONDecoder
 from typing import ClassVar, Final, TypeAlias, cast
 
 import msgspec
@@ -42,17 +40,12 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.errors import ProtocolError
+from dragoman.errors import ContentFilteredError, ProtocolError, ProviderError
 from dragoman.providers.codec import Call
-from dragoman.providers.raw_json import ABSENT, read_elements, read_members, read_text
-from dragoman.providers.sse import EventStream
+from dragoman.providers.failures import error_from
+from dragoman.providers.wire import ABSENT, MALFORMED, ReplyBytes, read_elements, read_members, read_text
 
-from .errors import read_blocked_prompt, read_chunk_error
 from .history import MADE_UP_ID, READER, SIGNATURE
-
-_BOM: Final = b"\xef\xbb\xbf"
-# All that reading bytes which somebody else wrote can raise.
-_MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _encode = msgspec.json.encode
 _read_string = msgspec.json.Decoder(str).decode
@@ -407,76 +400,7 @@ def _read_base64(raw: Raw) -> bytes:
         raise ProtocolError("The media in the reply are not valid base64.") from None
 
 
-# --- a chunk of plain text: a member that is not named here makes it one that is taken apart --------------------------
-
-
-class _TextPart(Struct, forbid_unknown_fields=True, gc=False):
-    text: str = ""
-    thought: bool = False
-
-
-class _TextContent(Struct, forbid_unknown_fields=True, gc=False):
-    parts: list[_TextPart] = []
-    role: str | None = None
-
-
-class _TextCandidate(Struct, forbid_unknown_fields=True, gc=False):
-    content: _TextContent
-    finishReason: str | None = None
-    index: int = 0
-    groundingMetadata: Raw = ABSENT
-    """Empty in every chunk of a grounded reply but the last."""
-
-
-class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
-    candidates: list[_TextCandidate]
-    usageMetadata: Raw = ABSENT
-    modelVersion: Raw = ABSENT
-    responseId: Raw = ABSENT
-    createTime: Raw = ABSENT
-
-
-_read_text_chunk = msgspec.json.Decoder(_TextChunk).decode
-
 # --- the reply --------------------------------------------------------------------------------------------------------
-
-_MAX_ELEMENT_BYTES: Final = 64 * 1024 * 1024
-_NO_SEPARATOR = re.compile(r"[^ \t\r\n,]")
-_read_value = JSONDecoder().raw_decode
-
-
-class _ArrayStream:
-    """Splits a JSON array, behind its opening bracket, into its elements, from bytes in any pieces."""
-
-    __slots__ = ("_buffer", "complete")
-
-    def __init__(self) -> None:
-        self._buffer: bytes = b""
-        self.complete: bool = False
-        """Whether the closing bracket has come."""
-
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The elements that these bytes complete, as events without a name. What comes behind the array is ignored."""
-        self._buffer += data
-        if len(self._buffer) > _MAX_ELEMENT_BYTES:
-            raise ProtocolError(f"A single element of the stream is longer than {_MAX_ELEMENT_BYTES} bytes.")
-        if self.complete or (b"}" not in data and b"]" not in data):  # no element ends without one
-            return []
-        elements: list[tuple[bytes, bytes]] = []
-        text, at = self._buffer.decode("latin-1"), 0  # a character for each byte
-        with suppress(ValueError, RecursionError):  # the rest of an element has not come yet
-            while (begin := _NO_SEPARATOR.search(text, at)) is not None and not self.complete:
-                if begin[0] == "]":
-                    self.complete = True
-                else:
-                    _, at = _read_value(text, begin.start())
-                    elements.append((b"", self._buffer[begin.start() : at]))
-        self._buffer = self._buffer[at:]
-        return elements
-
-    def finish(self) -> list[tuple[bytes, bytes]]:
-        """What is left is no element."""
-        return []
 
 
 class GeminiDecoder(Struct, eq=False):
@@ -484,11 +408,7 @@ class GeminiDecoder(Struct, eq=False):
 
     _call: Call
     _names: Mapping[str, str]
-    _stream: EventStream | _ArrayStream | None = None
-    """Set once it is known that the reply comes in chunks."""
-    _undecided: bool = True
-    _body: list[bytes] = []
-    """The reply so far, where it is whole or its form is not yet known."""
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _content: _Content | None = None
     """Set by the first chunk."""
     _finish_reason: str | None = None
@@ -500,26 +420,17 @@ class GeminiDecoder(Struct, eq=False):
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes."""
-        if self._stream is not None:
-            for _, chunk in self._stream.feed(data):
-                self._take_chunk(chunk, events)
-            return
-        self._body.append(data)
-        if self._undecided:
-            self._decide_form(events)
+        for _, chunk in self._bytes.feed(data):
+            self._take_chunk(chunk, events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """The bytes have ended."""
-        if self._stream is not None:
-            for _, chunk in self._stream.finish():
-                self._take_chunk(chunk, events)
-        elif not self._undecided:
-            self._take_chunk(b"".join(self._body), events)
+        for chunk in self._last_chunks():
+            self._take_chunk(chunk, events)
         content = self._content
-        whole = self._stream is None and content is not None and content.index >= 0
-        cut = isinstance(self._stream, _ArrayStream) and not self._stream.complete
-        if content is None or cut or (self._finish_reason is None and not whole):
-            with suppress(*_MALFORMED):  # the error that follows says more
+        whole = self._bytes.whole().startswith(b"{") and content is not None and content.index >= 0
+        if content is None or (self._finish_reason is None and not whole):
+            with suppress(*MALFORMED):  # the error that follows says more
                 self._report_usage(events)
             raise self._protocol_error("The reply broke off: it ended without a finish reason.")
         content.end(events)
@@ -528,67 +439,40 @@ class GeminiDecoder(Struct, eq=False):
             if self._usage is not ABSENT:
                 bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
                 self._keep("usageMetadata", self._usage)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise self._malformed(error) from None
         reason = _STOP_REASONS.get(self._finish_reason, StopReason.OTHER)
         if content.calls and self._finish_reason in _CALLING:
             reason = StopReason.TOOL_CALLS
         events.append(Completed(reason, self._finish_reason, Native(READER, self._kept) if self._kept else None))
 
-    def _decide_form(self, events: list[ReplyEvent]) -> None:
-        """See what form the reply has, as soon as enough bytes are there to tell."""
-        body = b"".join(self._body).removeprefix(_BOM).lstrip(b" \t\r\n")
-        if not body or _BOM.startswith(body):
-            return
-        self._undecided = False
-        if body.startswith(b"["):
-            self._stream, body = _ArrayStream(), body[1:]
-        elif self._call.stream and not body.startswith(b"{"):
-            self._stream = EventStream()
-        self._body = []
-        self.feed(body, events)
+    def _last_chunks(self) -> list[bytes]:
+        """What is left of a stream; or a whole reply, which is one chunk or an array of them."""
+        if not self._bytes.is_whole:
+            return [chunk for _, chunk in self._bytes.finish()]
+        body = self._bytes.whole()
+        if not body.startswith(b"["):
+            return [body]
+        try:
+            return [bytes(chunk) for chunk in read_elements(body)]
+        except MALFORMED as error:
+            raise self._malformed(error) from None
 
     # --- chunks ---
 
     def _take_chunk(self, data: bytes, events: list[ReplyEvent]) -> None:
-        try:
-            chunk = _read_text_chunk(data)
-        except _MALFORMED:
-            self._take_apart(data, events)
-            return
-        candidate = chunk.candidates[0] if len(chunk.candidates) == 1 else None
-        if candidate is None or candidate.index or len(candidate.groundingMetadata) > 2:
-            self._take_apart(data, events)
-            return
-        if chunk.usageMetadata is not ABSENT:
-            self._usage = chunk.usageMetadata
-        content = self._content
-        if content is None:
-            try:
-                content = self._start(chunk.modelVersion, chunk.responseId, events)
-                if chunk.createTime is not ABSENT:
-                    self._keep("createTime", chunk.createTime)
-            except _MALFORMED as error:
-                raise self._malformed(error) from None
-        content.at_head = True
-        for part in candidate.content.parts:
-            content.add_text(part.text, part.thought, events)
-        if candidate.finishReason is not None and candidate.finishReason != _FINISH_UNKNOWN:
-            self._finish_reason = candidate.finishReason
-
-    def _take_apart(self, data: bytes, events: list[ReplyEvent]) -> None:
         if data == b"[DONE]":  # not Google's, but proxies end their streams so
             return
         try:
             # Members are kept as slices, which nothing has looked into: what is not UTF-8 must not get that far.
             self._take_members(_read_given(data.decode()), events)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise self._malformed(error) from None
 
     def _take_members(self, chunk: dict[str, Raw], events: list[ReplyEvent]) -> None:
         error = chunk.pop("error", None)
         if error is not None:
-            raise read_chunk_error(self._call, msgspec.json.decode(error))
+            raise error_from(msgspec.json.decode(error), self._call)
         candidates = read_elements(chunk.pop("candidates", b"[]"))
         feedback = chunk.pop("promptFeedback", None)
         self._usage = chunk.pop("usageMetadata", self._usage)
@@ -603,7 +487,7 @@ class GeminiDecoder(Struct, eq=False):
             # A blocked prompt has no reply, which is an error and never an empty answer.
             reason = _read_given(feedback).get("blockReason")
             if reason is not None and not candidates and _read_string(reason) != _BLOCK_UNKNOWN:
-                raise read_blocked_prompt(self._call, msgspec.json.decode(feedback))
+                raise _blocked_prompt(self._call, msgspec.json.decode(feedback))
             self._keep("promptFeedback", feedback)
 
     def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
@@ -657,3 +541,15 @@ class GeminiDecoder(Struct, eq=False):
 
     def _protocol_error(self, message: str) -> ProtocolError:
         return ProtocolError(message, provider=self._call.profile.provider, model=self._call.model)
+
+
+def _blocked_prompt(call: Call, feedback: Mapping[str, object]) -> ProviderError:
+    """The error for a prompt that was blocked: there is no reply at all, only `promptFeedback`."""
+    reason = str(feedback["blockReason"])
+    said = feedback.get("blockReasonMessage")
+    return ContentFilteredError(
+        f"{call.profile.provider}:{call.model} blocked the prompt ({reason}){f': {said}' if said else '.'}",
+        provider=call.profile.provider,
+        model=call.model,
+        code=reason,
+    )

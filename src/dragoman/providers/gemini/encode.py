@@ -15,12 +15,18 @@ from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, StopReason, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
-from dragoman.providers.names import ToolNames
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning
-from dragoman.providers.parameters import effective_options, refuse_or_adapt
-from dragoman.providers.profile import SchemaStyle
-from dragoman.providers.schema import convert
+from dragoman.providers.requests import (
+    EFFORTS,
+    ToolNames,
+    choose_effort,
+    convert_reply_schema,
+    declare_tools,
+    effective_options,
+    refuse_or_adapt,
+)
+from dragoman.providers.wire import as_object
 
 from .history import READER, Rules, write_history
 
@@ -97,9 +103,6 @@ def encode_call(call: Call) -> Encoded:
 def _decide_terms(call: Call) -> _Terms:
     adaptations: list[Adaptation] = []
     options = _separate_features(call, effective_options(call, adaptations), adaptations)
-    if call.tools and not call.profile.tools:
-        refuse_or_adapt(call, adaptations, "tools", "this model calls no functions", "Leave the tools out.")
-        call = msgspec.structs.replace(call, tools=())
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     vertex = "vertex" in call.profile.quirks or _VERTEX.fullmatch(call.model) is not None
     rules = Rules.of(call.profile, names, vertex=vertex)
@@ -210,7 +213,6 @@ _BUDGETS: Final[dict[Effort, int]] = {
     "xhigh": 24576,
     "max": 32768,
 }
-_EFFORTS: Final[tuple[Effort, ...]] = tuple(_BUDGETS)
 
 
 def _configure_generation(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object]:
@@ -220,10 +222,8 @@ def _configure_generation(call: Call, options: ModelOptions, adaptations: list[A
         if value is not None and value != ():
             config[call.profile.renamed.get(option, usual)] = value
     if options.response_format is not None:
-        wanted = options.response_format
-        style = call.profile.structured_schema
-        schema, notes = convert(msgspec.json.decode(wanted.schema, type=dict[str, object]), style, strict=wanted.strict)
-        adaptations += [Adaptation("schema of the reply", note) for note in notes]
+        wanted, style = options.response_format, call.profile.structured_schema
+        schema, _ = convert_reply_schema(call, wanted, adaptations)
         if wanted.description and "description" not in schema:
             schema = {**schema, "description": wanted.description}
         config["responseMimeType"] = "application/json"
@@ -244,7 +244,7 @@ def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adap
         effort, budget = (None, budget) if by_budget else (effort, None)
     config: dict[str, object] = {}
     if effort is not None:
-        effort = _known_effort(call, effort, adaptations)
+        effort = choose_effort(call, effort, adaptations)
     if by_budget:
         if effort is not None:
             budget = _BUDGETS[effort]
@@ -255,7 +255,9 @@ def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adap
     else:
         if budget is not None:
             enough: list[Effort] = [effort for effort, tokens in _BUDGETS.items() if tokens >= budget]
-            effort = _nearest_effort(enough[0] if enough else "max", call.profile.efforts)
+            known: list[Effort] = [effort for effort in EFFORTS if effort in call.profile.efforts] or [*EFFORTS]
+            place = EFFORTS.index(enough[0] if enough else "max")
+            effort = min(known, key=lambda one: abs(EFFORTS.index(one) - place))
             why = f"this model is told a level, not a number of tokens: {budget} became {effort!r}"
             adaptations.append(Adaptation("reasoning.budget", why))
         if effort is not None:
@@ -265,24 +267,6 @@ def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adap
     return config
 
 
-def _known_effort(call: Call, effort: Effort, adaptations: list[Adaptation]) -> Effort:
-    """The effort, or the nearest one that the model knows."""
-    efforts = call.profile.efforts
-    if effort in efforts or not efforts:
-        return effort
-    instead = _nearest_effort(effort, efforts)
-    names = ", ".join(name for name in _EFFORTS if name in efforts)
-    why = f"this model knows {names}; {instead!r} is the nearest"
-    refuse_or_adapt(call, adaptations, f"reasoning.effort={effort!r}", why, f"Use one of: {names}.")
-    return instead
-
-
-def _nearest_effort(effort: Effort, efforts: frozenset[str]) -> Effort:
-    place = _EFFORTS.index(effort)
-    known: list[Effort] = [name for name in _EFFORTS if name in efforts] or [effort]
-    return min(known, key=lambda name: abs(_EFFORTS.index(name) - place))
-
-
 # --- tools and toolConfig ---------------------------------------------------------------------------------------------
 
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
@@ -290,25 +274,20 @@ _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 def _declare_tools(terms: _Terms, adaptations: list[Adaptation]) -> list[object]:
     """The functions, and behind them the tools that the provider runs itself."""
-    style = terms.call.profile.tool_schema
-    functions: list[dict[str, object]] = []
-    for tool in terms.call.tools:
-        declared, notes = remembered(tool, f"{READER} {style}", lambda tool=tool: _declare(tool, style))
-        functions.append({"name": terms.rules.names.wire(tool.name), **declared})
-        adaptations += [Adaptation(f"schema of tool {tool.name!r}", note) for note in notes]
+    write = _declare_openapi if terms.call.profile.tool_schema == "gemini" else _declare
+    functions = declare_tools(terms.call, terms.rules.names, adaptations, write)
     own: list[object] = [{"functionDeclarations": functions}] if functions else []
     return own + list(terms.options.server_tools)
 
 
-def _declare(tool: ToolSpec, style: SchemaStyle) -> tuple[dict[str, object], tuple[str, ...]]:
-    """A tool's declaration behind its name, and notes about its schema."""
-    schema, notes = convert(tool.schema, style, strict=tool.strict is True)
-    declared: dict[str, object] = {"description": tool.description}
-    if style != "gemini":
-        declared["parametersJsonSchema"] = Raw(_encode(schema))
-    elif schema.get("properties"):  # an object without properties is refused; no parameters are not
-        declared["parameters"] = Raw(_encode(schema))
-    return declared, notes
+def _declare(tool: ToolSpec, name: str, schema: object, _strict: bool) -> dict[str, object]:
+    return {"name": name, "description": tool.description, "parametersJsonSchema": Raw(_encode(schema))}
+
+
+def _declare_openapi(tool: ToolSpec, name: str, schema: object, _strict: bool) -> dict[str, object]:
+    # An object without properties is refused; no parameters are not.
+    parameters = {"parameters": Raw(_encode(schema))} if as_object(schema).get("properties") else {}
+    return {"name": name, "description": tool.description, **parameters}
 
 
 def _configure_tools(terms: _Terms) -> dict[str, object]:

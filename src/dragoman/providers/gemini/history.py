@@ -26,9 +26,9 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ConfigurationError, ToolValidationError
 from dragoman.providers.codec import Loss, Written, remembered, written_up_to
-from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
-from dragoman.providers.raw_json import read_members
+from dragoman.providers.requests import ToolNames, form_key
+from dragoman.providers.wire import read_members
 
 READER: Final = "gemini"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
@@ -65,10 +65,7 @@ class Rules(NamedTuple):
         signed = "thought_signatures" in profile.quirks
         invocations = "tool_invocations" in profile.quirks and not vertex
         thinks = profile.reasoning != "none" and profile.reasoning_replayed
-        kinds = [",".join(sorted(kinds)) for kinds in (profile.media, profile.tool_result_media)]
-        limits, changed = profile.tool_limits, sorted(names.to_own.items())
-        depends_on = (signed, invocations, thinks, *kinds, limits.name_pattern, limits.max_name_length, changed)
-        return cls(profile, names, signed, invocations, thinks, f"{READER} {depends_on}")
+        return cls(profile, names, signed, invocations, thinks, f"{form_key(profile, names)} {vertex}")
 
 
 def write_history(conversation: Conversation, count: int, rules: Rules) -> Written:

@@ -1,17 +1,17 @@
 """The dialect of OpenAI's chat completions, and of all the servers that speak it too.
 
 encode.py    a call to a request          history.py   its messages
-decode.py    bytes to events              errors.py    what a server says when it refuses
-wire.py      the JSON of the wire         profiles.py  what models and servers can do
+decode.py    bytes to events              wire.py      the JSON of the wire
+profiles.py  what models and servers can do
 """
 
 from __future__ import annotations
 
 from dragoman.providers.codec import Call, Codec, Decoder, Encoded
+from dragoman.providers.failures import read_refusal
 
 from .decode import ChatDecoder
 from .encode import encode
-from .errors import read_error
 
 __all__ = ["CODEC", "OpenAIChatCodec"]
 
@@ -22,7 +22,7 @@ class OpenAIChatCodec:
     name: str = "openai_chat"
 
     encode = staticmethod(encode)
-    error = staticmethod(read_error)
+    error = staticmethod(read_refusal)
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""

@@ -40,10 +40,22 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ProtocolError, ProviderError
 from dragoman.providers.codec import Call, Encoded
-from dragoman.providers.failures import failure
-from dragoman.providers.sse import EventStream
+from dragoman.providers.failures import error_in, failure
+from dragoman.providers.wire import (
+    ReplyBytes,
+    decode_base64,
+    document,
+    elements,
+    integer,
+    is_empty,
+    is_json,
+    is_object,
+    join_members,
+    members,
+    string,
+    text_or_json,
+)
 
-from .errors import error_in, says_error
 from .wire import (
     FAILED,
     FIELD,
@@ -51,25 +63,11 @@ from .wire import (
     Delta,
     Extras,
     ThinkTags,
-    decode_base64,
     decode_chunk,
-    document,
-    elements,
     image_of,
-    integer,
-    is_empty,
-    is_json,
-    is_object,
-    join_members,
-    members,
     read_usage,
     reader_of,
-    string,
-    text_or_json,
 )
-
-_BEFORE: Final = b" \t\r\n\xef\xbb\xbf"
-"""What may stand before a reply: OpenRouter sends spaces to keep the connection, others a byte-order mark."""
 
 
 class ChatDecoder(Struct, eq=False):
@@ -77,12 +75,7 @@ class ChatDecoder(Struct, eq=False):
 
     _call: Call
     _reply: Reply
-    _stream: EventStream | None = None
-    _body: list[bytes] = []
-    """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
-    _is_whole: bool = False
-    _at_boundary: bool = False
-    """Whether the last piece of the stream ended with an event, so that the next one begins with one."""
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _counted: bool = False
     """Whether a count of tokens came behind the last choice."""
     _takes_plain: bool = False
@@ -93,23 +86,15 @@ class ChatDecoder(Struct, eq=False):
     def of(cls, call: Call, encoded: Encoded) -> ChatDecoder:
         """A decoder for the reply to this request."""
         tags = ThinkTags() if "think_tags" in call.profile.quirks else None
-        return cls(call, Reply(call, encoded.tool_names, reader_of(call.profile.provider), Extras(), tags))
+        return cls(
+            call, Reply(call, encoded.tool_names, reader_of(call.profile.provider), Extras(), tags), ReplyBytes()
+        )
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete."""
         try:
-            # Nearly every piece of a stream is one event of one line, or several of these.
-            if self._at_boundary and data.startswith(b"data: {") and data.endswith(b"}\n\n"):
-                if data.find(b"\n", 7) == len(data) - 2:
-                    self._read_chunk(data[6:-2], events)
-                    return
-                payloads = data[6:-2].split(b"\n\ndata: ")
-                if data.count(b"\n") == 2 * len(payloads):
-                    for payload in payloads:
-                        if not self._done:
-                            self._read_chunk(payload, events)
-                    return
-            self._feed_any(data, events)
+            for name, payload in self._bytes.feed(data):
+                self._read_event(name, payload, events)
         except ProtocolError as error:
             raise self._sign(error) from error.__cause__
 
@@ -118,28 +103,12 @@ class ChatDecoder(Struct, eq=False):
         if self._done:
             return
         try:
-            if self._stream is None:
-                self._read_whole(b"".join(self._body).lstrip(_BEFORE), events)
+            if self._bytes.is_stream:
+                self._finish_stream(events)
             else:
-                self._finish_stream(self._stream, events)
+                self._read_whole(self._bytes.whole(), events)
         except ProtocolError as error:
             raise self._sign(error) from error.__cause__
-
-    def _feed_any(self, data: bytes, events: list[ReplyEvent]) -> None:
-        if self._stream is None:
-            self._body.append(data)
-            if self._is_whole:
-                return
-            data = b"".join(self._body).lstrip(_BEFORE)
-            if not data:
-                return
-            self._is_whole = data.startswith((b"{", b"["))
-            if self._is_whole:
-                return
-            self._stream = EventStream()
-        for name, payload in self._stream.feed(data):
-            self._read_event(name, payload, events)
-        self._at_boundary = not self._done and data.endswith(b"\n\n")
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -148,7 +117,7 @@ class ChatDecoder(Struct, eq=False):
             return
         if name == b"error":
             raise self._read_error(payload, events)
-        if payload.strip():
+        if payload and not payload.isspace():
             self._read_chunk(payload, events)
 
     def _read_chunk(self, payload: bytes, events: list[ReplyEvent]) -> None:
@@ -176,7 +145,7 @@ class ChatDecoder(Struct, eq=False):
     def _read_members(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
         """A chunk, member by member."""
         reply = self._reply
-        if says_error(fields):
+        if _says_error(fields):
             reply.take_usage(fields)
             reply.break_off(events)
             raise error_in(fields, self._call)
@@ -213,10 +182,10 @@ class ChatDecoder(Struct, eq=False):
             raise _broken("the server ended the stream without saying why the reply ended")
         self._complete(events)
 
-    def _finish_stream(self, stream: EventStream, events: list[ReplyEvent]) -> None:
+    def _finish_stream(self, events: list[ReplyEvent]) -> None:
         reply = self._reply
         try:
-            for name, payload in stream.finish():
+            for name, payload in self._bytes.finish():
                 self._read_event(name, payload, events)
         except ProtocolError as error:
             reply.break_off(events)
@@ -231,7 +200,7 @@ class ChatDecoder(Struct, eq=False):
         self._complete(events)
 
     def _complete(self, events: list[ReplyEvent]) -> None:
-        self._done, self._at_boundary = True, False
+        self._done = True
         self._reply.complete(events)
 
     # --- whole replies ------------------------------------------------------------------------------------------------
@@ -246,7 +215,7 @@ class ChatDecoder(Struct, eq=False):
             fields = document(body)
         except ProtocolError as error:
             raise _broken("the reply is cut off, or not JSON at all") from error
-        if says_error(fields):
+        if _says_error(fields):
             raise error_in(fields, self._call)
         choices = [members(raw) for raw in elements(fields.get("choices"))]
         if not choices:
@@ -276,6 +245,17 @@ class ChatDecoder(Struct, eq=False):
 
 def _broken(what: str) -> ProtocolError:
     return ProtocolError(f"The reply cannot be used: {what}.")
+
+
+def _says_error(fields: dict[str, Raw]) -> bool:
+    """Whether this JSON object is an error. A chunk may be both: OpenRouter puts `error` beside `choices`."""
+    error = fields.get("error")
+    if error is not None and not is_empty(error):
+        return True
+    if "choices" in fields:
+        return False
+    flat = string(fields.get("message")) and ("code" in fields or "type" in fields)
+    return bool(flat) or string(fields.get("object")) == "error" or "detail" in fields
 
 
 # --- a reply while it grows -------------------------------------------------------------------------------------------

@@ -8,22 +8,26 @@ terms, and a body is joined from bytes.
 
 from __future__ import annotations
 
-import re
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import msgspec
 
 from dragoman.conversation import OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
-from dragoman.providers.names import ToolNames
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.parameters import effective_options, refuse_or_adapt
-from dragoman.providers.profile import Profile
-from dragoman.providers.schema import NOT_STRICT, convert
+from dragoman.providers.requests import (
+    ToolNames,
+    choose_effort,
+    convert_reply_schema,
+    declare_tools,
+    effective_options,
+    name_reply_schema,
+    refuse_or_adapt,
+)
+from dragoman.providers.wire import join_members
 
 from .history import CACHE_MARK, HistoryWriter
-from .wire import join_members
 
 _encode: Final = msgspec.json.encode
 
@@ -115,74 +119,35 @@ def _write_options(
 
 def _write_tools(call: Call, names: ToolNames, adaptations: list[Adaptation], *, mark: bool) -> list[bytes]:
     """All tools as JSON, the provider's own behind the caller's."""
-    specs = call.tools
-    if specs and not call.profile.tools:
-        hint = "Use another model or another API of this provider, or send no tools."
-        refuse_or_adapt(call, adaptations, "tools", "it calls no tools over this API", hint)
-        specs = ()
-    found: list[bytes] = []
-    for spec in specs:
-        name = names.wire(spec.name)
-        wire, notes = _write_tool(spec, name, call.profile)
-        found.append(wire)
-        adaptations += [Adaptation(f"schema of tool {spec.name!r}", note) for note in notes]
-        if name != spec.name:
-            adaptations.append(Adaptation(f"name of tool {spec.name!r}", f"sent as {name!r}"))
-        if spec.strict and not call.profile.strict_tools:
-            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "this model does not support it"))
+    found = declare_tools(call, names, adaptations, _write_tool)
     if found and mark:
         found[-1] = found[-1][:-1] + b"," + CACHE_MARK + b"}"
     return found + [bytes(raw) for raw in call.options.server_tools]
 
 
-def _write_tool(spec: ToolSpec, name: str, profile: Profile) -> tuple[bytes, tuple[str, ...]]:
-    """A tool's JSON and what was changed in its schema, worked out once for each spec."""
-    strict = spec.strict is True and profile.strict_tools
-
-    def make() -> tuple[bytes, tuple[str, ...]]:
-        schema, notes = convert(spec.schema, profile.tool_schema, strict=strict)
-        function: dict[str, object] = {"name": name}
-        if spec.description:
-            function["description"] = spec.description
-        function["parameters"] = schema
-        if strict and not _is_too_free(notes):
-            function["strict"] = True
-        return _encode({"type": "function", "function": function}), notes
-
-    return remembered(spec, f"openai_chat {profile.tool_schema} {strict} {name}", make)
+def _write_tool(spec: ToolSpec, name: str, schema: object, strict: bool) -> bytes:
+    described = {"description": spec.description} if spec.description else {}
+    held = {"strict": True} if strict else {}
+    return _encode({"type": "function", "function": {"name": name, **described, "parameters": schema, **held}})
 
 
 def _write_format(call: Call, wanted: ResponseFormat, adaptations: list[Adaptation]) -> object:
     """The schema that the reply must have."""
-    given = cast("dict[str, object]", msgspec.json.decode(wanted.schema))
-    schema, notes = convert(given, call.profile.structured_schema, strict=wanted.strict)
-    adaptations += [Adaptation("schema of the reply", note) for note in notes]
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"
-    if name != wanted.name:
-        adaptations.append(Adaptation(f"name of the reply's schema {wanted.name!r}", f"sent as {name!r}"))
-    described: dict[str, object] = {"name": name, "schema": schema}
-    if wanted.description:
-        described["description"] = wanted.description
-    if wanted.strict and not _is_too_free(notes):
-        described["strict"] = True
-    return {"type": "json_schema", "json_schema": described}
-
-
-def _is_too_free(notes: tuple[str, ...]) -> bool:
-    """Whether the schema has something that no strict one can say."""
-    return any(note.startswith(NOT_STRICT) for note in notes)
+    schema, strict = convert_reply_schema(call, wanted, adaptations)
+    described = {"description": wanted.description} if wanted.description else {}
+    held = {"strict": True} if strict else {}
+    written = {"name": name_reply_schema(wanted, adaptations), "schema": schema, **described, **held}
+    return {"type": "json_schema", "json_schema": written}
 
 
 # --- reasoning --------------------------------------------------------------------------------------------------------
-
-_SCALE: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def _choose_effort(
     call: Call, wanted: Reasoning | None, adaptations: list[Adaptation], *, tools: bool
 ) -> Effort | None:
     """The effort that is asked for. OpenAI's newer models take tools over this API only without reasoning."""
-    effort = _nearest_effort(call, wanted, adaptations) if wanted is not None else None
+    effort = _wanted_effort(call, wanted, adaptations) if wanted is not None else None
     quirks = call.profile.quirks
     if tools and effort not in (None, "none") and "tools_without_effort" in quirks:
         why = "this model takes tools over this API only without reasoning"
@@ -195,20 +160,13 @@ def _choose_effort(
     return effort
 
 
-def _nearest_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> Effort | None:
-    effort = wanted.effort
-    known: list[Effort] = [one for one in _SCALE if one in call.profile.efforts]
-    if effort is None:
-        if wanted.budget is not None and "reasoning_object" not in call.profile.quirks:
-            why = "this model takes an effort, not a number of tokens"
-            refuse_or_adapt(call, adaptations, "reasoning budget", why, f"Say an effort: {', '.join(known)}.")
-        return None
-    if not call.profile.efforts or effort in known:
-        return effort
-    nearest: Effort = min(known, key=lambda one: (abs(_SCALE.index(one) - _SCALE.index(effort)), one))
-    why = f"this model knows {', '.join(known)}"
-    refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r}", why, f"Say {nearest!r}.")
-    return nearest
+def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> Effort | None:
+    if wanted.effort is not None:
+        return choose_effort(call, wanted.effort, adaptations)
+    if wanted.budget is not None and "reasoning_object" not in call.profile.quirks:
+        why = "this model takes an effort, not a number of tokens"
+        refuse_or_adapt(call, adaptations, "reasoning budget", why, "Say an effort.")
+    return None
 
 
 def _check_sampling(

@@ -23,7 +23,6 @@ from dragoman.conversation import (
     Block,
     Conversation,
     Media,
-    MediaKind,
     Message,
     Native,
     Opaque,
@@ -33,12 +32,13 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.conversation.values import memory_of
-from dragoman.errors import ConfigurationError, ToolValidationError
+from dragoman.errors import ToolValidationError
 from dragoman.providers.codec import Loss, Written, written_up_to
-from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
+from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.wire import join_members, members, string
 
-from .wire import CLOSE, FIELD, OPEN, join_members, members, reader_of, string
+from .wire import CLOSE, FIELD, OPEN, reader_of
 
 CACHE_MARK: Final = b'"cache_control":{"type":"ephemeral"}'
 
@@ -78,7 +78,7 @@ class HistoryWriter:
         self._mark = mark
         """Whether the system prompt and the end are marked for the provider's cache."""
         self._bridge = "assistant_after_tool" in profile.quirks
-        self._key = _key_of(profile, names)
+        self._key = form_key(profile, names)
 
     def write(self, conversation: Conversation) -> tuple[bytes, tuple[Loss, ...]]:
         """All messages as JSON with commas between them, and what of them this server does not get."""
@@ -143,22 +143,6 @@ class HistoryWriter:
         else:
             written = writer.write_user(message, mark=mark)
         return _Wire(written, b",".join(writer.behind), tuple(writer.losses))
-
-
-def _key_of(profile: Profile, names: ToolNames) -> str:
-    """Everything besides a message that its wire form depends on."""
-    sets = (profile.quirks, profile.media, profile.media_urls, profile.tool_result_media)
-    limits = profile.tool_limits
-    parts = (
-        "openai_chat",
-        profile.provider,
-        *[",".join(sorted(each)) for each in sets],
-        str(profile.reasoning_replayed),
-        limits.name_pattern,
-        str(limits.max_name_length),
-        str(sorted(names.to_own.items())),
-    )
-    return "|".join(parts)
 
 
 # --- one message ------------------------------------------------------------------------------------------------------
@@ -318,14 +302,10 @@ class _MessageWriter(Struct, eq=False):
     def _media_part(self, at: int, media: Media) -> bytes | None:
         """Media as a part of content; None if the model cannot take it, which is noted."""
         is_text = media.kind == "document" and media.data is not None and _is_text(media.mime_type)
-        why = None if is_text else self._why_not(media)
+        why = None if is_text else why_not_media(media, self.profile.media, self.profile.media_urls)
         if why is not None:
             self.losses.append((at, "media", why))
             return None
-        if media.path is not None:
-            message = f"the file {media.path!r} was not read before the conversation was encoded."
-            hint = "Give Media.from_bytes(...), or send it through an engine, which reads files."
-            raise ConfigurationError(message, hint=hint)
         if is_text:  # `file` parts take PDF only
             name, text = media.name or "document", (media.data or b"").decode(errors="replace")
             return _text_part(f'<document name="{name}" type="{media.mime_type}">\n{text}\n</document>')
@@ -335,13 +315,6 @@ class _MessageWriter(Struct, eq=False):
         if media.kind == "audio" and media.data is not None:
             return self._audio_part(media.data, media.mime_type, native)
         return _by_url(b"%s_url" % media.kind.encode(), media, native)  # audio: vLLM
-
-    def _why_not(self, media: Media) -> str | None:
-        if media.kind not in self.profile.media:
-            return f"this model takes no {_PLURALS[media.kind]}"
-        if media.url is not None and media.kind not in self.profile.media_urls and not media.url.startswith("data:"):
-            return f"this API takes {_PLURALS[media.kind]} as bytes only, not by URL"
-        return None
 
     def _document_part(self, media: Media, native: dict[str, Raw]) -> bytes:
         if "document_url" in self.profile.quirks:  # Mistral
@@ -366,7 +339,6 @@ _CALL_IDS: Final = {
     "call_id_of_9": (re.compile(r"[a-zA-Z0-9]{9}"), 9),
     "call_id_of_40": (re.compile(r".{1,40}", re.DOTALL), 40),
 }
-_PLURALS: Final[dict[MediaKind, str]] = {"image": "images", "document": "documents", "audio": "audio", "video": "video"}
 # Formats whose name is not simply what stands behind the slash.
 _AUDIO_FORMATS: Final = {
     **dict.fromkeys(["audio/wav", "audio/x-wav", "audio/wave"], "wav"),

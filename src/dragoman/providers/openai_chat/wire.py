@@ -1,22 +1,32 @@
 """The JSON of chat completions and what it means: read without believing all of it, and put together again.
 
-Owns: members with the raw bytes of what is not understood; the plain form of a chunk; token counts, finish reasons,
-media, think tags and unknown members of a reply.
+Owns: the plain form of a chunk; token counts, finish reasons, media, think tags and unknown members of a reply.
 Must not know: events, and which part of a reply is open.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias, TypeGuard, cast
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import Media, Native, Opaque, StopReason, Usage
 from dragoman.errors import ProtocolError
+from dragoman.providers.wire import (
+    as_object,
+    decode_base64,
+    elements,
+    first_count,
+    integer,
+    is_empty,
+    is_object,
+    join_members,
+    members,
+    string,
+    value_of,
+)
 
 FIELD: Final = "field"
 """Under this name a block's native fields keep the name of the wire's field that it came in."""
@@ -25,111 +35,6 @@ FIELD: Final = "field"
 def reader_of(provider: str) -> str:
     """The name under which blocks say that only this server can read them back."""
     return f"openai_chat:{provider}"
-
-
-# --- members, one by one ----------------------------------------------------------------------------------------------
-
-_MALFORMED: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
-_decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_elements: Final = msgspec.json.Decoder(list[Raw]).decode
-_decode_value: Final[Callable[[bytes | Raw], object]] = msgspec.json.Decoder().decode
-_EMPTY: Final = frozenset([b"null", b'""', b"[]", b"{}"])
-
-
-def document(data: bytes) -> dict[str, Raw]:
-    """The members of a whole JSON document as it came from outside. Raises ProtocolError if it is not one."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        data = data.decode(errors="replace").encode()
-    return members(data)
-
-
-def members(data: bytes | Raw) -> dict[str, Raw]:
-    """The members of a JSON object. Raises ProtocolError if it is not one."""
-    try:
-        return _decode_members(data)
-    except _MALFORMED:
-        pass
-    try:
-        return _decode_members(_mend(bytes(data)))
-    except (ValueError, RecursionError) as error:  # DecodeError and UnicodeError are ValueErrors
-        start = bytes(data)[:80]
-        message = f"A part of the reply is not the JSON object that belongs there: {error}. It starts {start!r}."
-        raise ProtocolError(message) from None
-
-
-def elements(raw: Raw | None) -> list[Raw]:
-    """The elements of a JSON array; none if it is something else."""
-    try:
-        return _decode_elements(raw) if raw is not None else []
-    except _MALFORMED:
-        return []
-
-
-def value_of(raw: Raw | None) -> object:
-    """What the JSON says; None if it cannot be read."""
-    if raw is None:
-        return None
-    try:
-        return _decode_value(raw)
-    except _MALFORMED:
-        pass
-    try:
-        return _decode_value(_mend(bytes(raw)))
-    except (ValueError, RecursionError):
-        return None
-
-
-def string(raw: Raw | None) -> str:
-    """A JSON string's text; empty if it is something else."""
-    value = value_of(raw)
-    return value if isinstance(value, str) else ""
-
-
-def integer(raw: Raw | None) -> int | None:
-    """A JSON number that counts something; None if it is something else."""
-    return _first_count(value_of(raw))
-
-
-def text_or_json(raw: Raw | None) -> str:
-    """A JSON string's text, or the JSON itself of anything else: some servers send arguments as an object."""
-    value = value_of(raw)
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else bytes(cast("Raw", raw)).decode()
-
-
-def is_empty(raw: Raw) -> bool:
-    """Whether a member is there but says nothing: null, or an empty string, array or object."""
-    return len(raw) <= 4 and bytes(raw) in _EMPTY
-
-
-def is_object(raw: Raw | None) -> TypeGuard[Raw]:
-    """Whether this is a JSON object."""
-    return raw is not None and bytes(raw).startswith(b"{")
-
-
-def is_json(text: str) -> bool:
-    """Whether a text is a complete JSON value."""
-    try:
-        msgspec.json.decode(text)
-    except _MALFORMED:
-        return False
-    return True
-
-
-def join_members(fields: Mapping[str, bytes | Raw]) -> bytes:
-    """A JSON object of these members, whose values are JSON already."""
-    encode = msgspec.json.encode
-    return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in fields.items()]) + b"}"
-
-
-def _mend(data: bytes) -> bytes:
-    """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones cut an emoji in two."""
-    value: object = json.loads(data.decode(errors="replace"), parse_constant=lambda _name: None)
-    # "replace" would write a question mark for half an emoji; this is the sign that readers know.
-    return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()
 
 
 # --- the plain form of a chunk ----------------------------------------------------------------------------------------
@@ -208,8 +113,6 @@ decode_chunk: Final = msgspec.json.Decoder(_Chunk).decode
 
 # --- token counts -----------------------------------------------------------------------------------------------------
 
-_Counts: TypeAlias = dict[str, object]
-
 
 def read_usage(fields: Mapping[str, Raw]) -> Usage | None:
     """The token counts in the members of a reply, a chunk or a choice; None if there are none."""
@@ -217,38 +120,24 @@ def read_usage(fields: Mapping[str, Raw]) -> Usage | None:
     if found is None or is_empty(found):
         groq = fields.get("x_groq")
         found = members(groq).get("usage") if is_object(groq) else None
-    counts = _as_counts(value_of(found))
-    read, written = _first_count(counts.get("prompt_tokens")), _first_count(counts.get("completion_tokens"))
-    total = _first_count(counts.get("total_tokens"))
+    counts = as_object(value_of(found))
+    read, written = first_count(counts.get("prompt_tokens")), first_count(counts.get("completion_tokens"))
+    total = first_count(counts.get("total_tokens"))
     if read is None and written is None and total is None:
         return None
-    prompt, completion = _as_counts(counts.get("prompt_tokens_details")), counts.get("completion_tokens_details")
-    reasoning = _first_count(_as_counts(completion).get("reasoning_tokens"), counts.get("reasoning_tokens"))
+    prompt, completion = as_object(counts.get("prompt_tokens_details")), counts.get("completion_tokens_details")
+    reasoning = first_count(as_object(completion).get("reasoning_tokens"), counts.get("reasoning_tokens"))
     if reasoning and read is not None and written is not None and total == read + written + reasoning:
         written += reasoning  # xAI counts reasoning beside the completion; here it is a part of the output
-    cached = _first_count(
+    cached = first_count(
         prompt.get("cached_tokens"),
-        _as_counts(counts.get("prompt_token_details")).get("cached_tokens"),
+        as_object(counts.get("prompt_token_details")).get("cached_tokens"),
         counts.get("prompt_cache_hit_tokens"),  # DeepSeek
         counts.get("num_cached_tokens"),  # Mistral
         counts.get("cached_tokens"),  # Together, Moonshot
     )
-    stored = _first_count(prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"))
+    stored = first_count(prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"))
     return Usage(input=read, output=written, cache_read=cached, cache_write=stored, reasoning=reasoning, total=total)
-
-
-def _as_counts(value: object) -> _Counts:
-    return cast("_Counts", value) if isinstance(value, dict) else {}
-
-
-def _first_count(*values: object) -> int | None:
-    """The first of these that is a count."""
-    for value in values:
-        if type(value) is int:
-            return value
-        if type(value) is float and value.is_integer():
-            return int(value)
-    return None
 
 
 # --- why a reply ended ------------------------------------------------------------------------------------------------
@@ -292,16 +181,6 @@ def image_of(raw: Raw, reader: str) -> Media | Opaque:
     if data is None or not kind:
         return Opaque(reader, raw.copy())
     return Media(kind="image", mime_type=kind, data=data, native=native)
-
-
-def decode_base64(pieces: list[str]) -> bytes | None:
-    """The bytes of base64 pieces, each padded for itself or all of them one text; None if they are something else."""
-    for attempt in (pieces, ["".join(pieces)]):
-        try:
-            return b"".join([b64decode(piece, validate=True) for piece in attempt])
-        except ValueError:
-            continue
-    return None
 
 
 # --- what else a reply says -------------------------------------------------------------------------------------------

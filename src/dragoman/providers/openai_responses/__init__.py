@@ -1,18 +1,17 @@
 """The dialect of OpenAI's Responses API, which other services speak too.
 
 encode.py    a call to a request          history.py   its messages as input items
-decode.py    bytes to events              errors.py    refusals
-wire.py      the JSON of the wire         profiles.py  what each model can do
+decode.py    bytes to events              profiles.py  what each model can do
 """
 
 from __future__ import annotations
 
 from dragoman.providers.codec import Call, Codec, Decoder, Encoded
+from dragoman.providers.failures import read_refusal
 
 from .decode import ReplyDecoder
 from .encode import encode_call
-from .errors import read_error
-from .wire import READER
+from .history import READER
 
 __all__ = ["CODEC", "OpenAIResponses"]
 
@@ -23,7 +22,7 @@ class OpenAIResponses:
     name = READER
 
     encode = staticmethod(encode_call)
-    error = staticmethod(read_error)
+    error = staticmethod(read_refusal)
 
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""

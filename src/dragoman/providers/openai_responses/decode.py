@@ -40,25 +40,47 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call, Encoded
-from dragoman.providers.sse import EventStream
-
-from .errors import error_in
-from .wire import (
+from dragoman.providers.failures import error_in
+from dragoman.providers.wire import (
+    ABSENT,
+    BLANK,
     MALFORMED,
-    READER,
-    Event,
-    decode_event,
-    decode_members,
-    encode,
-    items_of,
-    native_of,
-    text_of,
-    value_of,
+    ReplyBytes,
+    as_object,
+    first_count,
+    is_json,
+    read_array,
+    read_members,
+    read_string,
+    read_value,
 )
 
-_BLANK: Final = b" \t\r\n"
+from .history import READER, native_of
+
+_encode: Final = msgspec.json.encode
 _CUT_SHORT: Final = frozenset(["incomplete", "failed", "cancelled"])
 _ENDS: Final = {f"response.{status}": status for status in ("completed", *_CUT_SHORT)}
+
+
+# One struct for all events, so that each is parsed once: the members that any handler looks at. Objects stay raw until
+# a handler asks for them; `logprobs` and `obfuscation` of a delta are passed over (the finished item repeats the
+# former, and the latter is only padding).
+class Event(Struct, gc=False):
+    """An event of the stream."""
+
+    type: str = ""
+    delta: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    item_id: str | None = None
+    item: Raw = ABSENT
+    part: Raw = ABSENT
+    response: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+_decode_event: Final = msgspec.json.Decoder(Event).decode
 
 
 class ReplyDecoder(Struct, eq=False):
@@ -66,10 +88,7 @@ class ReplyDecoder(Struct, eq=False):
 
     _call: Call
     _reply: Reply
-    _stream: EventStream | None = None
-    _body: list[bytes] = []
-    """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
-    _is_whole: bool = False
+    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _unknown: list[bytes] = []
     """Events that nobody knows yet."""
 
@@ -80,23 +99,14 @@ class ReplyDecoder(Struct, eq=False):
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete."""
-        if self._stream is None:
-            self._body.append(data)
-            begin = b"" if self._is_whole else data.lstrip(_BLANK)
-            if not begin:
-                return
-            self._is_whole = begin.startswith(b"{")
-            if self._is_whole:
-                return
-            self._stream, data = EventStream(), b"".join(self._body)
-        self._read(self._stream.feed(data), events)
+        self._read(self._bytes.feed(data), events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """The bytes have ended. Raises ProtocolError if the reply has not."""
-        if self._stream is None:
-            self._read_whole(b"".join(self._body), events)
+        if not self._bytes.is_stream:
+            self._read_whole(self._bytes.whole(), events)
             return
-        self._read(self._stream.finish(), events)
+        self._read(self._bytes.finish(), events)
         if not self._reply.ended:
             begun = self._reply.started
             what = "the stream ended before the reply did" if begun else "it is neither JSON nor a stream of events"
@@ -112,11 +122,11 @@ class ReplyDecoder(Struct, eq=False):
                     return
                 if payload[:1] != b"{":
                     # `[DONE]` ends a stream of the older API; some servers send it here too. It proves nothing.
-                    if payload.strip(_BLANK) not in {b"", b"[DONE]"}:
+                    if payload.strip(BLANK) not in {b"", b"[DONE]"}:
                         raise reply.broken("an event of the stream is not an object")
                     continue
                 try:
-                    event = decode_event(payload)
+                    event = _decode_event(payload)
                 except msgspec.ValidationError:
                     event = self._read_loosely(payload)
                 grow = _GROW.get(event.type)
@@ -129,7 +139,7 @@ class ReplyDecoder(Struct, eq=False):
 
     def _read_loosely(self, payload: bytes) -> Event:
         """An event with a known member of an unexpected type: fatal if we know the event, none of our business else."""
-        kind = text_of(decode_members(payload).get("type")) or ""
+        kind = read_string(read_members(payload).get("type")) or ""
         if kind in _GROW or kind in self._TAKE or kind in _ENDS:
             raise self._reply.broken(f"the event {kind} is malformed")
         return Event(type=kind)
@@ -143,23 +153,23 @@ class ReplyDecoder(Struct, eq=False):
         elif kind in _ENDS:
             self._end(event, _ENDS[kind], events)
         elif kind == "error" or (bytes(event.error) not in {b"", b"null"} and not kind.startswith("response.")):
-            raise error_in(decode_members(payload), self._call)
+            raise error_in(read_members(payload), self._call)
         elif kind not in _PROGRESS:
             payload.decode()
-            decode_members(payload)
+            read_members(payload)
             self._unknown.append(bytes(payload))
 
     def _start(self, event: Event, events: list[ReplyEvent]) -> None:
         if self._reply.items and not self._reply.id:
             raise self._reply.broken("it began after its first item")
-        self._reply.start(decode_members(event.response) if event.response else {}, events)
+        self._reply.start(read_members(event.response) if event.response else {}, events)
 
     def _add_item(self, event: Event, events: list[ReplyEvent]) -> None:
         self._reply.add(event.output_index, event.item, events)
 
     def _finish_item(self, event: Event, events: list[ReplyEvent]) -> None:
         reply = self._reply
-        item_id = text_of(decode_members(event.item).get("id"))
+        item_id = read_string(read_members(event.item).get("id"))
         item = reply.find(event.output_index, item_id or event.item_id)
         if item is None or (item.closed and event.output_index is None and item.id != item_id):
             item = reply.add(event.output_index, event.item, events)
@@ -170,10 +180,10 @@ class ReplyDecoder(Struct, eq=False):
 
     def _end(self, event: Event, status: str, events: list[ReplyEvent]) -> None:
         str(event.response, "utf-8")
-        members = decode_members(event.response) if event.response else {}
+        members = read_members(event.response) if event.response else {}
         # The event's name decides, except that a server may call a reply completed that was cut short.
-        if text_of(members.get("status")) not in _CUT_SHORT:
-            members["status"] = Raw(encode(status))
+        if read_string(members.get("status")) not in _CUT_SHORT:
+            members["status"] = Raw(_encode(status))
         self._close(members, events)
 
     _TAKE: ClassVar[dict[str, Callable[[ReplyDecoder, Event, list[ReplyEvent]], None]]] = {
@@ -190,7 +200,7 @@ class ReplyDecoder(Struct, eq=False):
     def _read_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
         try:
             body.decode()
-            members = decode_members(body)
+            members = read_members(body)
             if "output" in members:
                 self._close(members, events)
                 return
@@ -202,10 +212,10 @@ class ReplyDecoder(Struct, eq=False):
 
     def _close(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         reply = self._reply
-        status = text_of(members.get("status"))
+        status = read_string(members.get("status"))
         reply.start(members, events)
-        reply.settle(items_of(members.get("output")), events, complete=status not in _CUT_SHORT)
-        found = value_of(members.get("usage"))
+        reply.settle(read_array(members.get("output")), events, complete=status not in _CUT_SHORT)
+        found = read_value(members.get("usage"))
         counts = cast("dict[str, object]", found) if isinstance(found, dict) else None
         if counts is not None:
             events.append(UsageReported(_read_usage(counts)))
@@ -276,8 +286,8 @@ class Reply(Struct, eq=False):
         if self.started:
             return
         self.started = True
-        self.id = text_of(members.get("id")) or ""
-        model = text_of(members.get("model"))
+        self.id = read_string(members.get("id")) or ""
+        model = read_string(members.get("model"))
         events.append(ReplyStarted(self._call.profile.provider, model=model, id=self.id or None))
 
     # --- items come and go --------------------------------------------------------------------------------------------
@@ -285,8 +295,8 @@ class Reply(Struct, eq=False):
     def add(self, index: int | None, raw: Raw, events: list[ReplyEvent]) -> _Item:
         """An item begins. The same item added again changes nothing."""
         self.start({}, events)
-        members = decode_members(raw)
-        item_id, kind = text_of(members.get("id")) or "", text_of(members.get("type")) or ""
+        members = read_members(raw)
+        item_id, kind = read_string(members.get("id")) or "", read_string(members.get("type")) or ""
         place = item_id if index is None else index
         known = self._item_at.get(place)
         if known is not None and known.id == item_id and known.kind == kind and item_id:
@@ -301,7 +311,7 @@ class Reply(Struct, eq=False):
             events.append(ThinkingStarted(part.index, item_id, READER))
         elif kind == "function_call":
             # Servers exist that name the tool only when the call is complete; its start then waits for that.
-            part.started = bool(text_of(members.get("name")) and text_of(members.get("call_id")))
+            part.started = bool(read_string(members.get("name")) and read_string(members.get("call_id")))
             if part.started:
                 self._start_call(part, members, events)
         return item
@@ -311,8 +321,8 @@ class Reply(Struct, eq=False):
         if item.closed:
             return
         str(raw, "utf-8")  # raw JSON that is kept must be text; skipping over it does not prove that
-        members = decode_members(raw)
-        kind = text_of(members.get("type")) or item.kind
+        members = read_members(raw)
+        kind = read_string(members.get("type")) or item.kind
         if kind != item.kind:
             raise self.broken(f"an item began as {item.kind!r} and ended as {kind!r}")
         item.closed = True
@@ -344,9 +354,11 @@ class Reply(Struct, eq=False):
         by_id = {item.id: item for item in self.items if item.id}
         by_place = self._item_at if len(self._item_at) == len(self.items) else dict(enumerate(self.items))
         for place, raw in enumerate(output):
-            members = decode_members(raw)
-            item = by_id.get(text_of(members.get("id")) or "") or by_place.get(place) or self.add(place, raw, events)
-            if item.kind == (text_of(members.get("type")) or ""):
+            members = read_members(raw)
+            item = (
+                by_id.get(read_string(members.get("id")) or "") or by_place.get(place) or self.add(place, raw, events)
+            )
+            if item.kind == (read_string(members.get("type")) or ""):
                 self.finish(item, raw, events)
         for item in self.items:
             if not item.closed:
@@ -354,14 +366,14 @@ class Reply(Struct, eq=False):
 
     def _abandon(self, item: _Item, events: list[ReplyEvent], *, complete: bool) -> None:
         """An item that the service never finished: what was streamed of it must be all there is."""
-        if item.kind == "function_call" and not (complete and item.part and _is_json("".join(item.part.pieces))):
+        if item.kind == "function_call" and not (complete and item.part and is_json("".join(item.part.pieces))):
             if complete:
                 raise self.broken("the reply is complete, but the arguments of a call are not")
             return
-        members = decode_members(item.added)
+        members = read_members(item.added)
         for name in ("status", "encrypted_content"):  # of the beginning: no longer true, or not yet all of it
             members.pop(name, None)
-        self.finish(item, Raw(encode(members)), events)
+        self.finish(item, Raw(_encode(members)), events)
 
     def _new_part(self, part_id: str) -> _Part:
         part = _Part(self._next_index, part_id)
@@ -405,13 +417,13 @@ class Reply(Struct, eq=False):
         item = self.find(event.output_index, event.item_id)
         if item is None or item.kind != "message" or item.closed or not event.part:
             return
-        if text_of(decode_members(event.part).get("type")) in _TEXT_MEMBER:
+        if read_string(read_members(event.part).get("type")) in _TEXT_MEMBER:
             self._text_part(event, events)
 
     def _text_part(self, event: Event, events: list[ReplyEvent]) -> _Part:
         item = self.find(event.output_index, event.item_id)
         if item is None:
-            added = Raw(encode({"type": "message", "id": event.item_id or "", "role": "assistant"}))
+            added = Raw(_encode({"type": "message", "id": event.item_id or "", "role": "assistant"}))
             item = self.add(event.output_index, added, events)
         if item.kind != "message" or item.closed:
             raise self.broken("text came for an item that is not open")
@@ -429,15 +441,15 @@ class Reply(Struct, eq=False):
         return part or self._new_part(item.id)
 
     def _finish_message(self, item: _Item, members: dict[str, Raw], raw: Raw, events: list[ReplyEvent]) -> None:
-        content = items_of(members.pop("content", None))
-        shell = Raw(encode(members))
+        content = read_array(members.pop("content", None))
+        shell = Raw(_encode(members))
         for place, part_raw in enumerate(content):
-            fields = decode_members(part_raw)
-            kind = text_of(fields.get("type"))
+            fields = read_members(part_raw)
+            kind = read_string(fields.get("type"))
             member = _TEXT_MEMBER.get(kind)
-            text = text_of(fields.get(member)) if member is not None else None
+            text = read_string(fields.get(member)) if member is not None else None
             if member is None or text is None:
-                whole = Raw(encode({**members, "content": [part_raw]}))
+                whole = Raw(_encode({**members, "content": [part_raw]}))
                 events.append(BlockReceived(self._next_part(item).index, item.id, Opaque(READER, whole)))
                 continue
             part = item.texts.get(place) or self._open_text(item, place, events)
@@ -467,7 +479,7 @@ class Reply(Struct, eq=False):
     def _grow_thinking(self, event: Event, source: tuple[str, int], events: list[ReplyEvent]) -> None:
         item = self.find(event.output_index, event.item_id)
         if item is None:
-            added = Raw(encode({"type": "reasoning", "id": event.item_id or "", "summary": []}))
+            added = Raw(_encode({"type": "reasoning", "id": event.item_id or "", "summary": []}))
             item = self.add(event.output_index, added, events)
         part = item.part
         if part is None or item.closed or item.kind != "reasoning":
@@ -488,7 +500,7 @@ class Reply(Struct, eq=False):
     def _finish_reasoning(self, item: _Item, part: _Part, members: dict[str, Raw], events: list[ReplyEvent]) -> None:
         read = item.source[0] if item.source else "content" if _texts_of(members.get("content")) else "summary"
         self._catch_up(part, _BETWEEN_THOUGHTS.join(_texts_of(members.get(read))), ThinkingDelta, events)
-        encrypted = text_of(members.get("encrypted_content"))
+        encrypted = read_string(members.get("encrypted_content"))
         kept = {k: v for k, v in members.items() if k != "type" and not (k == "encrypted_content" and encrypted)}
         events.append(ThinkingEnded(part.index, part.id, encrypted=encrypted or None, native=native_of(kept)))
 
@@ -508,8 +520,10 @@ class Reply(Struct, eq=False):
 
     def _start_call(self, part: _Part, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         part.started = True
-        name = text_of(members.get("name")) or ""
-        call_id = text_of(members.get("call_id")) or text_of(members.get("id")) or f"call_{self.id}_{part.index}"
+        name = read_string(members.get("name")) or ""
+        call_id = (
+            read_string(members.get("call_id")) or read_string(members.get("id")) or f"call_{self.id}_{part.index}"
+        )
         # Amazon's servers count calls anew in every reply (`call_0`), while a conversation needs one name a call.
         scoped = "reply_scoped_call_ids" in self._call.profile.quirks and self.id
         part.id = f"{self.id}:{call_id}" if scoped else call_id
@@ -521,11 +535,11 @@ class Reply(Struct, eq=False):
             if part.pieces:
                 events.append(ToolCallDelta(part.index, part.id, "".join(part.pieces)))
         given = members.get("arguments")
-        arguments = value_of(given)
+        arguments = read_value(given)
         # A string by the protocol; some servers send the object itself.
         final = arguments if isinstance(arguments, str) else str(given, "utf-8") if arguments and given else ""
         self._catch_up(part, final, ToolCallDelta, events)
-        if text_of(members.get("status")) == "incomplete":
+        if read_string(members.get("status")) == "incomplete":
             return  # cut off: without an end the call counts as partial and is never run
         self.called = True
         kept = {k: v for k, v in members.items() if k not in {"type", "call_id", "name", "arguments"}}
@@ -570,33 +584,24 @@ _PROGRESS: Final = frozenset(
 
 def _texts_of(parts: Raw | None) -> list[str]:
     """The texts in a list of summaries or thoughts, without empty ones."""
-    texts = [text_of(decode_members(part).get("text")) for part in items_of(parts)]
+    texts = [read_string(read_members(part).get("text")) for part in read_array(parts)]
     return [text for text in texts if text]
 
 
 def _picture_of(members: dict[str, Raw]) -> Media | None:
     """The picture that the model made, with the rest of its item beside it; None where the item holds none."""
-    if text_of(members.get("type")) != "image_generation_call":
+    if read_string(members.get("type")) != "image_generation_call":
         return None
     try:
-        data = b64decode(text_of(members.get("result")) or "", validate=True)
+        data = b64decode(read_string(members.get("result")) or "", validate=True)
     except ValueError:
         return None
     if not data:
         return None
-    kind = text_of(members.get("output_format")) or "png"
-    item = Raw(encode({name: raw for name, raw in members.items() if name != "result"}))
+    kind = read_string(members.get("output_format")) or "png"
+    item = Raw(_encode({name: raw for name, raw in members.items() if name != "result"}))
     picture = Media.from_bytes(data, f"image/{'svg+xml' if kind == 'svg' else kind}")
     return msgspec.structs.replace(picture, native=native_of({"item": item}))
-
-
-def _is_json(text: str) -> bool:
-    """Whether a text is complete JSON; no arguments at all are complete too."""
-    try:
-        msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
-        return False
-    return True
 
 
 def _is_same_json(a: str, b: str) -> bool:
@@ -625,8 +630,7 @@ _EMPTY: Final = frozenset([b"null", b"[]", b"{}", b'""'])
 def _stop_reason(status: str | None, members: Mapping[str, Raw], reply: Reply) -> tuple[StopReason, str | None]:
     """Why the reply ended, in our word and the provider's."""
     if status == "incomplete":
-        details = value_of(members.get("incomplete_details"))
-        reason = cast("dict[str, object]", details).get("reason") if isinstance(details, dict) else None
+        reason = as_object(read_value(members.get("incomplete_details"))).get("reason")
         word = reason if isinstance(reason, str) else status
         known = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.CONTENT_FILTER}
         return known.get(word, StopReason.OTHER), word
@@ -641,22 +645,15 @@ def _stop_reason(status: str | None, members: Mapping[str, Raw], reply: Reply) -
 
 
 def _read_usage(counts: dict[str, object]) -> Usage:
-    read, written = counts.get("input_tokens_details"), counts.get("output_tokens_details")
+    read, written = as_object(counts.get("input_tokens_details")), as_object(counts.get("output_tokens_details"))
     return Usage(
-        input=_count(counts, "input_tokens"),
-        output=_count(counts, "output_tokens"),
-        cache_read=_count(read, "cached_tokens"),
-        cache_write=_count(read, "cache_write_tokens"),
-        reasoning=_count(written, "reasoning_tokens"),
-        total=_count(counts, "total_tokens"),
+        input=first_count(counts.get("input_tokens")),
+        output=first_count(counts.get("output_tokens")),
+        cache_read=first_count(read.get("cached_tokens")),
+        cache_write=first_count(read.get("cache_write_tokens")),
+        reasoning=first_count(written.get("reasoning_tokens")),
+        total=first_count(counts.get("total_tokens")),
     )
-
-
-def _count(counts: object, name: str) -> int | None:
-    value = cast("dict[str, object]", counts).get(name) if isinstance(counts, dict) else None
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _keep(members: Mapping[str, Raw], counts: dict[str, object] | None, unknown_events: list[bytes]) -> Native | None:

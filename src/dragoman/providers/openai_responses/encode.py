@@ -10,7 +10,6 @@ What stands around the items depends on the terms of the call alone: it is writt
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
@@ -19,14 +18,22 @@ from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms, remembered
-from dragoman.providers.names import ToolNames
-from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.parameters import effective_options, refuse_or_adapt
-from dragoman.providers.schema import NOT_STRICT, convert
+from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
+from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
+from dragoman.providers.requests import (
+    ToolNames,
+    choose_effort,
+    convert_reply_schema,
+    declare_tools,
+    effective_options,
+    name_reply_schema,
+    refuse_or_adapt,
+)
+from dragoman.providers.wire import read_value
 
-from .history import HistoryWriter
-from .wire import READER, encode, value_of
+from .history import READER, HistoryWriter
+
+_encode: Final = msgspec.json.encode
 
 
 class _Frame(NamedTuple):
@@ -50,7 +57,7 @@ def encode_call(call: Call) -> Encoded:
     items, losses = frame.history.write(conversation, _first_new(conversation.messages, extra) if extra else 0)
     body = [frame.before]
     if conversation.system and frame.takes_system:
-        body += [b',"instructions":', encode(conversation.system)]
+        body += [b',"instructions":', _encode(conversation.system)]
     if frame.takes_input:
         body += [b',"input":[', items, b"]"]
     body.append(frame.behind)
@@ -66,14 +73,10 @@ def encode_call(call: Call) -> Encoded:
 def _make_frame(call: Call) -> _Frame:
     adaptations: list[Adaptation] = []
     options = effective_options(call, adaptations)
-    tools = call.tools
-    if tools and not call.profile.tools:
-        refuse_or_adapt(call, adaptations, "tools", "this model does not call tools", "Leave the tools out.")
-        tools = ()
-    names = ToolNames([tool.name for tool in tools], call.profile.tool_limits)
+    names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     extra = call.options.extra_body
     members = {
-        **_write_tools(call, tools, options, names, adaptations),
+        **_write_tools(call, options, names, adaptations),
         **_write_options(call, options, adaptations),
         **_choose_state(call, extra),
         **({"stream": True} if call.stream else {}),
@@ -82,8 +85,8 @@ def _make_frame(call: Call) -> _Frame:
         members[name] = _merge(name, members.get(name), value)
     model = members.pop("model", call.model)
     return _Frame(
-        before=encode({"model": model})[:-1],
-        behind=b"," + encode(members)[1:] if members else b"}",
+        before=_encode({"model": model})[:-1],
+        behind=b"," + _encode(members)[1:] if members else b"}",
         takes_system="instructions" not in members,
         takes_input="input" not in members,
         history=HistoryWriter(call.profile, names, stateless=members.get("store") is False),
@@ -112,9 +115,9 @@ def _write_options(call: Call, options: ModelOptions, adaptations: list[Adaptati
 
 
 def _write_tools(
-    call: Call, tools: tuple[ToolSpec, ...], options: ModelOptions, names: ToolNames, adaptations: list[Adaptation]
+    call: Call, options: ModelOptions, names: ToolNames, adaptations: list[Adaptation]
 ) -> dict[str, object]:
-    written = [_write_tool(call, tool, names.wire(tool.name), adaptations) for tool in tools]
+    written = declare_tools(call, names, adaptations, _write_tool)
     written += options.server_tools
     if not written:
         return {}
@@ -132,61 +135,33 @@ def _write_tools(
     return members
 
 
-def _write_tool(call: Call, tool: ToolSpec, name: str, adaptations: list[Adaptation]) -> Raw:
+def _write_tool(tool: ToolSpec, name: str, schema: object, strict: bool) -> Raw:
     # The API's own default for a missing `strict` is true, so it is always said.
-    strict = tool.strict is True
-    if strict and not call.profile.strict_tools:
-        what, why = f"strict schema of tool {tool.name!r}", "this model does not hold itself to schemas"
-        refuse_or_adapt(call, adaptations, what, why, "Leave strict out.")
-        strict = False
-    style = call.profile.tool_schema
-
-    def make() -> tuple[Raw, tuple[str, ...]]:
-        schema, notes = convert(tool.schema, style, strict=strict)
-        described = {"description": tool.description} if tool.description else {}
-        held = strict and not _is_too_free(notes)
-        wire = {"type": "function", "name": name, **described, "parameters": schema, "strict": held}
-        return Raw(encode(wire)), notes
-
-    raw, notes = remembered(tool, f"{READER}:{style}:{strict}:{name}", make)
-    adaptations += [Adaptation(f"schema of tool {tool.name!r}", note) for note in notes]
-    if name != tool.name:
-        adaptations.append(Adaptation(f"name of tool {tool.name!r}", f"sent as {name!r}"))
-    return raw
+    described = {"description": tool.description} if tool.description else {}
+    return Raw(_encode({"type": "function", "name": name, **described, "parameters": schema, "strict": strict}))
 
 
 def _write_format(call: Call, wanted: ResponseFormat | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
     """The schema that the reply must have."""
     if wanted is None:
         return None
-    parsed = cast("dict[str, object]", msgspec.json.decode(wanted.schema))
-    schema, notes = convert(parsed, call.profile.structured_schema, strict=wanted.strict)
-    adaptations += [Adaptation("schema of the reply", note) for note in notes]
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"
-    if name != wanted.name:
-        adaptations.append(Adaptation(f"name {wanted.name!r} of the reply's schema", f"sent as {name!r}"))
+    schema, strict = convert_reply_schema(call, wanted, adaptations)
     described = {"description": wanted.description} if wanted.description else {}
-    strict = wanted.strict and not _is_too_free(notes)
-    return {"format": {"type": "json_schema", "name": name, **described, "schema": schema, "strict": strict}}
-
-
-def _is_too_free(notes: tuple[str, ...]) -> bool:
-    """Whether a schema allows more than a strict one may; it is then sent as a plain one."""
-    return any(note.startswith(NOT_STRICT) for note in notes)
+    named = {"type": "json_schema", "name": name_reply_schema(wanted, adaptations)}
+    return {"format": {**named, **described, "schema": schema, "strict": strict}}
 
 
 # --- reasoning --------------------------------------------------------------------------------------------------------
 
-_SCALE: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # Budgets that come close to what the efforts spend; only where the caller allows adapting.
-_EFFORT_OF_BUDGET: Final = ((0, "none"), (2_048, "low"), (16_384, "medium"))
+_EFFORT_OF_BUDGET: Final[tuple[tuple[int, Effort], ...]] = ((0, "none"), (2_048, "low"), (16_384, "medium"))
 
 
 def _ask_for_reasoning(call: Call, wanted: Reasoning | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
     if wanted is None:
         return None
     members: dict[str, object] = {}
-    effort = _choose_effort(call, wanted, adaptations)
+    effort = _wanted_effort(call, wanted, adaptations)
     if effort is not None:
         members["effort"] = effort
     if wanted.summary and effort != "none" and "no_reasoning_summary" not in call.profile.quirks:
@@ -194,21 +169,18 @@ def _ask_for_reasoning(call: Call, wanted: Reasoning | None, adaptations: list[A
     return members or None
 
 
-def _choose_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> str | None:
-    known = call.profile.efforts
-    effort: str | None = wanted.effort
-    if effort is None and wanted.budget is not None:
-        budget = wanted.budget
-        effort = next((word for limit, word in _EFFORT_OF_BUDGET if budget <= limit), "high")
-        what = f"reasoning budget of {budget} tokens"
-        refuse_or_adapt(call, adaptations, what, f"this model knows only efforts; {effort!r} is near", "Say an effort.")
-    if effort is None or effort in known or not known:
-        return effort
-    rank = _SCALE.index(effort)
-    near = min(known, key=lambda word: (abs(_SCALE.index(word) - rank), _SCALE.index(word)))
-    why = f"this model knows {', '.join(sorted(known, key=_SCALE.index))}; {near!r} is the nearest"
-    refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r}", why, "Say one of these.")
-    return near
+def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation]) -> Effort | None:
+    budget = wanted.budget
+    if wanted.effort is not None:
+        return choose_effort(call, wanted.effort, adaptations)
+    if budget is None:
+        return None
+    effort: Effort = "high"
+    for limit, word in reversed(_EFFORT_OF_BUDGET):
+        effort = word if budget <= limit else effort
+    what = f"reasoning budget of {budget} tokens"
+    refuse_or_adapt(call, adaptations, what, f"this model knows only efforts; {effort!r} is near", "Say an effort.")
+    return choose_effort(call, effort, adaptations)
 
 
 def _check_sampling(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:
@@ -266,5 +238,5 @@ def _first_new(messages: tuple[Message, ...], extra: Mapping[str, object]) -> in
 
 def _conversation_of(message: Message) -> object:
     native = message.native
-    found = value_of(native.fields.get("conversation")) if native is not None and native.provider == READER else None
+    found = read_value(native.fields.get("conversation")) if native is not None and native.provider == READER else None
     return cast("dict[str, object]", found).get("id") if isinstance(found, dict) else None

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple, cast
 
+import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import (
@@ -35,12 +36,15 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.conversation.values import memory_of
-from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Loss, Written, written_up_to
-from dragoman.providers.names import ToolNames
 from dragoman.providers.profile import Profile
+from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.wire import read_array, read_members, read_string
 
-from .wire import READER, decode_members, encode, items_of, text_of
+READER: Final = "openai_responses"
+"""The reader of everything that only this API understands."""
+
+_encode: Final = msgspec.json.encode
 
 _MAX_CALL_ID: Final = 64
 _ALONE: Final = "the reasoning before it was left out, and the service expects both or none"
@@ -77,7 +81,7 @@ class HistoryWriter:
         self._names = names
         self._stateless = stateless
         """Whether the service keeps nothing of this request."""
-        self._key = self._make_key()
+        self._key = f"{form_key(profile, names)} {stateless}"
 
     def write(self, conversation: Conversation, first: int = 0) -> tuple[bytes, tuple[Loss, ...]]:
         """The input items of the messages from `first` on, with commas between them, and what was lost of them."""
@@ -87,14 +91,6 @@ class HistoryWriter:
         else:
             written = written_up_to(conversation, len(messages), self._key, self._write_further, _NOTHING)
         return b",".join(written.pieces), written.losses
-
-    def _make_key(self) -> str:
-        """Everything besides a message that its wire form depends on."""
-        profile, limits = self._profile, self._profile.tool_limits
-        sets = [sorted(each) for each in (profile.media, profile.media_urls, profile.tool_result_media, profile.quirks)]
-        reasons = profile.reasoning != "none" and profile.reasoning_replayed
-        renamed = sorted(self._names.to_own.items())
-        return repr((READER, profile.provider, reasons, limits.name_pattern, self._stateless, sets, renamed))
 
     def _write_further(self, written: _Written, messages: tuple[Message, ...]) -> _Written:
         """What was written, and these messages behind it."""
@@ -125,7 +121,7 @@ class HistoryWriter:
         if message.role == "user" and len(message.blocks) == 1:
             block = message.blocks[0]
             if type(block) is Text and block.native is None:  # as most are
-                return _Wire(b'{"role":"user","content":%b}' % encode(block.text))
+                return _Wire(b'{"role":"user","content":%b}' % _encode(block.text))
         # Other services speak this dialect too, but cannot read what this one encrypted or stored.
         own = message.provider is None or message.provider == self._profile.provider
         assistant = message.role == "assistant"
@@ -181,7 +177,7 @@ class _MessageWriter(Struct, eq=False):
         written = [item for _, item in items]
         if "calls_last" in self.profile.quirks:
             written.sort(key=lambda item: _kind_of(item) == "function_call")
-        joined = b",".join([item if isinstance(item, bytes) else encode(_tidy(item)) for item in written])
+        joined = b",".join([item if isinstance(item, bytes) else _encode(_tidy(item)) for item in written])
         return _Wire(joined, tuple(sorted(self.losses)), self.found_callers)
 
     def _add(self, index: int, item: _Part | bytes) -> None:
@@ -202,7 +198,7 @@ class _MessageWriter(Struct, eq=False):
         if not self.assistant:
             self.say(index, {**_text_part(block.text), **fields})  # such as a mark for the cache
             return
-        shell = decode_members(fields["item"]) if "item" in fields else {}
+        shell = read_members(fields["item"]) if "item" in fields else {}
         if self.unreasoned or "id" not in shell:
             if block.text:
                 phase = {"phase": shell["phase"]} if "phase" in shell else {}
@@ -247,7 +243,7 @@ class _MessageWriter(Struct, eq=False):
         elif self.unreasoned and not self.stateless:
             self._lose(index, "media", _ALONE)
         else:  # the item that it came from, with the picture in it: without storage the service needs all of it
-            self._add(index, {**decode_members(fields["item"]), "result": b64encode(block.data or b"").decode()})
+            self._add(index, {**read_members(fields["item"]), "result": b64encode(block.data or b"").decode()})
 
     # --- reasoning ----------------------------------------------------------------------------------------------------
 
@@ -334,17 +330,17 @@ class _MessageWriter(Struct, eq=False):
         elif not raw.startswith(b"{"):
             self._lose(index, "opaque", "it is not an item")
         else:
-            members = decode_members(raw)
-            parts = items_of(members.pop("content", None))
-            if self.assistant and parts and text_of(members.get("type")) == "message":
-                self._say_again(index, encode(members), members, [dict(decode_members(part)) for part in parts])
+            members = read_members(raw)
+            parts = read_array(members.pop("content", None))
+            if self.assistant and parts and read_string(members.get("type")) == "message":
+                self._say_again(index, _encode(members), members, [dict(read_members(part)) for part in parts])
             else:
                 self._add(index, raw)
 
 
 def _kind_of(item: _Part | bytes) -> str:
-    kind = decode_members(item).get("type") if isinstance(item, bytes) else item.get("type")
-    return kind if isinstance(kind, str) else text_of(kind) or "" if isinstance(kind, Raw) else ""
+    kind = read_members(item).get("type") if isinstance(item, bytes) else item.get("type")
+    return kind if isinstance(kind, str) else read_string(kind) or "" if isinstance(kind, Raw) else ""
 
 
 def _tidy(item: _Part) -> _Part:
@@ -378,13 +374,8 @@ def _text_part(text: str) -> _Part:
 
 def _media_part(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> _Part | str:
     """A piece of media as a content part, or why it cannot be one."""
-    if media.path is not None:
-        message = f"The file {media.path!r} was not read before the conversation was encoded."
-        raise ConfigurationError(message, hint="Send it through an engine, which reads files, or use Media.from_bytes.")
-    if media.kind not in kinds:
-        return f"the model takes no {media.kind} here"
-    if media.url is not None and media.kind not in url_kinds:
-        return f"the model takes {media.kind} only as bytes, not by URL"
+    if (why := why_not_media(media, kinds, url_kinds)) is not None:
+        return why
     data = b64encode(media.data or b"").decode()
     data_url = f"data:{media.mime_type};base64,{data}"
     if media.kind == "image":
@@ -405,3 +396,8 @@ def _media_part(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[
     if media.native is not None and media.native.provider == READER:
         part.update(media.native.fields)  # such as `detail`
     return part
+
+
+def native_of(fields: Mapping[str, Raw]) -> Native:
+    """Members to keep beside a block. They are copied: a slice would keep the whole reply in memory."""
+    return Native(provider=READER, fields={name: raw.copy() for name, raw in fields.items()})

@@ -1,107 +1,228 @@
-"""From a raw JSON Schema to nodes.
+"""From a raw JSON Schema to nodes: a simple form in which no two keywords say the same thing.
 
-Owns: reading each keyword once, in the light of a provider's rules; what the provider cannot enforce is put into words.
-Must not know: how the provider's schema is written (closed.py, gemini.py).
+Owns: references within one document (nothing is ever fetched); reading each keyword once, in the light of a
+provider's rules; merging what holds at once (`allOf`, keywords beside `$ref` or `anyOf`).
+Must not know: how a provider's schema is written.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, reduce
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.errors import ToolDefinitionError
 
-from .document import REFERENCES, Document, reference_of
-from .meet import Meeting, without_impossible_objects
-from .node import Node, alternatives, kind_is_one_of, kinds_of
-from .notes import Notes, joined
-from .rules import Rules
-from .words import (
-    ANNOTATIONS,
+from .rules import (
     JSON_TYPES,
+    KNOWN,
     LIMITED_TYPE,
-    META,
+    ONLY_DESCRIBED,
+    REFERENCES,
+    Notes,
+    Rules,
     Schema,
+    as_json,
+    escape,
     is_array,
     is_object,
-    is_true_schema,
+    join_texts,
     kind_is_limited,
+    kind_is_one_of,
     kind_of,
+    map_subschemas,
     same,
-    shown,
+    shorten,
 )
 
-__all__ = ["Reader"]
+_NOTHING: Final[Mapping[str, object]] = {}
+_MOST_ALTERNATIVES: Final = 64
+"""Alternatives of alternatives multiply; beyond this many the second ones are left out."""
+_PERCENT: Final = re.compile(rb"%([0-9a-fA-F]{2})")
+_NO_NUMBERS: Final = frozenset(["pattern", "format", "contentEncoding", "contentMediaType", "uniqueItems"])
+_LIMIT_NOTHING: Final[Mapping[str, object]] = {"minLength": 0, "minItems": 0, "minProperties": 0, "uniqueItems": False}
 
-_ONLY_DESCRIBED: Final = frozenset(
-    [
-        "contains",
-        "contentSchema",
-        "dependencies",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "maxContains",
-        "minContains",
-        "not",
-        "patternProperties",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
+
+def reference_of(schema: Schema) -> str | None:
+    """What a schema refers to, if it does."""
+    return next((value for word in REFERENCES if isinstance(value := schema.get(word), str)), None)
+
+
+class Document:
+    """One schema, and what its references point at."""
+
+    def __init__(self, root: Schema) -> None:
+        self.root: Schema = root
+
+    def pointer(self, reference: str, at: str) -> str:
+        """The JSON pointer that a reference means. Raises if it is to another document or to nothing."""
+        base, _, fragment = reference.partition("#")
+        if base and base != self.root.get("$id"):
+            raise ToolDefinitionError(
+                f"The schema refers to another document at {at or '/'}: {reference}. Nothing is fetched.",
+                hint="Put the definition under $defs of the same schema and refer to it by #/$defs/...",
+            )
+        fragment = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), fragment.encode()).decode(errors="replace")
+        pointer = self._anchors.get(fragment) if fragment and not fragment.startswith("/") else fragment
+        if pointer is None or self.at(pointer) is None:
+            message = f"The schema refers to nothing at {at or '/'}: there is no {reference}."
+            raise ToolDefinitionError(message, hint="Add the definition, or correct the reference.")
+        return pointer
+
+    def at(self, pointer: str) -> object:
+        """The schema at a pointer; None if there is none."""
+        place: object = self.root
+        for step in pointer.split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if is_object(place):
+                place = place.get(name)
+            elif is_array(place) and name.isdecimal() and int(name) < len(place):
+                place = place[int(name)]
+            else:
+                return None
+        return place if is_object(place) or isinstance(place, bool) else None
+
+    @cached_property
+    def _anchors(self) -> dict[str, str]:
+        """Pointers by the names that schemas give themselves."""
+        found: dict[str, str] = {}
+
+        def visit(value: object, at: str) -> object:
+            if is_object(value):
+                for word in ("$anchor", "$dynamicAnchor"):
+                    if isinstance(name := value.get(word), str):
+                        found.setdefault(name, at)
+                map_subschemas(value, at, visit)
+            return value
+
+        visit(self.root, "")
+        return found
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """What a schema allows: a reference, or alternatives, or all the rest; besides those only words."""
+
+    at: str
+    """Where it is in the given schema, for notes."""
+    annotations: Mapping[str, object] = _NOTHING
+    """Title, description, default."""
+    described: Mapping[str, object] = _NOTHING
+    """Limits that can only be described to the model."""
+    ref: str | None = None
+    """A JSON pointer into the document."""
+    any_of: tuple[Node, ...] = ()
+    types: tuple[str, ...] | None = None
+    """None: any type. Empty: nothing fits."""
+    values: tuple[object, ...] | None = None
+    limits: Mapping[str, object] = _NOTHING
+    properties: Mapping[str, Node] = {}
+    required: tuple[str, ...] = ()
+    others: Node | None = None
+    """What other properties must fit; None if nothing is said."""
+    patterned: bool = False
+    """Whether there are properties known by patterns of their names."""
+    items: Node | None = None
+    prefix: tuple[Node, ...] = ()
+
+    @property
+    def never(self) -> bool:
+        """Whether nothing fits."""
+        return self.types == ()
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether everything fits."""
+        said = self.ref is not None or self.any_of or self.types is not None or self.values is not None
+        return not said and not self.plausible_types
+
+    @property
+    def plausible_types(self) -> tuple[str, ...]:
+        """The types that its limits are about, for a node that names none: `{"minLength": 1}` means strings."""
+        if self.types is not None:
+            return self.types
+        about = [LIMITED_TYPE[word] for word in self.limits]
+        if self.properties or self.required or self.others is not None or self.patterned:
+            about.append("object")
+        if self.items is not None or self.prefix:
+            about.append("array")
+        return tuple(dict.fromkeys(about))
+
+    def with_changes(self, **changes: object) -> Node:
+        """This node with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+    def with_words(self, a: Node, b: Node) -> Node:
+        """This node with the annotations and descriptions of two others: both texts, else what comes first."""
+        annotations: Schema = {**b.annotations, **a.annotations}
+        if text := join_texts(a.annotations.get("description"), b.annotations.get("description")):
+            annotations["description"] = text
+        return self.with_changes(annotations=annotations, described=_merge_described(a.described, b.described))
+
+    def with_types(self, types: Iterable[str]) -> Node:
+        """This node for these types only, without what it says of others."""
+        types, values = tuple(types), self.values
+        if values is not None:
+            values = tuple(value for value in values if kind_is_one_of(kind_of(value), types))
+            types = types if values else ()
+        node = self.with_changes(
+            types=types,
+            values=values,
+            limits={word: value for word, value in self.limits.items() if kind_is_limited(word, types)},
+            described={
+                word: value
+                for word, value in self.described.items()
+                if word not in LIMITED_TYPE or kind_is_limited(word, types)
+            },
+        )
+        if "object" not in types:
+            node = node.with_changes(properties={}, required=(), others=None, patterned=False)
+        return node if "array" in types else node.with_changes(items=None, prefix=())
+
+    def simplified(self) -> Node:
+        """This node without types that nothing fits, and without what is said of types that it does not allow."""
+        types = self.types
+        if self.values is not None:
+            kinds = dict.fromkeys(map(kind_of, self.values))
+            listed = tuple(kind for kind in kinds if kind != "integer" or "number" not in kinds)
+            types = listed if types is None else types
+        if any(self._forbids(name) for name in self.required):  # then no object fits
+            types = tuple(
+                kind for kind in types or JSON_TYPES if kind not in ("object", *([] if types else ["integer"]))
+            )
+        return self if types is None else self.with_types(types)
+
+    def _forbids(self, name: str) -> bool:
+        if name in self.properties:
+            return self.properties[name].never
+        return self.others is not None and self.others.never and not self.patterned
+
+
+def alternatives(nodes: Iterable[Node], at: str) -> Node:
+    """Any one of these; the node itself if there is only one."""
+    found = [
+        one
+        for node in nodes
+        for one in (node.any_of if node.any_of and not node.annotations and not node.described else (node,))
+        if not one.never
     ]
-)
-_STRUCTURE: Final = frozenset(
-    [
-        "$defs",
-        "additionalItems",
-        "additionalProperties",
-        "allOf",
-        "anyOf",
-        "const",
-        "definitions",
-        "enum",
-        "items",
-        "nullable",
-        "oneOf",
-        "prefixItems",
-        "properties",
-        "required",
-        "type",
-        *REFERENCES,
-    ]
-)
-_KNOWN: Final = _ONLY_DESCRIBED | _STRUCTURE | ANNOTATIONS | META | LIMITED_TYPE.keys()
-_PLAIN_NUMBERS: Final = frozenset(LIMITED_TYPE) - {
-    "pattern",
-    "format",
-    "contentEncoding",
-    "contentMediaType",
-    "uniqueItems",
-}
-# Limits that limit nothing.
-_IDLE: Final[tuple[tuple[str, object], ...]] = (
-    ("minLength", 0),
-    ("minItems", 0),
-    ("minProperties", 0),
-    ("uniqueItems", False),
-)
+    if len(found) <= 1:
+        return found[0] if found else Node(at=at, types=())
+    free = next((node for node in found if node.unlimited), None)
+    return Node(at=at, described=free.described) if free is not None else Node(at=at, any_of=tuple(found))
 
 
 class Reader:
     """Reads one document for one provider."""
 
     def __init__(self, document: Document, rules: Rules, notes: Notes) -> None:
-        self._document: Document = document
+        self.document: Document = document
         self._rules: Rules = rules
         self._notes: Notes = notes
-        self._meeting: Meeting = Meeting(notes, self.expanded)
         self._targets: dict[str, Node] = {}
         self._under_way: set[str] = set()
 
@@ -109,124 +230,96 @@ class Reader:
         """What a reference points at."""
         if pointer not in self._targets:
             self._under_way.add(pointer)
-            self._targets[pointer] = node = self.node(self._document.at(pointer), pointer)
+            self._targets[pointer] = node = self.node(self.document.at(pointer), pointer)
             self._under_way.discard(pointer)
-            self._leads_somewhere(node, pointer)
+            seen = {pointer}
+            while node.ref is not None and node.ref not in self._under_way:
+                if node.ref in seen:
+                    raise ToolDefinitionError(f"The schema refers to itself and to nothing else at {pointer or '/'}.")
+                seen.add(node.ref)
+                node = self.target(node.ref)
         return self._targets[pointer]
 
-    def _leads_somewhere(self, node: Node, pointer: str) -> None:
-        """Refuse references that only lead to each other."""
-        seen = {pointer}
-        while node.ref is not None and node.ref not in self._under_way:
-            if node.ref in seen:
-                raise ToolDefinitionError(f"The schema refers to itself and to nothing else at {pointer or '/'}.")
-            seen.add(node.ref)
-            node = self.target(node.ref)
-
-    def expanded(self, node: Node) -> Node:
-        """The node itself, or what it refers to, with its own annotations before those of the target."""
+    def expand(self, node: Node) -> Node:
+        """The node itself, or what it refers to, with its own words before those of the target."""
         while node.ref is not None:
             if node.ref in self._under_way:
                 self._notes.lost(node.at, "refers to a schema that contains it: merged without it")
-                return Node(at=node.at, told=node.told)
-            node = self.target(node.ref).telling(node.told)
+                return node.with_changes(ref=None)
+            target = self.target(node.ref)
+            node = target.with_words(node, target)
         return node
 
     def node(self, schema: object, at: str) -> Node:
         """A schema as a node."""
+        if isinstance(schema, bool):
+            return Node(at=at) if schema else Node(at=at, types=())
         if not is_object(schema):
-            if isinstance(schema, bool):
-                return Node(at=at) if schema else Node(at=at, types=())
-            raise ToolDefinitionError(f"{at} of the schema must be a schema, not {shown(schema)}.")
-        parts = [self._plain(schema, at)]
+            raise ToolDefinitionError(f"{at} of the schema must be a schema, not {shorten(schema)}.")
+        parts = [self._own(schema, at)]
         if (reference := reference_of(schema)) is not None:
-            pointer = self._document.pointer(reference, at)
-            parts.append(Node(at=at, types=()) if self._document.at(pointer) is False else Node(at=at, ref=pointer))
-        if is_array(members := schema.get("allOf")):
-            parts.extend(self.node(member, f"{at}/allOf/{index}") for index, member in enumerate(members))
-        parts.extend(
-            self._alternatives(branches, word, f"{at}/{word}")
-            for word in ("anyOf", "oneOf")
-            if is_array(branches := schema.get(word)) and branches
-        )
-        return reduce(self._meeting.meet, parts).with_changes(at=at)
+            pointer = self.document.pointer(reference, at)
+            parts.append(Node(at=at, types=()) if self.document.at(pointer) is False else Node(at=at, ref=pointer))
+        parts.extend(self._each(schema.get("allOf"), f"{at}/allOf"))
+        for word in ("anyOf", "oneOf"):
+            if branches := self._each(schema.get(word), f"{at}/{word}"):
+                if word == "oneOf":
+                    self._notes.lost(f"{at}/oneOf", "written as anyOf: a value may fit more than one form")
+                parts.append(alternatives(branches, at))
+        return reduce(self._merge, parts).with_changes(at=at)
 
-    def _alternatives(self, branches: list[object], word: str, at: str) -> Node:
-        nodes = [self.node(branch, f"{at}/{index}") for index, branch in enumerate(branches)]
-        if word == "oneOf":
-            if all(self._apart(a, b) for index, a in enumerate(nodes) for b in nodes[:index]):
-                self._notes.rewritten(at, "written as anyOf; the forms exclude each other")
-            else:
-                self._notes.lost(at, "written as anyOf: a value may fit more than one form")
-        return alternatives(nodes, at)
+    def _each(self, schemas: object, at: str) -> list[Node]:
+        return [self.node(sub, f"{at}/{index}") for index, sub in enumerate(schemas if is_array(schemas) else [])]
 
-    def _apart(self, a: Node, b: Node, levels: int = 4) -> bool:
-        """Whether two nodes certainly have no value in common. Recursive ones are looked at a few levels deep."""
-        if not levels:
-            return False
-        a, b = (self._peeked(node) for node in (a, b))
-        if a.never or b.never:
-            return True
-        if a.any_of or b.any_of:
-            return all(self._apart(x, y, levels - 1) for x in a.any_of or (a,) for y in b.any_of or (b,))
-        if a.types is None or b.types is None:
-            return False
-        common = [kind for kind in JSON_TYPES if kind_is_one_of(kind, a.types) and kind_is_one_of(kind, b.types)]
-        if not common or (a.values is not None and b.values is not None and _no_common_value(a.values, b.values)):
-            return True
-        return common == ["object"] and any(
-            name in a.properties
-            and name in b.properties
-            and self._apart(a.properties[name], b.properties[name], levels - 1)
-            for name in a.required
-            if name in b.required
-        )
+    # --- one schema without its combinators ---------------------------------------------------------------------------
 
-    def _peeked(self, node: Node) -> Node:
-        return node if node.ref is None or node.ref in self._under_way else self._peeked(self.target(node.ref))
-
-    # --- one schema without its combinators -------------------------------------------------------------------------
-
-    def _plain(self, schema: Schema, at: str) -> Node:
+    def _own(self, schema: Schema, at: str) -> Node:
         types = self._types(schema, at)
         described = self._only_described(schema, at)
         limits = self._limits(schema, types, described, at)
-        properties = _object(schema.get("properties"))
+        values = self._values(schema, described, at)
+        if values is None and "enum" in described and types is None:
+            types = tuple(dict.fromkeys(kind_of(value) for value in _array(described["enum"])))
         items, prefix = self._items(schema, at)
-        node = Node(
+        others = schema.get("additionalProperties")
+        return Node(
             at=at,
-            told=self._told(schema, at),
+            annotations=self._annotations(schema, at),
             described=described,
             types=types,
+            values=values,
             limits=limits,
-            properties={name: self.node(sub, f"{at}/properties/{_step(name)}") for name, sub in properties.items()},
+            properties={
+                name: self.node(sub, f"{at}/properties/{escape(name)}")
+                for name, sub in _object(schema.get("properties")).items()
+            },
             required=tuple(name for name in _array(schema.get("required")) if isinstance(name, str)),
-            others=self._others(schema, at),
-            patterned=bool(_object(schema.get("patternProperties"))),
+            others=None if others is None else self.node(others, f"{at}/additionalProperties"),
+            patterned=bool(schema.get("patternProperties")),
             items=items,
             prefix=prefix,
-        )
-        return without_impossible_objects(self._valued(node, schema, at).pruned())
+        ).simplified()
 
-    def _told(self, schema: Schema, at: str) -> Schema:
-        told = {word: schema[word] for word in ("title", "description", "default") if word in schema}
+    def _annotations(self, schema: Schema, at: str) -> Schema:
+        found = {word: text for word in ("title", "description") if isinstance(text := schema.get(word), str)}
         words: list[str] = []
-        if "default" in told and "default" not in self._rules.annotations:
-            words.append(f"Default: {_json(told.pop('default'))}.")
+        whole: Schema = dict(found)
+        if "default" in schema and "default" in self._rules.annotations:
+            whole["default"] = schema["default"]
+        elif "default" in schema:
+            words.append(f"Default: {as_json(schema['default'])}.")
             self._notes.rewritten(f"{at}/default", "told in the description")
         examples = [*_array(schema.get("examples")), *([schema["example"]] if "example" in schema else [])]
         if examples:
-            words.append(f"Examples: {', '.join(_json(example) for example in examples)}.")
+            words.append(f"Examples: {', '.join(map(as_json, examples))}.")
             self._notes.rewritten(f"{at}/examples", "told in the description")
         if schema.get("deprecated") is True:
             words.append("Deprecated.")
-        told = {word: text for word, text in told.items() if word == "default" or isinstance(text, str)}
         if words:
-            told["description"] = joined(told.get("description"), *words)
-        for word in schema:
-            if word not in _KNOWN:
-                self._notes.removed(at, word)
-        return told
+            whole["description"] = join_texts(found.get("description"), *words)
+        for word in schema.keys() - KNOWN:
+            self._notes.rewritten(f"{at}/{word}", "removed, the provider does not know it")
+        return whole
 
     def _types(self, schema: Schema, at: str) -> tuple[str, ...] | None:
         if "type" not in schema:
@@ -235,82 +328,69 @@ class Reader:
         # Upper case is how Gemini writes them.
         words = [str(word).lower() for word in (written if is_array(written) else [written])]
         if not words or not all(word in JSON_TYPES for word in words):
-            self._notes.lost(f"{at}/type", f"{shown(written)} is no type, read as any")
+            self._notes.lost(f"{at}/type", f"{shorten(written)} is no type, read as any")
             return None
         if schema.get("nullable") is True:
             words.append("null")
-        if "number" in words:
-            words = [word for word in words if word != "integer"]
-        return tuple(dict.fromkeys(words))
+        return tuple(dict.fromkeys(word for word in words if word != "integer" or "number" not in words))
 
     def _only_described(self, schema: Schema, at: str) -> Schema:
-        found: Schema = {}
-        for word in sorted(_ONLY_DESCRIBED & schema.keys()):
-            value = schema[word]
-            if is_true_schema(value) and word not in ("not", "contains"):
-                continue
-            if word == "unevaluatedProperties" and value is False:
-                continue  # no provider writes properties that are not declared
-            found[word] = value
-            self._notes.only_described(at, word, value)
+        found = {
+            word: schema[word]
+            for word in sorted(ONLY_DESCRIBED & schema.keys())
+            if (schema[word] not in (True, {}) or word in ("not", "contains"))
+            and not (word == "unevaluatedProperties" and schema[word] is False)  # only declared ones are written
+        }
         others = schema.get("additionalProperties")
-        if is_object(others) and others and not self._rules.closes_objects:
+        if is_object(others) and others and self._rules.objects == "named":
             found["additionalProperties"] = others
-            self._notes.only_described(at, "additionalProperties", others)
+        for word, value in found.items():
+            self._notes.only_described(at, word, value)
         return found
 
-    def _others(self, schema: Schema, at: str) -> Node | None:
-        value = schema.get("additionalProperties")
-        return None if value is None else self.node(value, f"{at}/additionalProperties")
-
     def _items(self, schema: Schema, at: str) -> tuple[Node | None, tuple[Node, ...]]:
-        items, first = schema.get("items"), schema.get("prefixItems")
-        place = "prefixItems"
+        items, first, place = schema.get("items"), schema.get("prefixItems"), "prefixItems"
         if is_array(items):  # how it was written before 2020-12
             items, first, place = schema.get("additionalItems"), items, "items"
-        prefix = [self.node(sub, f"{at}/{place}/{index}") for index, sub in enumerate(_array(first))]
+        prefix = self._each(first, f"{at}/{place}")
         impossible = next((index for index, node in enumerate(prefix) if node.never), None)
         if impossible is not None:  # then no array is longer
             return prefix[impossible], tuple(prefix[:impossible])
         return (None if items is None else self.node(items, f"{at}/items")), tuple(prefix)
 
-    def _valued(self, node: Node, schema: Schema, at: str) -> Node:
-        """The node with its listed values, if it has any."""
+    def _values(self, schema: Schema, described: Schema, at: str) -> tuple[object, ...] | None:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if not is_array(values):
-            return node
+            return None
         if schema.get("nullable") is True and None not in values:
             values = [*values, None]
-        if not self._rules.complex_values and any(kind_of(value) in ("array", "object") for value in values):
-            self._notes.only_described(at, "enum", values)
-            node = node.with_changes(described={**node.described, "enum": values})
-            kinds = kinds_of(values)
-            return node.with_types(kinds if node.types is None else _common(kinds, node.types))
-        node = node.with_changes(values=tuple(values), const="const" in schema)
-        return node.with_types(kinds_of(values) if node.types is None else node.types)
-
-    # --- limits ------------------------------------------------------------------------------------------------------
+        if self._rules.complex_values or not any(kind_of(value) in ("array", "object") for value in values):
+            return tuple(values)
+        self._notes.only_described(at, "enum", values)
+        described["enum"] = values
+        return None
 
     def _limits(self, schema: Schema, types: tuple[str, ...] | None, described: Schema, at: str) -> Schema:
         """The limits that the provider knows; the others are added to what is only described."""
         limits: Schema = {}
-        for word, value in _with_numeric_exclusives(schema).items():
+        known = self._rules.limits
+        for given, said in schema.items():
+            word, value = given, said
+            if given in ("minimum", "maximum") and schema.get(exclusive := f"exclusive{given.title()}") is True:
+                word = exclusive  # as draft 4 and OpenAPI 3.0 write it
             if word not in LIMITED_TYPE or (types is not None and not kind_is_limited(word, types)):
                 continue
-            if any(word == idle and same(value, nothing) for idle, nothing in _IDLE):
+            if (given.startswith("exclusive") and isinstance(value, bool)) or same(value, _LIMIT_NOTHING.get(word)):
                 continue
-            if word in _PLAIN_NUMBERS and kind_of(value) not in ("integer", "number"):
-                self._notes.lost(f"{at}/{word}", f"{shown(value)} is no number, removed")
-            elif self._knows(word, value, types):
-                limits[word] = _tightest(word, value, limits.get(word))
-            elif (nearest := _inclusive(word, value)) is not None and nearest[0] in self._rules.limits:
-                name, bound = nearest
-                if types == ("integer",):
-                    self._notes.rewritten(f"{at}/{word}", f"{shown(value)} -> {name} {bound}")
-                else:
-                    bound = described[word] = value
-                    self._notes.only_described(at, word, value)
-                limits[name] = _tightest(name, bound, limits.get(name))
+            if word not in _NO_NUMBERS and kind_of(value) not in ("integer", "number"):
+                self._notes.lost(f"{at}/{word}", f"{shorten(value)} is no number, removed")
+                continue
+            if types == ("integer",) and (near := _inclusive(word, value)) and word not in known and near[0] in known:
+                self._notes.rewritten(f"{at}/{word}", f"{shorten(value)} -> {near[0]} {near[1]}")
+                word, value = near
+            tighter = _tighter(word, limits.get(word), value) if self._knows(word, value, types) else None
+            if tighter is not None:
+                limits[word] = tighter
             else:
                 described[word] = value
                 self._notes.only_described(at, word, value)
@@ -321,49 +401,120 @@ class Reader:
         if word not in rules.limits:
             return False
         if word == "format":
-            return any(rules.takes_format(value, kind) for kind in types or ("string",))
+            return any(rules.takes(word, value, kind) for kind in types or ("string",))
         if word == "pattern":
             return isinstance(value, str) and re.search(rules.unknown_in_patterns, value) is None
         if word == "minItems" and rules.highest_min_items is not None:
             return isinstance(value, int) and value <= rules.highest_min_items
         return True
 
+    # --- what holds at once -------------------------------------------------------------------------------------------
 
-def _with_numeric_exclusives(schema: Schema) -> Mapping[str, object]:
-    """Draft 4 wrote `"minimum": 0, "exclusiveMinimum": true`."""
-    copy = schema
-    for exclusive, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        written = schema.get(exclusive)
-        if isinstance(written, bool):
-            copy = {word: value for word, value in copy.items() if word != exclusive}
-            if written and inclusive in copy:
-                copy = {(exclusive if word == inclusive else word): value for word, value in copy.items()}
-    return copy
+    def _merge(self, a: Node, b: Node) -> Node:
+        """What fits both. Words of the first come first."""
+        if a.never or b.never:
+            return Node(at=a.at, types=())
+        if a.unlimited or b.unlimited or (a.ref is not None and a.ref == b.ref):
+            return (b if a.unlimited else a).with_words(a, b)
+        if a.ref is not None or b.ref is not None:
+            return self._merge(self.expand(a), self.expand(b))
+        return self._distribute(a, b) if a.any_of or b.any_of else self._merge_plain(a, b)
+
+    def _distribute(self, a: Node, b: Node) -> Node:
+        """What stands beside alternatives goes into each of them; its words stay outside."""
+        of_a = a.any_of or (a.with_changes(annotations={}, described={}),)
+        of_b = b.any_of or (b.with_changes(annotations={}, described={}),)
+        if len(of_a) * len(of_b) > _MOST_ALTERNATIVES:
+            self._notes.lost(b.at, f"{len(of_a) * len(of_b)} alternatives are too many, some are left out")
+            return a.with_words(a, b)
+        both = alternatives([self._merge(x, y) for x in of_a for y in of_b], a.at)
+        return both.with_words(Node(at=a.at).with_words(a, b), both)
+
+    def _merge_plain(self, a: Node, b: Node) -> Node:
+        limits, clashing = self._merge_limits(a, b)
+        names = dict.fromkeys([*a.properties, *b.properties])
+        places = range(max(len(a.prefix), len(b.prefix)))
+        properties = {
+            name: self._merge_said([a.properties.get(name, a.others), b.properties.get(name, b.others)])
+            for name in names
+        }
+        prefix = [
+            self._merge_said([node.prefix[index] if index < len(node.prefix) else node.items for node in (a, b)])
+            for index in places
+        ]
+        merged = Node(
+            at=a.at,
+            described=clashing,
+            types=merge_types(a.types, b.types),
+            values=_merge_values(a.values, b.values),
+            limits=limits,
+            properties={name: node for name, node in properties.items() if node is not None},
+            required=tuple(dict.fromkeys([*a.required, *b.required])),
+            others=self._merge_said([a.others, b.others]),
+            patterned=a.patterned or b.patterned,
+            items=self._merge_said([a.items, b.items]),
+            prefix=tuple(node for node in prefix if node is not None),
+        )
+        return merged.with_words(Node(at=a.at).with_words(a, b), merged).simplified()
+
+    def _merge_said(self, nodes: Sequence[Node | None]) -> Node | None:
+        said = [node for node in nodes if node is not None]
+        return reduce(self._merge, said) if said else None
+
+    def _merge_limits(self, a: Node, b: Node) -> tuple[Schema, Schema]:
+        """The tighter limit of each kind; and those that cannot be said together."""
+        limits: Schema = dict(a.limits)
+        clashing: Schema = {}
+        for word, value in b.limits.items():
+            tighter = _tighter(word, limits.get(word), value)
+            if tighter is not None:
+                limits[word] = tighter
+            else:
+                self._notes.only_described(b.at, word, value)
+                clashing[word] = value
+        return limits, clashing
 
 
-def _inclusive(word: str, value: object) -> tuple[str, object] | None:
-    """An exclusive limit of integers, as an inclusive one."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    if word == "exclusiveMinimum":
-        return "minimum", math.floor(value) + 1
-    if word == "exclusiveMaximum":
-        return "maximum", math.ceil(value) - 1
-    return None
+def _merge_described(a: Mapping[str, object], b: Mapping[str, object]) -> Schema:
+    first, second = dict(a), dict(b)
+    if first.keys() & second.keys():
+        return first if same(first, second) else {"allOf": [first, second]}
+    return {**first, **second}
 
 
-def _tightest(word: str, a: object, b: object) -> object:
+def merge_types(a: tuple[str, ...] | None, b: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The types of values that are of both; None: any."""
+    if a is None or b is None:
+        return b if a is None else a
+    both = [kind for kind in JSON_TYPES if kind_is_one_of(kind, a) and kind_is_one_of(kind, b)]
+    return tuple(kind for kind in both if kind != "integer" or "number" not in both)
+
+
+def _merge_values(a: tuple[object, ...] | None, b: tuple[object, ...] | None) -> tuple[object, ...] | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return tuple(value for value in a if any(same(value, other) for other in b))
+
+
+def _tighter(word: str, a: object, b: object) -> object:
+    """The limit that holds where both do; None if it cannot be said as one."""
+    if a is None or same(a, b):
+        return b
     if not isinstance(a, int | float) or not isinstance(b, int | float):
-        return a if b is None else b
-    return min(a, b) if word.startswith("max") else max(a, b)
+        return None
+    if word == "multipleOf":
+        return math.lcm(a, b) if isinstance(a, int) and isinstance(b, int) else None
+    return min(a, b) if "max" in word.lower() else max(a, b)
 
 
-def _no_common_value(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
-    return not any(same(value, other) for value in a for other in b)
-
-
-def _common(kinds: tuple[str, ...], types: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(kind for kind in kinds if kind_is_one_of(kind, types))
+def _inclusive(word: str, value: object) -> tuple[str, int] | None:
+    """An exclusive limit of integers, as an inclusive one."""
+    if isinstance(value, int | float) and math.isfinite(value):
+        if word == "exclusiveMinimum":
+            return "minimum", math.floor(value) + 1
+        if word == "exclusiveMaximum":
+            return "maximum", math.ceil(value) - 1
+    return None
 
 
 def _object(value: object) -> Schema:
@@ -372,11 +523,3 @@ def _object(value: object) -> Schema:
 
 def _array(value: object) -> list[object]:
     return value if is_array(value) else []
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

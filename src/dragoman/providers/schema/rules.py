@@ -1,134 +1,333 @@
-"""What each provider takes of JSON Schema beyond the shape of objects and arrays, as data.
+"""The vocabulary of JSON Schema, what each provider takes of it, and the notes on what was changed.
 
-Owns: the tables. Sources are named beside them; all were looked up in autumn 2026.
+Owns: the tables. Their sources are named beside them; all were looked up in autumn 2026.
 Must not know: how a schema is read or written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias, TypeGuard, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from .words import kind_is_limited
+_T = TypeVar("_T")
+Schema: TypeAlias = dict[str, object]
 
-__all__ = ["ANTHROPIC", "GEMINI", "OPENAI", "Rules"]
+JSON_TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
+REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+
+META: Final = frozenset(["$anchor", "$comment", "$dynamicAnchor", "$id", "$schema", "$vocabulary", "id"])
+"""Keywords about the document, not about values."""
+
+ANNOTATIONS: Final = frozenset(["title", "description", "default", "examples", "example", "deprecated"])
+"""Keywords that forbid nothing."""
+
+_NUMBERS: Final = frozenset(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])
+_LIMITS: Final[dict[str, Iterable[str]]] = {
+    "string": ("minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"),
+    "number": _NUMBERS,
+    "array": ("minItems", "maxItems", "uniqueItems"),
+    "object": ("minProperties", "maxProperties"),
+}
+LIMITED_TYPE: Final[dict[str, str]] = {word: kind for kind, words in _LIMITS.items() for word in words}
+"""Keywords that limit the values of one type and hold no schema."""
+
+_CONDITIONS: Final = frozenset(["if", "then", "else", "not", "contains", "propertyNames", "contentSchema"])
+_UNEVALUATED: Final = frozenset(["unevaluatedItems", "unevaluatedProperties"])
+_DEPENDENT: Final = frozenset(["dependencies", "dependentRequired", "dependentSchemas"])
+ONLY_DESCRIBED: Final = _CONDITIONS | _UNEVALUATED | _DEPENDENT | {"maxContains", "minContains", "patternProperties"}
+"""Keywords that no strict subset has."""
+
+HOLDS_ONE: Final = _CONDITIONS | _UNEVALUATED | {"additionalItems", "additionalProperties", "items"}
+HOLDS_LIST: Final = frozenset(["allOf", "anyOf", "items", "oneOf", "prefixItems"])
+HOLDS_MAP: Final = frozenset(["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"])
+KNOWN: Final = (ONLY_DESCRIBED | HOLDS_ONE | HOLDS_LIST | HOLDS_MAP | ANNOTATIONS | META | LIMITED_TYPE.keys()) | {
+    "const",
+    "enum",
+    "nullable",
+    "required",
+    "type",
+    *REFERENCES,
+}
+
+_KINDS: Final[dict[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def is_object(value: object) -> TypeGuard[Schema]:
+    """Whether a decoded value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[object]]:
+    """Whether a decoded value is an array."""
+    return isinstance(value, list)
+
+
+def kind_of(value: object) -> str:
+    """JSON's name for the type of a decoded value. A number without a fraction is an integer, however it is written."""
+    if isinstance(value, float) and value.is_integer():
+        return "integer"
+    return _KINDS.get(type(value), "")
+
+
+def kind_is_one_of(kind: str, types: Iterable[str]) -> bool:
+    """Whether a value of a kind is of one of the types; an integer is a number too."""
+    return kind in types or (kind == "integer" and "number" in types)
+
+
+def kind_is_limited(word: str, types: Iterable[str]) -> bool:
+    """Whether a limit means something to values of one of the types."""
+    if word == "format":  # OpenAPI has formats for numbers as well
+        return any(kind in ("string", "integer", "number") for kind in types)
+    limited = LIMITED_TYPE[word]
+    return any(kind == limited or (kind == "integer" and limited == "number") for kind in types)
+
+
+def same(a: object, b: object) -> bool:
+    """Whether two JSON values are equal; to Python 1 and True are the same, to JSON they are not."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if is_object(a) and is_object(b):
+        return a.keys() == b.keys() and all(same(value, b[key]) for key, value in a.items())
+    if is_array(a) and is_array(b):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def distinct(values: Sequence[_T]) -> list[_T]:
+    """The values, each once."""
+    found: list[_T] = []
+    for value in values:
+        if not any(same(value, other) for other in found):
+            found.append(value)
+    return found
+
+
+def as_json(value: object) -> str:
+    """The value as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def escape(name: str) -> str:
+    """A member's name as a step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def join_texts(*texts: object) -> str:
+    """Descriptions one after the other, each once."""
+    return " ".join(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
+
+
+def map_subschemas(schema: Schema, at: str, change: Callable[[object, str], object]) -> Schema:
+    """A copy with every direct subschema replaced by `change` of it and of its pointer."""
+    copy: Schema = {}
+    for word, value in schema.items():
+        here = f"{at}/{escape(word)}"
+        if word in HOLDS_MAP and is_object(value):
+            copy[word] = {name: change(sub, f"{here}/{escape(name)}") for name, sub in value.items()}
+        elif word in HOLDS_LIST and is_array(value):
+            copy[word] = [change(sub, f"{here}/{index}") for index, sub in enumerate(value)]
+        else:
+            copy[word] = change(value, here) if word in HOLDS_ONE else value
+    return copy
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+NOT_STRICT: Final = "not strict: "
+"""How a line begins that tells the caller not to send the schema as a strict one."""
+
+
+class Note(Struct, frozen=True):
+    """One change, at one place of the given schema."""
+
+    at: str
+    """JSON pointer; empty for the root."""
+    text: str
+    lossy: bool = False
+    """What is sent allows values that the given schema does not: whoever gets the values must check them."""
+
+    def __str__(self) -> str:
+        return f"{self.at or '/'}: {self.text}"
+
+
+class Notes:
+    """Notes in the order in which they came up, each once."""
+
+    def __init__(self) -> None:
+        self._all: dict[Note, None] = {}
+
+    def rewritten(self, at: str, text: str) -> None:
+        """Said differently, or narrowed: whatever fits what is sent fits the given schema."""
+        self._all[Note(at, text)] = None
+
+    def lost(self, at: str, text: str) -> None:
+        """Not enforced any more."""
+        self._all[Note(at, text, lossy=True)] = None
+
+    def only_described(self, at: str, word: str, value: object) -> None:
+        """A limit that the provider does not know; it stands in the description now."""
+        self.lost(f"{at}/{word}", f"{shorten(value)} is only in the description")
+
+    @property
+    def all(self) -> tuple[Note, ...]:
+        """The notes so far."""
+        return tuple(self._all)
+
+
+def shorten(value: object) -> str:
+    """The value as JSON, cut to a length that fits a note."""
+    text = as_json(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
 class Rules(Struct, frozen=True, kw_only=True):
     """What may stand in a schema."""
 
-    annotations: frozenset[str]
+    annotations: frozenset[str] = frozenset(["title", "description", "default"])
     """Annotations that it takes; the others are put into words."""
-    limits: frozenset[str]
+    limits: frozenset[str] = frozenset(LIMITED_TYPE)
     """Limits that it knows; the others are only described."""
-    formats: Mapping[str, frozenset[str]]
-    """By type, the formats that it knows."""
-    unknown_in_patterns: str
+    formats: Mapping[str, frozenset[str]] | None = None
+    """By type, the formats that it knows; None: any."""
+    unknown_in_patterns: str = "$a"
     """A regular expression that finds what it does not understand in a pattern."""
     highest_min_items: int | None = None
     complex_values: bool = False
     """Whether arrays and objects may be listed as values."""
-    # --- objects ---
-    closes_objects: bool = True
-    """Whether objects must say that they have no other properties; otherwise they cannot say it."""
+    openapi: bool = False
+    """Whether schemas are written as OpenAPI has them: one type, `nullable`, listed values are texts."""
+    objects: Literal["closed", "named", "open"] = "closed"
+    """Objects must say that they have no other properties, cannot say anything of others, or can say all."""
     all_required: bool = False
     """Whether every property must be required: an optional one is then one that may be null."""
     recursive: bool = False
-    reference_beside_words: bool = False
-    """Whether a reference may be wrapped in `anyOf` so that words can stand beside it; otherwise it is written out."""
-    # --- sizes of one schema ---
-    most_properties: int | None = None
-    deepest: int | None = None
-    most_values: int | None = None
-    longest_values: int | None = None
-    """Characters of one list of more than 250 values."""
-    most_characters: int | None = None
-    """Of all names and values together."""
-    # --- sizes of all strict schemas of a request together ---
-    most_schemas: int | None = None
-    most_optional: int | None = None
-    most_unions: int | None = None
+    references: Literal["wrapped", "bare", "inline"] = "wrapped"
+    """Words beside a reference: wrap it in `anyOf`, write it out in place, or there are no references at all."""
+    # --- sizes of one schema, and of all strict schemas of a request together ---
+    most_each: Mapping[str, int] = {}
+    most_together: Mapping[str, int] = {}
 
-    def takes_format(self, value: object, kind: str) -> bool:
-        """Whether a format may stand beside a type."""
-        return value in self.formats.get(kind, ())
-
-    def applies(self, word: str, value: object, kind: str) -> bool:
+    def takes(self, word: str, value: object, kind: str) -> bool:
         """Whether a limit may stand beside a type, and means something to it."""
-        return self.takes_format(value, kind) if word == "format" else kind_is_limited(word, [kind])
+        if word == "format" and self.formats is not None:
+            return value in self.formats.get(kind, ())
+        return kind_is_limited(word, [kind])
 
 
-_COMMON_FORMATS: Final = frozenset(
-    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"]
-)
+_FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
 _LOOK_AROUND: Final = r"\(\?<?[=!]"
+
+JSON_SCHEMA: Final = Rules(complex_values=True, objects="open", recursive=True)
 
 # developers.openai.com/api/docs/guides/structured-outputs#supported-schemas. `minLength` and `maxLength` are not among
 # the supported properties there, and openai-node's helpers.md says that they can be refused, like `default`. A look-
 # around in a pattern is refused too. "$ref cannot have keywords {'description'}" is the answer to words beside `$ref`.
 OPENAI: Final = Rules(
     annotations=frozenset(["title", "description"]),
-    limits=frozenset(
-        [
-            "pattern",
-            "format",
-            "multipleOf",
-            "maximum",
-            "exclusiveMaximum",
-            "minimum",
-            "exclusiveMinimum",
-            "minItems",
-            "maxItems",
-        ]
-    ),
-    formats={"string": _COMMON_FORMATS},
+    limits=_NUMBERS | {"pattern", "format", "minItems", "maxItems"},
+    formats={"string": _FORMATS},
     unknown_in_patterns=_LOOK_AROUND,
     all_required=True,
     recursive=True,
-    reference_beside_words=True,
-    most_properties=5000,
-    deepest=10,
-    most_values=1000,
-    longest_values=15_000,
-    most_characters=120_000,
+    most_each={
+        "properties": 5000,
+        "levels of nesting": 10,
+        "listed values": 1000,
+        "characters in one list of values": 15_000,
+        "characters in names and values": 120_000,
+    },
 )
 
 # platform.claude.com/docs/en/build-with-claude/structured-outputs: JSON Schema limitations, pattern support, schema
 # complexity limits. The limits on optional and union parameters are for all strict schemas of a request together; one
 # schema that is beyond them alone can never be sent. Large repetitions in a pattern are refused; "large" is not said.
 ANTHROPIC: Final = Rules(
-    annotations=frozenset(["title", "description", "default"]),
     limits=frozenset(["pattern", "format", "minItems"]),
-    formats={"string": _COMMON_FORMATS | {"uri"}},
+    formats={"string": _FORMATS | {"uri"}},
     unknown_in_patterns=_LOOK_AROUND + r"|\\[bB1-9k]|\(\?P?[<P]|\{\d{3,}|\{\d*,\d{3,}",
     highest_min_items=1,
-    most_schemas=20,
-    most_optional=24,
-    most_unions=16,
+    references="bare",
+    most_together={"strict schemas": 20, "optional properties": 24, "properties of more than one type": 16},
 )
 
 # The Schema of ai.google.dev/api/caching, and what the service answers: "only 'enum' and 'date-time' are supported for
 # STRING type"; unknown fields (`const`, `$ref`, `additionalProperties`, `multipleOf`, `examples`) are refused. Formats
 # of numbers say nothing to a model, and reports differ on which are taken, so only those of integers are sent.
 GEMINI: Final = Rules(
-    annotations=frozenset(["title", "description", "default"]),
-    limits=frozenset(
-        [
-            "pattern",
-            "format",
-            "minimum",
-            "maximum",
-            "minLength",
-            "maxLength",
-            "minItems",
-            "maxItems",
-            "minProperties",
-            "maxProperties",
-        ]
-    ),
+    limits=frozenset(LIMITED_TYPE)
+    - {"contentEncoding", "contentMediaType", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems"},
     formats={"string": frozenset(["date-time", "enum"]), "integer": frozenset(["int32", "int64"])},
     unknown_in_patterns=_LOOK_AROUND,
-    closes_objects=False,
+    openapi=True,
+    objects="named",
+    references="inline",
 )
+
+
+def count_sizes(schemas: Sequence[object]) -> dict[str, int]:
+    """What providers count in schemas, by the names that `Rules` has for it."""
+    sizes: dict[str, int] = {"strict schemas": len(schemas)}
+
+    def add(what: str, number: int) -> None:
+        sizes[what] = sizes.get(what, 0) + number
+
+    def highest(what: str, number: int) -> None:
+        sizes[what] = max(sizes.get(what, 0), number)
+
+    def count(schema: object, depth: int) -> None:
+        if not is_object(schema):
+            return
+        if "properties" in schema or "items" in schema:
+            highest("levels of nesting", depth)
+        if is_array(values := schema.get("enum")):
+            length = sum(len(value) for value in values if isinstance(value, str))
+            add("listed values", len(values))
+            add("characters in names and values", length)
+            if len(values) > 250 and all(isinstance(value, str) for value in values):
+                highest("characters in one list of values", length)
+        add("properties of more than one type", is_array(schema.get("type")) or "anyOf" in schema)
+        for word in ("properties", "$defs"):
+            if is_object(members := schema.get(word)):
+                add("characters in names and values", sum(map(len, members)))
+                for sub in members.values():
+                    count(sub, depth + 1 if word == "properties" else 1)
+        if is_object(properties := schema.get("properties")):
+            required = schema.get("required")
+            add("properties", len(properties))
+            add("optional properties", len(properties) - (len(required) if is_array(required) else 0))
+        count(schema.get("items"), depth + 1)
+        if is_array(branches := schema.get("anyOf")):
+            for branch in branches:
+                count(branch, depth)
+
+    for schema in schemas:
+        count(schema, 1)
+    return sizes
+
+
+def excesses(schemas: Sequence[object], rules: Rules) -> tuple[str, ...]:
+    """The limits that one strict schema, or all those of one request together, are beyond."""
+    counted = [(rules.most_each, count_sizes([schema])) for schema in schemas]
+    counted.append((rules.most_together, count_sizes(schemas)))
+    return tuple(
+        dict.fromkeys(
+            f"{sizes[what]} {what}, at most {most} are allowed"
+            for limits, sizes in counted
+            for what, most in limits.items()
+            if sizes.get(what, 0) > most
+        )
+    )

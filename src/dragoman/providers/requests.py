@@ -1,0 +1,247 @@
+"""What the encoders of all dialects do alike: options against profiles, tools, schemas, efforts, media and names.
+
+Owns: that what a model cannot take is refused or reported, never dropped; legal names for tools whose own names a
+provider would refuse.
+Must not know: how a dialect writes any of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import msgspec
+
+from dragoman.conversation import Media, MediaKind, OneTool, ToolSpec
+from dragoman.errors import ConfigurationError
+
+from .codec import Adaptation, Call, remembered
+from .options import Effort, ModelOptions, ResponseFormat
+from .profile import Profile, ToolLimits
+from .schema import NOT_STRICT, convert
+
+_T = TypeVar("_T")
+_DEFAULTS: Final = ModelOptions()
+# Not sent to the model as parameters of their own.
+_NOT_PARAMETERS: Final = frozenset(["adapt", "extra_body", "extra_headers", "server_tools", "tool_choice", "cache"])
+
+EFFORTS: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""From less to more."""
+
+
+def refuse_or_adapt(call: Call, adaptations: list[Adaptation], what: str, why: str, hint: str) -> None:
+    """Report that something was left out or changed; or raise, unless the caller said `adapt=True`."""
+    if not call.options.adapt:
+        message = f"{call.profile.provider}:{call.model} cannot take {what}: {why}."
+        raise ConfigurationError(message, hint=f"{hint} Or say adapt=True to go on without it.")
+    adaptations.append(Adaptation(what, why))
+
+
+def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions:
+    """The options without what the profile says the model does not take; each one refused or reported."""
+    options, profile = call.options, call.profile
+    changes: dict[str, object] = {}
+    for name in sorted(profile.unsupported):  # in the same order in every process
+        if name in _NOT_PARAMETERS or getattr(options, name) == getattr(_DEFAULTS, name):
+            continue
+        refuse_or_adapt(call, adaptations, name, "this model does not support it", f"Leave {name} out.")
+        changes[name] = getattr(_DEFAULTS, name)
+    if options.reasoning is not None and profile.reasoning == "none":
+        if options.reasoning.effort != "none":  # not to reason is what such a model does anyway
+            refuse_or_adapt(call, adaptations, "reasoning", "this model does not reason", "Leave reasoning out.")
+        changes["reasoning"] = None
+    if options.parallel_tool_calls is False and not profile.parallel_tool_calls:
+        why = "this model cannot be held to one call at a time"
+        refuse_or_adapt(call, adaptations, "parallel_tool_calls=False", why, "Leave it out.")
+        changes["parallel_tool_calls"] = None
+    wanted = "tool" if isinstance(options.tool_choice, OneTool) else options.tool_choice
+    if (call.tools or options.server_tools) and wanted not in profile.tool_choices:
+        hint = f"Use one of: {', '.join(sorted(profile.tool_choices))}."
+        refuse_or_adapt(call, adaptations, f"tool_choice={wanted!r}", "this model does not support it", hint)
+        changes["tool_choice"] = "auto"
+    if options.max_tokens is None and profile.default_max_tokens is not None:
+        changes["max_tokens"] = profile.default_max_tokens
+    return msgspec.structs.replace(options, **changes) if changes else options
+
+
+# --- tools and schemas ------------------------------------------------------------------------------------------------
+
+
+def declare_tools(
+    call: Call, names: ToolNames, adaptations: list[Adaptation], write: Callable[[ToolSpec, str, object, bool], _T]
+) -> list[_T]:
+    """The tools in a dialect's words. `write` gets a tool, its name on the wire, its schema and whether it is strict.
+
+    What it gives is kept beside the tool for later calls.
+    """
+    profile = call.profile
+    if call.tools and not profile.tools:
+        hint = "Use another model or another API of this provider, or send no tools."
+        refuse_or_adapt(call, adaptations, "tools", "this model calls no tools over this API", hint)
+        return []
+    found: list[_T] = []
+    for spec in call.tools:
+        name, strict = names.wire(spec.name), spec.strict is True and profile.strict_tools
+
+        def make(spec: ToolSpec = spec, name: str = name, strict: bool = strict) -> tuple[_T, tuple[str, ...]]:
+            schema, notes = convert(spec.schema, profile.tool_schema, strict=strict)
+            return write(spec, name, schema, strict and not is_too_free(notes)), notes
+
+        declared, notes = remembered(spec, f"{profile.dialect} {profile.tool_schema} {strict} {name}", make)
+        found.append(declared)
+        adaptations += [Adaptation(f"schema of tool {spec.name!r}", note) for note in notes]
+        if name != spec.name:
+            adaptations.append(Adaptation(f"name of tool {spec.name!r}", f"sent as {name!r}"))
+        if spec.strict and not profile.strict_tools:
+            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "this model does not support it"))
+    return found
+
+
+def convert_reply_schema(
+    call: Call, wanted: ResponseFormat, adaptations: list[Adaptation]
+) -> tuple[dict[str, object], bool]:
+    """The schema that the reply must have, and whether it can be enforced to the letter."""
+    given = msgspec.json.decode(wanted.schema, type=dict[str, object])
+    schema, notes = convert(given, call.profile.structured_schema, strict=wanted.strict)
+    adaptations += [Adaptation("schema of the reply", note) for note in notes]
+    return schema, wanted.strict and not is_too_free(notes)
+
+
+def name_reply_schema(wanted: ResponseFormat, adaptations: list[Adaptation]) -> str:
+    """A name for the reply's schema as OpenAI takes it."""
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted.name)[:64] or "answer"
+    if name != wanted.name:
+        adaptations.append(Adaptation(f"name {wanted.name!r} of the reply's schema", f"sent as {name!r}"))
+    return name
+
+
+def is_too_free(notes: Iterable[str]) -> bool:
+    """Whether a schema has something that no strict one can say; it is then sent as a plain one."""
+    return any(note.startswith(NOT_STRICT) for note in notes)
+
+
+# --- reasoning and media ----------------------------------------------------------------------------------------------
+
+
+def choose_effort(call: Call, effort: Effort, adaptations: list[Adaptation]) -> Effort:
+    """The effort, or the nearest one that the model knows, which is refused or reported."""
+    known: list[Effort] = [one for one in EFFORTS if one in call.profile.efforts]
+    if not known or effort in known:
+        return effort
+    nearest = min(known, key=lambda one: abs(EFFORTS.index(one) - EFFORTS.index(effort)))
+    why = f"this model knows {', '.join(known)}; {nearest!r} is the nearest"
+    refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r}", why, f"Say {nearest!r}.")
+    return nearest
+
+
+def why_not_media(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> str | None:
+    """Why media cannot be sent as one of these kinds; None if they can. Raises for a file that nobody has read."""
+    if media.path is not None:
+        message = f"The file {media.path!r} was not read before the conversation was encoded."
+        hint = "Give Media.from_bytes(...), or send it through an engine, which reads files."
+        raise ConfigurationError(message, hint=hint)
+    if media.kind not in kinds:
+        return f"this model takes no {media.kind} here"
+    if media.url is not None and media.kind not in url_kinds and not media.url.startswith("data:"):
+        return f"this model takes {media.kind} as bytes only, not by URL"
+    return None
+
+
+def form_key(profile: Profile, names: ToolNames) -> str:
+    """Names everything besides a message that its form on the wire depends on, for `remembered`."""
+    kinds = (profile.quirks, profile.media, profile.media_urls, profile.tool_result_media)
+    limits = profile.tool_limits
+    depends_on = (
+        profile.provider,
+        *[",".join(sorted(each)) for each in kinds],
+        profile.reasoning,
+        profile.reasoning_replayed,
+        limits.name_pattern,
+        limits.max_name_length,
+        sorted(names.to_own.items()),
+    )
+    return f"{profile.dialect} {depends_on}"
+
+
+# --- names of tools ---------------------------------------------------------------------------------------------------
+
+# Tried in this order before a name whose first character may not be the first.
+_LEADS = ("", "_", "t_", "tool_")
+# Of the mark: more only if fewer are not enough to tell two names apart.
+_DIGITS = (8, 16, 32)
+
+
+class ToolNames:
+    """The names of the tools of one request. Decoders map `to_own` back.
+
+    A legal name stays as it is. The name that an illegal one gets depends on the set of tools, not on their order, and
+    in most cases on nothing but the name itself: a prompt cache and a recorded history survive that tools come and go.
+    """
+
+    __slots__ = ("_legal", "_limits", "to_own", "to_wire")
+
+    def __init__(self, names: Iterable[str], limits: ToolLimits) -> None:
+        self._limits: ToolLimits = limits
+        self._legal: re.Pattern[str] = re.compile(limits.name_pattern)
+        wire = {name: name for name in names}
+        illegal = [name for name in wire if not self.is_legal(name)]
+        if illegal:
+            wire.update(self._made_up(illegal, taken=frozenset(wire.keys() - illegal)))
+        self.to_wire: Mapping[str, str] = MappingProxyType(wire)
+        """Name on the wire of every tool, by its own name."""
+        self.to_own: Mapping[str, str] = MappingProxyType({wire[name]: name for name in illegal})
+        """Own names by the names on the wire, of those that were changed."""
+
+    def is_legal(self, name: str) -> bool:
+        """Whether the provider takes the name as it is."""
+        return len(name) <= self._limits.max_name_length and self._legal.fullmatch(name) is not None
+
+    def wire(self, name: str) -> str:
+        """The name on the wire, also of a tool that is no longer there but was called earlier in the conversation."""
+        found = self.to_wire.get(name)
+        if found is not None:
+            return found
+        plain = name if self.is_legal(name) else self._plain(name)
+        # A tool of today may have the name that this one had.
+        return plain if plain is not None and plain not in self.to_wire.values() else self._marked(name)
+
+    def _made_up(self, names: list[str], taken: frozenset[str]) -> dict[str, str]:
+        plain = {name: self._plain(name) for name in names}
+        times = Counter([*plain.values(), *taken])
+        # Two that would become the same both carry a mark, so that neither depends on which one comes first.
+        free = {name: short for name, short in plain.items() if short is not None and times[short] == 1}
+        for digits in _DIGITS:
+            marked = {name: self._marked(name, digits) for name in names if name not in free}
+            made = {name: free.get(name) or marked[name] for name in names}
+            if len(taken.union(made.values())) == len(taken) + len(names):
+                return made
+        message = f"No legal names that differ from each other for the tools {', '.join(names)}."
+        raise ConfigurationError(message, hint="Rename the tools.")
+
+    def _plain(self, name: str) -> str | None:
+        """The name with what is not allowed replaced; None if that is not enough."""
+        short = self._letters(name)
+        return next((lead + short for lead in _LEADS if short.strip("_-") and self.is_legal(lead + short)), None)
+
+    def _marked(self, name: str, digits: int = _DIGITS[0]) -> str:
+        """The name, cut, with a mark that no other name has."""
+        mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:digits]
+        short = self._letters(name)
+        for lead in _LEADS:
+            begin = (lead + short)[: max(0, self._limits.max_name_length - len(mark) - 1)]
+            for marked in (f"{begin}_{mark}", f"{begin}{mark}", f"t{mark}"):
+                if self.is_legal(marked):
+                    return marked
+        message = f"No legal name for the tool {name!r} fits the pattern {self._limits.name_pattern!r}."
+        raise ConfigurationError(message, hint="Rename the tool, or correct the pattern in the profile.")
+
+    def _letters(self, name: str) -> str:
+        """The name in characters that the pattern knows: without accents, and `_` for what has no likeness."""
+        plain = unicodedata.normalize("NFKD", name)
+        kept = [letter for letter in plain if not unicodedata.combining(letter)]
+        return "".join([letter if self._legal.fullmatch(f"a{letter}") else "_" for letter in kept])

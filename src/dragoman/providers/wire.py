@@ -1,0 +1,329 @@
+"""Bytes from a provider: a stream of events or a whole reply, and JSON that is taken apart but not read through.
+
+What a codec does not understand is kept as it came, as `Raw`: slices that hold on to the bytes they came from, so copy
+the ones that are kept. `read_*` raise for what is not as it should be; the others make the best of what servers send.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from typing import Final, TypeGuard, cast
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.errors import ProtocolError
+
+ABSENT: Final = Raw(b"")
+"""Stands for a member that is not there."""
+
+MALFORMED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What reading bytes that somebody else wrote can raise."""
+
+read_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+"""The members of a JSON object."""
+
+read_elements: Final = msgspec.json.Decoder(list[Raw]).decode
+"""The elements of a JSON array."""
+
+_read_text = msgspec.json.Decoder(str | None).decode
+_read_number = msgspec.json.Decoder(int | None).decode
+_read_value: Final[Callable[[bytes | Raw], object]] = msgspec.json.Decoder().decode
+_EMPTY: Final = frozenset([b"null", b'""', b"[]", b"{}"])
+
+
+def read_text(raw: Raw | None) -> str | None:
+    """A string; None where it is absent or null."""
+    return None if raw is None else _read_text(raw)
+
+
+def read_number(raw: Raw | None) -> int | None:
+    """A whole number; None where it is absent or null."""
+    return None if raw is None else _read_number(raw)
+
+
+def read_value(raw: Raw | None) -> object:
+    """A member, parsed; None where it is absent."""
+    return _read_value(raw) if raw else None
+
+
+def read_array(raw: Raw | None) -> list[Raw]:
+    """The elements of a JSON array; none where it is absent, null or something else."""
+    return read_elements(raw) if raw and bytes(memoryview(raw)[:1]) == b"[" else []
+
+
+def read_string(raw: Raw | None) -> str | None:
+    """A member that is a string; None for anything else."""
+    value = read_value(raw)
+    return value if isinstance(value, str) else None
+
+
+# --- from servers of all kinds ----------------------------------------------------------------------------------------
+
+
+def document(data: bytes) -> dict[str, Raw]:
+    """The members of a whole JSON document as it came from outside. Raises ProtocolError if it is not one."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        data = data.decode(errors="replace").encode()
+    return members(data)
+
+
+def members(data: bytes | Raw) -> dict[str, Raw]:
+    """The members of a JSON object. Raises ProtocolError if it is not one."""
+    try:
+        return read_members(data)
+    except MALFORMED:
+        pass
+    try:
+        return read_members(_mend(bytes(data)))
+    except (ValueError, RecursionError) as error:  # DecodeError and UnicodeError are ValueErrors
+        start = bytes(data)[:80]
+        message = f"A part of the reply is not the JSON object that belongs there: {error}. It starts {start!r}."
+        raise ProtocolError(message) from None
+
+
+def elements(raw: Raw | None) -> list[Raw]:
+    """The elements of a JSON array; none if it is something else."""
+    try:
+        return read_elements(raw) if raw is not None else []
+    except MALFORMED:
+        return []
+
+
+def value_of(raw: Raw | None) -> object:
+    """What the JSON says; None if it cannot be read."""
+    if raw is None:
+        return None
+    try:
+        return _read_value(raw)
+    except MALFORMED:
+        pass
+    try:
+        return _read_value(_mend(bytes(raw)))
+    except (ValueError, RecursionError):
+        return None
+
+
+def string(raw: Raw | None) -> str:
+    """A JSON string's text; empty if it is something else."""
+    value = value_of(raw)
+    return value if isinstance(value, str) else ""
+
+
+def integer(raw: Raw | None) -> int | None:
+    """A JSON number that counts something; None if it is something else."""
+    return first_count(value_of(raw))
+
+
+def text_or_json(raw: Raw | None) -> str:
+    """A JSON string's text, or the JSON itself of anything else: some servers send arguments as an object."""
+    value = value_of(raw)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else bytes(cast("Raw", raw)).decode()
+
+
+def is_empty(raw: Raw) -> bool:
+    """Whether a member is there but says nothing: null, or an empty string, array or object."""
+    return len(raw) <= 4 and bytes(raw) in _EMPTY
+
+
+def is_object(raw: Raw | None) -> TypeGuard[Raw]:
+    """Whether this is a JSON object."""
+    return raw is not None and bytes(raw).startswith(b"{")
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is a complete JSON value."""
+    try:
+        msgspec.json.decode(text)
+    except MALFORMED:
+        return False
+    return True
+
+
+def join_members(fields: Mapping[str, bytes | Raw]) -> bytes:
+    """A JSON object of these members, whose values are JSON already."""
+    encode = msgspec.json.encode
+    return b"{" + b",".join([encode(name) + b":" + bytes(value) for name, value in fields.items()]) + b"}"
+
+
+def _mend(data: bytes) -> bytes:
+    """The same as strict JSON. Python servers write NaN and Infinity, JavaScript ones cut an emoji in two."""
+    value: object = json.loads(data.decode(errors="replace"), parse_constant=lambda _name: None)
+    # "replace" would write a question mark for half an emoji; this is the sign that readers know.
+    return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass").decode(errors="replace").encode()
+
+
+def as_object(value: object) -> dict[str, object]:
+    """A decoded object; an empty one if it is something else."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def first_count(*values: object) -> int | None:
+    """The first of these that is a count."""
+    for value in values:
+        if type(value) is int:
+            return value
+        if type(value) is float and value.is_integer():
+            return int(value)
+    return None
+
+
+def decode_base64(pieces: list[str]) -> bytes | None:
+    """The bytes of base64 pieces, each padded for itself or all of them one text; None if they are something else."""
+    for attempt in (pieces, ["".join(pieces)]):
+        try:
+            return b"".join([b64decode(piece, validate=True) for piece in attempt])
+        except ValueError:
+            continue
+    return None
+
+
+# --- server-sent events -----------------------------------------------------------------------------------------------
+
+BLANK: Final = b" \t\r\n\xef\xbb\xbf"
+"""What may stand before a reply: OpenRouter sends spaces to keep the connection, others a byte-order mark."""
+_MAX_EVENT_BYTES = 64 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventStream:
+    """Splits a stream of bytes into events."""
+
+    __slots__ = ("_carriage_return", "_kept", "_kept_bytes", "_started")
+
+    def __init__(self) -> None:
+        self._kept: list[bytes] = []
+        """The beginning of an event whose end has not come yet. In pieces: joining them each time would take a time
+        that grows with the square of their number."""
+        self._kept_bytes: int = 0
+        self._carriage_return: bool = False
+        """The last byte was a CR that ended a line; an LF right after it belongs to it."""
+        self._started: bool = False
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The events that these bytes complete, each as (name, data); the name is empty where none is given."""
+        if not self._started:
+            data = self._begin(data)
+        if b"\r" in data or self._carriage_return:
+            data = self._with_plain_newlines(data)
+        kept = self._kept
+        if not kept and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n"):
+            return [(b"", data[6:-2])]  # as most pieces are
+        if b"\n\n" not in data and not (kept and data.startswith(b"\n") and kept[-1].endswith(b"\n")):
+            if data:
+                self._keep(data)
+            return []
+        if kept:
+            kept.append(data)
+            data = b"".join(kept)
+            kept.clear()
+            self._kept_bytes = 0
+        *frames, rest = data.split(b"\n\n")
+        if rest:
+            self._keep(rest)
+        return [event for frame in frames if (event := _parsed(frame)) is not None]
+
+    def finish(self) -> list[tuple[bytes, bytes]]:
+        """The event at the very end, if its closing blank line never came."""
+        frame = b"".join(self._kept)
+        self._kept.clear()
+        event = _parsed(frame)
+        return [] if event is None else [event]
+
+    def _begin(self, data: bytes) -> bytes:
+        """Take a byte-order mark away; wait until there are enough bytes to tell."""
+        data = b"".join([*self._kept, data])
+        self._kept.clear()
+        if len(data) < len(_BOM) and _BOM.startswith(data):
+            self._kept.append(data)
+            return b""
+        self._started = True
+        return data.removeprefix(_BOM)
+
+    def _with_plain_newlines(self, data: bytes) -> bytes:
+        if self._carriage_return and data.startswith(b"\n"):
+            data = data[1:]
+            self._carriage_return = False
+        if data:
+            self._carriage_return = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _keep(self, rest: bytes) -> None:
+        self._kept_bytes += len(rest)
+        if self._kept_bytes > _MAX_EVENT_BYTES:
+            message = f"A single event of the stream is longer than {_MAX_EVENT_BYTES} bytes."
+            raise ProtocolError(message)
+        self._kept.append(rest)
+
+
+def _parsed(frame: bytes) -> tuple[bytes, bytes] | None:
+    """The name and data of one event; None if it has no data."""
+    # Nearly all events are one line of data, or a name and a line of data.
+    if frame.startswith(b"data: "):
+        if b"\n" not in frame:
+            return b"", frame[6:]
+    elif frame.startswith(b"event: "):
+        name, _, line = frame.partition(b"\n")
+        if line.startswith(b"data: ") and b"\n" not in line:
+            return name[7:], line[6:]
+    return _parsed_by_lines(frame)
+
+
+def _parsed_by_lines(frame: bytes) -> tuple[bytes, bytes] | None:
+    name = b""
+    lines: list[bytes] = []
+    for line in frame.split(b"\n"):
+        field, colon, value = line.partition(b":")
+        if colon and value.startswith(b" "):
+            value = value[1:]
+        if field == b"data":
+            lines.append(value)
+        elif field == b"event":
+            name = value
+    return (name, b"\n".join(lines)) if lines else None
+
+
+class ReplyBytes:
+    """The bytes of one reply: a stream of events or whole JSON, whichever comes; the first byte tells."""
+
+    __slots__ = ("_begun", "_stream", "is_whole")
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+        """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
+        self._stream: EventStream | None = None
+        self.is_whole: bool = False
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is known to be a stream."""
+        return self._stream is not None
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The events that these bytes complete, each as (name, data)."""
+        if self._stream is not None:
+            return self._stream.feed(data)
+        self._begun.append(data)
+        if self.is_whole or not data:
+            return []
+        begun = b"".join(self._begun).lstrip(BLANK)
+        self.is_whole = begun.startswith((b"{", b"["))
+        if not begun or self.is_whole:
+            return []
+        self._begun = []
+        self._stream = EventStream()
+        return self._stream.feed(begun)
+
+    def finish(self) -> list[tuple[bytes, bytes]]:
+        """The event at the very end of a stream, if its closing blank line never came."""
+        return self._stream.finish() if self._stream is not None else []
+
+    def whole(self) -> bytes:
+        """The whole reply, where it is not a stream."""
+        return b"".join(self._begun).lstrip(BLANK)

@@ -1,0 +1,342 @@
+"""Profiles as rows of data, the catalogue of them, and the names of models."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from dragoman.errors import ConfigurationError
+from dragoman.providers import openai_chat
+from dragoman.providers.catalogue import (
+    ALIASES,
+    PROVIDERS,
+    WELL_KNOWN_MODELS,
+    Dialect,
+    Provider,
+    codec_of,
+    profile_of,
+    provider_of,
+    split_model,
+)
+from dragoman.providers.openai_chat import profiles as chat_profiles
+from dragoman.providers.options import ModelOptions
+from dragoman.providers.profile import Profile, ProfileRow, SchemaStyle, ToolLimits, lay_over
+
+BASE = Profile(provider="p", dialect="d", media=frozenset(["image"]))
+
+
+def test_later_rows_win_field_by_field() -> None:
+    rows = [
+        ProfileRow(provider="p", fields={"context_window": 1, "reasoning": "effort"}),
+        ProfileRow(provider="p", models=("big-*", "*-large"), fields={"context_window": 2}),
+        ProfileRow(provider="p", models=("big-1",), fields={"tools": False}),
+        ProfileRow(provider="other", fields={"context_window": 9}),
+    ]
+    small, large, one = (lay_over(BASE, rows, model) for model in ("small", "x-large", "big-1"))
+    assert (small.context_window, small.reasoning, small.tools) == (1, "effort", True)
+    assert (large.context_window, large.reasoning, large.tools) == (2, "effort", True)
+    assert (one.context_window, one.reasoning, one.tools) == (2, "effort", False)
+
+
+def test_without_a_row_it_is_the_base() -> None:
+    assert lay_over(BASE, [], "m") is BASE
+    assert lay_over(BASE, [ProfileRow(provider="p", models=("x",), fields={"tools": False})], "m") is BASE
+
+
+def test_patterns_are_about_whole_names_and_about_case() -> None:
+    row = ProfileRow(provider="p", models=("gpt-?",), fields={"tools": False})
+    assert not lay_over(BASE, [row], "gpt-5").tools
+    assert lay_over(BASE, [row], "gpt-55").tools
+    assert lay_over(BASE, [row], "GPT-5").tools
+
+
+def test_a_changed_profile_is_another_one() -> None:
+    changed = BASE.with_changes(tools=False, tool_limits=ToolLimits(max_tools=3))
+    assert BASE.tools
+    assert changed.tool_limits.max_tools == 3
+    with pytest.raises(TypeError):
+        BASE.with_changes(tolos=False)
+    with pytest.raises(AttributeError):
+        BASE.tools = False  # type: ignore[misc]
+
+
+def test_a_profile_can_be_written_down() -> None:
+    changed = BASE.with_changes(unsupported=frozenset(["seed"]), renamed={"max_tokens": "n"}, tool_schema="gemini")
+    data = msgspec.json.encode(changed)
+    assert msgspec.json.decode(data, type=Profile) == changed
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"provider":"p","dialect":"d","unheard":1}', type=Profile)
+
+
+# --- the catalogue ---
+
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+
+
+def base_of(dialect: str) -> Profile:
+    return import_module(f"dragoman.providers.{dialect}.profiles").BASE
+
+
+def rows_of(dialect: str) -> tuple[ProfileRow, ...]:
+    return import_module(f"dragoman.providers.{dialect}.profiles").ROWS
+
+
+ROWS = [
+    pytest.param(row, id=f"{d}:{row.provider}:{row.models[0]}:{n}")
+    for d in DIALECTS
+    for n, row in enumerate(rows_of(d))
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_has_a_codec_and_a_profile(dialect: Dialect) -> None:
+    assert codec_of(dialect).name == dialect
+    assert base_of(dialect).dialect == dialect
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda provider: provider.name)
+def test_providers(provider: Provider) -> None:
+    assert PROVIDERS[provider.name] is provider
+    assert re.fullmatch(r"[a-z][a-z0-9-]*", provider.name)
+    assert provider.dialect in DIALECTS
+    if provider.base_url:
+        assert re.fullmatch(r"(https://[a-z0-9.-]+|http://127\.0\.0\.1:\d+)(/[a-z0-9/.]+)?", provider.base_url)
+        assert not provider.base_url.endswith("/")
+    assert provider.key_variables or not provider.needs_key
+    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", variable) for variable in provider.key_variables)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_model_that_no_row_knows_gets_what_holds_for_its_provider(provider: str) -> None:
+    profile = profile_of(provider, "a-model-of-the-future")
+    assert profile.provider == provider
+    assert profile.dialect == PROVIDERS[provider].dialect
+    check(profile)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_of_models_fits(row: ProfileRow) -> None:
+    assert row.fields
+    assert set(row.fields) <= set(Profile.__struct_fields__) - {"provider", "dialect"}
+    base = next(base_of(dialect) for dialect in DIALECTS if row in rows_of(dialect))
+    for pattern in row.models:
+        name = re.sub(r"\[(.)[^]]*\]", r"\1", pattern).replace("*", "x").replace("?", "1")
+        assert fnmatchcase(name, pattern)
+        check(lay_over(base.with_changes(provider=row.provider), rows_of(base.dialect), name))
+
+
+def check(profile: Profile) -> None:
+    """A profile holds what its types say, although its rows are written as plain data."""
+    assert msgspec.json.decode(msgspec.json.encode(profile), type=Profile) == profile
+    assert profile.unsupported <= set(ModelOptions.__struct_fields__)
+    assert profile.tool_choices <= {"auto", "none", "required", "tool"}
+    assert profile.media_urls <= {"image", "document", "audio", "video"}
+    assert profile.tool_schema in get_args(SchemaStyle)
+    assert re.compile(profile.tool_limits.name_pattern).fullmatch("legal_name")
+    if profile.strict_tools:
+        assert profile.tool_schema != "gemini"
+
+
+def test_aliases_and_well_known_models_lead_to_providers() -> None:
+    assert set(ALIASES.values()) <= PROVIDERS.keys()
+    assert {provider for _, provider in WELL_KNOWN_MODELS} <= PROVIDERS.keys()
+    assert all(pattern.endswith("*") for pattern, _ in WELL_KNOWN_MODELS)
+
+
+def test_looking_up_a_profile_loads_no_codec_of_another_dialect() -> None:
+    assert profile_of("anthropic", "claude-sonnet-4-5").dialect == "anthropic"
+    with pytest.raises(KeyError):
+        profile_of("nobody", "m")
+
+
+# --- what is known of particular models ---
+
+KNOWN: list[tuple[str, str, dict[str, object]]] = [
+    ("anthropic", "claude-3-opus-latest", {"reasoning": "none", "structured": "tool", "context_window": 200_000}),
+    ("anthropic", "claude-3-5-sonnet-20241022", {"reasoning": "none", "structured": "tool", "context_window": 200_000}),
+    (
+        "anthropic",
+        "claude-3-7-sonnet-20250219",
+        {"reasoning": "budget", "structured": "tool", "context_window": 200_000},
+    ),
+    ("anthropic", "claude-sonnet-4-20250514", {"reasoning": "budget", "structured": "tool", "context_window": 200_000}),
+    ("anthropic", "claude-opus-4-0", {"reasoning": "budget", "structured": "tool", "context_window": 200_000}),
+    (
+        "anthropic",
+        "claude-opus-4-1-20250805",
+        {"reasoning": "budget", "structured": "native", "context_window": 200_000},
+    ),
+    (
+        "anthropic",
+        "claude-sonnet-4-5-20250929",
+        {"reasoning": "budget", "structured": "native", "context_window": 200_000},
+    ),
+    (
+        "anthropic",
+        "claude-opus-4-5-20251101",
+        {"reasoning": "budget", "structured": "native", "context_window": 200_000},
+    ),
+    ("anthropic", "claude-sonnet-4-6", {"reasoning": "adaptive", "structured": "native", "context_window": 1_000_000}),
+    ("anthropic", "claude-opus-4-8", {"reasoning": "adaptive", "structured": "native", "context_window": 1_000_000}),
+    (
+        "anthropic",
+        "claude-mythos-preview",
+        {"reasoning": "adaptive", "structured": "native", "context_window": 1_000_000},
+    ),
+    ("anthropic", "claude-opus-5", {"reasoning": "adaptive", "structured": "native", "context_window": 1_000_000}),
+    ("anthropic", "claude-haiku-5-5", {"reasoning": "adaptive", "structured": "native", "context_window": 1_000_000}),
+    ("gemini", "gemini-1.5-pro", {"reasoning": "none", "tool_schema": "gemini", "context_window": 2_097_152}),
+    (
+        "gemini",
+        "gemini-1.5-flash-8b",
+        {"reasoning": "none", "structured_schema": "gemini", "context_window": 1_048_576},
+    ),
+    ("gemini", "gemini-2.0-flash-lite", {"reasoning": "none", "strict_tools": False, "tool_result_media": frozenset()}),
+    ("gemini", "gemini-2.5-flash", {"reasoning": "budget", "tool_schema": "json_schema", "tools": True}),
+    ("gemini", "gemini-2.5-flash-lite", {"reasoning": "budget", "quirks": frozenset(["no_combinations"])}),
+    ("gemini", "gemini-2.5-pro", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
+    ("gemini", "gemini-2.5-flash-image", {"tools": False, "reasoning": "none", "structured": "prompt"}),
+    ("gemini", "gemini-2.5-pro-preview-tts", {"tools": False, "media": frozenset()}),
+    ("gemini", "gemini-3-pro-preview", {"reasoning": "effort", "efforts": frozenset(["low", "high"])}),
+    ("gemini", "gemini-3-pro-image-preview", {"tools": False, "efforts": frozenset(["high"])}),
+    ("gemini", "gemini-3-flash-preview", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
+    ("gemini", "gemini-3.1-pro-preview", {"efforts": frozenset(["low", "medium", "high"])}),
+    ("gemini", "gemini-3.1-flash-lite", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
+    ("gemini", "gemini-3.1-flash-image", {"tools": False, "structured": "native"}),
+    ("gemini", "gemini-3.8-flash", {"efforts": frozenset(["low", "medium", "high"])}),
+    ("gemini", "gemini-3.8-flash-lite", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
+    ("gemini", "gemini-flash-latest", {"reasoning": "effort", "tool_result_media": frozenset(["image", "document"])}),
+    ("gemini", "gemini-9-ultra", {"quirks": frozenset(["thought_signatures", "tool_invocations"])}),
+    ("gemini", "gemma-3-27b-it", {"tools": False, "system_role": "user"}),
+    ("openai", "gpt-4o", {"system_role": "system", "reasoning": "none", "structured": "native", "tools": True}),
+    ("openai", "gpt-4o-mini-2024-07-18", {"context_window": 128_000, "structured": "native"}),
+    ("openai", "gpt-4.1-nano", {"context_window": 1_047_576}),
+    ("openai", "gpt-3.5-turbo", {"structured": "tool", "media": frozenset()}),
+    ("openai", "gpt-4o-search-preview", {"tools": False}),
+    ("openai", "gpt-audio-mini", {"media": frozenset(["audio"])}),
+    ("openai", "o1-mini", {"system_role": "user", "tools": False, "structured": "prompt"}),
+    ("openai", "o3-mini", {"system_role": "developer", "efforts": frozenset(["low", "medium", "high"])}),
+    ("openai", "gpt-5-nano", {"efforts": frozenset(["minimal", "low", "medium", "high"])}),
+    ("openai", "gpt-5-chat-latest", {"reasoning": "none"}),
+    ("openai", "gpt-5.2-chat-latest", {"reasoning": "none"}),
+    ("openai", "gpt-5.1", {"efforts": frozenset(["none", "low", "medium", "high"])}),
+    ("openai", "gpt-5.6-luna", {"efforts": frozenset(["none", "low", "medium", "high", "xhigh", "max"])}),
+    ("openai", "gpt-6-astra", {"tools": False, "efforts": frozenset(["low", "medium", "high", "xhigh"])}),
+    ("openai-responses", "gpt-5.2", {"quirks": frozenset(["reasons_on_request"])}),
+    ("openai-responses", "gpt-5.6", {"quirks": frozenset(["reasons_unless_told"])}),
+    ("bedrock-mantle", "openai.gpt-5.6-luna", {"quirks": frozenset(["reasons_unless_told", "reply_scoped_call_ids"])}),
+    ("bedrock-mantle", "openai.gpt-oss-120b", {"quirks": frozenset(["no_encrypted_reasoning"])}),
+    ("bedrock-mantle", "openai.gpt-9", {"quirks": frozenset(["reasons_unless_told", "reply_scoped_call_ids"])}),
+    ("openrouter-responses", "openai/gpt-oss-20b", {"quirks": frozenset(["no_encrypted_reasoning"])}),
+    (
+        "deepseek-responses",
+        "deepseek-v4-flash",
+        {"quirks": frozenset(["calls_last", "no_encrypted_reasoning", "no_reasoning_summary"])},
+    ),
+]
+
+
+@pytest.mark.parametrize(("provider", "model", "fields"), KNOWN)
+def test_what_is_known_of_models(provider: str, model: str, fields: dict[str, object]) -> None:
+    prefixes = ["", "models/", "projects/p/locations/l/publishers/google/models/"] if provider == "gemini" else [""]
+    for prefix in prefixes:
+        profile = profile_of(provider, prefix + model)
+        assert {name: getattr(profile, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("model", "reasons", "efforts", "sampling"),
+    [
+        ("gpt-4o", False, "", True),
+        ("gpt-4o-mini-2024-07-18", False, "", True),
+        ("gpt-4.1-nano", False, "", True),
+        ("ft:gpt-4o-2024-08-06:org::id", False, "", True),
+        ("gpt-5-chat-latest", False, "", True),
+        ("o1", True, "low medium high", False),
+        ("o3-mini", True, "low medium high", False),
+        ("o4-mini-deep-research", True, "medium", False),
+        ("gpt-5", True, "minimal low medium high", False),
+        ("gpt-5-mini-2025-08-07", True, "minimal low medium high", False),
+        ("gpt-5-codex", True, "low medium high", False),
+        ("gpt-5-pro", True, "high", False),
+        ("gpt-5.1", True, "none low medium high", True),
+        ("gpt-5.1-codex-max", True, "low medium high xhigh", False),
+        ("gpt-5.1-chat-latest", True, "medium", False),
+        ("gpt-5.2", True, "none low medium high xhigh", True),
+        ("gpt-5.2-pro", True, "medium high xhigh", False),
+        ("gpt-5.4-mini", True, "none low medium high xhigh", True),
+        ("gpt-5.5-pro-2026-04-23", True, "medium high xhigh", False),
+        ("gpt-5.6-sol", True, "none low medium high xhigh max", True),
+        ("gpt-7-nova", True, "none low medium high xhigh max", True),
+        ("computer-use-preview", True, "low medium high", False),
+    ],
+)
+def test_models_of_the_responses_api(model: str, reasons: bool, efforts: str, sampling: bool) -> None:
+    profile = profile_of("openai-responses", model)
+    assert (profile.reasoning != "none") == reasons
+    assert profile.efforts == set(efforts.split())
+    assert ("temperature" not in profile.unsupported) == sampling
+    assert profile_of("openrouter-responses", f"openai/{model}").efforts == profile.efforts
+
+
+def test_every_quirk_of_compatible_servers_is_described_and_used() -> None:
+    told = re.findall(r"^    ([a-z_]+[0-9]*)(?:, _of_40)?  ", chat_profiles.__doc__ or "", re.MULTILINE)
+    described = {*told, "call_id_of_40"}
+    folder = Path(openai_chat.__file__).parent
+    code = "".join(path.read_text() for path in folder.glob("*.py") if path.stem != "profiles")
+    assert {quirk for quirk in described if f'"{quirk}"' not in code} == set()
+    for row in chat_profiles.ROWS:
+        assert set(row.fields.get("quirks", ())) <= described
+
+
+# --- names of models ---
+
+SPLIT = [
+    ("anthropic:claude-sonnet-4-5", ("anthropic", "claude-sonnet-4-5")),
+    ("openai/gpt-5", ("openai", "gpt-5")),
+    ("openrouter:anthropic/claude-3.5:beta", ("openrouter", "anthropic/claude-3.5:beta")),
+    ("ollama/llama3:8b", ("ollama", "llama3:8b")),
+    ("claude:claude-x", ("anthropic", "claude-x")),
+    ("Google:gemini-2.5-pro", ("gemini", "gemini-2.5-pro")),
+    ("claude-opus-4-5", ("anthropic", "claude-opus-4-5")),
+    ("gemini-3-pro", ("gemini", "gemini-3-pro")),
+    ("gpt-4o", ("openai", "gpt-4o")),
+    ("o3-mini", ("openai", "o3-mini")),
+]
+
+
+@pytest.mark.parametrize(("name", "parts"), SPLIT)
+def test_the_first_delimiter_divides(name: str, parts: tuple[str, str]) -> None:
+    assert split_model(name) == parts
+
+
+@pytest.mark.parametrize("name", [":gpt-4o", "openai:", "/x", "gemini/"])
+def test_a_half_is_missing(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="nothing stands"):
+        split_model(name)
+
+
+def test_an_unknown_provider_gets_the_nearest_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"no provider 'anthropc' \(in 'anthropc:x'\).*Did you mean anthropic"):
+        split_model("anthropc:x")
+    with pytest.raises(ConfigurationError, match="The providers are anthropic, azure-responses"):
+        split_model("zzzzzz:x")
+    with pytest.raises(ConfigurationError, match="no provider 'opnai'"):
+        provider_of("opnai")
+
+
+@pytest.mark.parametrize("name", ["llama3", "", "my-model"])
+def test_a_model_that_nobody_knows_needs_its_provider(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="does not say which provider"):
+        split_model(name)
+
+
+def test_aliases_lead_to_providers() -> None:
+    assert set(ALIASES.values()) <= PROVIDERS.keys()
+    assert not ALIASES.keys() & PROVIDERS.keys()

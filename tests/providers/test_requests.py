@@ -1,0 +1,146 @@
+"""What holds of the requests of every dialect."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from dragoman.conversation import Conversation, Media, Message, OneTool, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation.values import memory_of
+from dragoman.errors import ConfigurationError
+from dragoman.providers.catalogue import PROVIDERS, codec_of, profile_of
+from dragoman.providers.codec import Adaptation, Call, Encoded
+from dragoman.providers.options import ModelOptions
+from tests.strategies import conversations
+
+MODELS = {
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-3-flash-preview",
+    "openai": "gpt-4o",
+    "openai-responses": "gpt-5.6",
+}
+every_dialect = pytest.mark.parametrize("provider", MODELS)
+HI = Message.user("Hi")
+FREE = ToolSpec("free", "", Raw(b'{"type":"object","additionalProperties":{"type":"string"}}'), strict=True)
+PNG = Media.from_bytes(b"\x89PNG", "image/png")
+
+
+def call_of(
+    provider: str, *messages: Message, tools: tuple[ToolSpec, ...] = (), model: str | None = None, **options: Any
+) -> Call:
+    name = model or MODELS.get(provider, "some-model")
+    return Call(
+        model=name,
+        conversation=Conversation(messages=messages or (HI,)),
+        profile=profile_of(provider, name),
+        tools=tools,
+        options=ModelOptions(**options),
+    )
+
+
+def encode(call: Call) -> Encoded:
+    return codec_of(PROVIDERS[call.profile.provider].dialect).encode(call)
+
+
+def forget(call: Call) -> Call:
+    """An equal call of which nothing is known."""
+    messages = tuple(msgspec.structs.replace(message) for message in call.conversation.messages)
+    tools = tuple(msgspec.structs.replace(tool) for tool in call.tools)
+    return msgspec.structs.replace(call, conversation=Conversation(messages=messages), tools=tools)
+
+
+@every_dialect
+def test_the_same_call_gives_the_same_bytes(provider: str) -> None:
+    call = call_of(provider, HI, Message.assistant("Ho"), HI, tools=(ToolSpec("f"), FREE), max_tokens=9)
+    assert encode(call) == encode(call) == encode(forget(call))
+
+
+@every_dialect
+def test_names_that_are_refused_are_changed_everywhere_and_back(provider: str) -> None:
+    name = "add numbers!"
+    turn = (HI, Message.assistant(ToolCall("t", name, "{}")), Message.tool([ToolResult("t", name)]))
+    done = encode(call_of(provider, *turn, tools=(ToolSpec(name),), tool_choice=OneTool(name)))
+    ((wire, own),) = done.tool_names.items()
+    assert own == name
+    assert name.encode() not in done.request.body
+    assert done.request.body.count(f'"{wire}"'.encode()) >= 3, "the declaration, the choice and the call"
+    assert Adaptation(f"name of tool {name!r}", f"sent as {wire!r}") in done.adaptations
+    # The same history without the tool: the name is made legal all the same.
+    without = encode(call_of(provider, *turn)).request.body
+    assert name.encode() not in without
+    assert re.search(rb'"add[_a-z0-9]*"', without)
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
+def test_a_schema_that_cannot_be_strict_is_sent_as_a_plain_one(provider: str) -> None:
+    done = encode(call_of(provider, tools=(FREE,)))
+    assert b'"strict":true' not in done.request.body
+    assert b'"additionalProperties":{"type":"string"}' in done.request.body
+    assert any(one.what == "schema of tool 'free'" and "not strict" in one.why for one in done.adaptations)
+
+
+@every_dialect
+def test_tools_for_a_model_that_calls_none(provider: str) -> None:
+    call = call_of(provider, tools=(ToolSpec("f"),))
+    call = msgspec.structs.replace(call, profile=call.profile.with_changes(tools=False))
+    with pytest.raises(ConfigurationError, match="tools"):
+        encode(call)
+    done = encode(msgspec.structs.replace(call, options=ModelOptions(adapt=True)))
+    assert "tools" in {one.what for one in done.adaptations}
+    assert not json.loads(done.request.body).get("tools")
+
+
+@every_dialect
+def test_a_file_that_nobody_read_is_a_mistake(provider: str) -> None:
+    with pytest.raises(ConfigurationError, match="was not read"):
+        encode(call_of(provider, Message.user(Media.from_path("a.png"))))
+
+
+@every_dialect
+def test_a_message_is_written_once_and_its_losses_are_told_every_time(provider: str) -> None:
+    message = Message.user("Look:", PNG)
+    call = call_of(provider, message)
+    blind = msgspec.structs.replace(call, profile=call.profile.with_changes(media=frozenset()))
+    encode(call)
+    kept = dict(memory_of(message))
+    assert kept
+    encode(call_of(provider, message, Message.assistant("Yes."), HI))
+    assert {key: value for key, value in memory_of(message).items() if value is kept.get(key)} == kept
+    first, second = encode(blind).losses, encode(blind).losses
+    assert [(loss.message, loss.block, loss.what) for loss in first] == [(0, 1, "media")]
+    assert first == second
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(conversations, st.sampled_from(sorted(PROVIDERS)))
+def test_any_conversation_is_a_request_or_a_clear_refusal(conversation: Conversation, provider: str) -> None:
+    model = MODELS.get(provider, "some-model")
+    repaired = conversation.repaired().conversation
+    call = Call(model=model, conversation=repaired, profile=profile_of(provider, model))
+    try:
+        done = encode(call)
+    except ConfigurationError:
+        return  # a file that nobody read, or nothing to send
+    body = json.loads(done.request.body)
+    for loss in done.losses:
+        assert loss.block < max(len(repaired.messages[loss.message].blocks), 1)
+    assert encode(call) == done
+    if call.profile.dialect == "openai_chat":
+        check_results_follow_calls(body["messages"])
+
+
+def check_results_follow_calls(messages: list[dict[str, Any]]) -> None:
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == waiting.pop(0)
+            continue
+        assert not waiting, "a call without its result"
+        waiting = [one["id"] for one in message.get("tool_calls", [])]
