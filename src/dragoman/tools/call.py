@@ -243,11 +243,9 @@ class CallExecution:
 
     def _bind(self, tool: AnyTool, deadline: float | None) -> Callable[[], object]:
         """The function with its arguments. Each try has a context of its own, which knows when it was given up."""
-        arguments = tool.arguments
-        positional = arguments.positional(self._arguments)
+        positional, keywords = tool.arguments.bind(self._arguments)
         if tool.takes_context:
             positional = (self._context(deadline), *positional)
-        keywords = arguments.keywords(self._arguments) if arguments.keywords is not None else {}
         return partial(tool.function, *positional, **keywords)
 
     def _context(self, deadline: float | None) -> ToolContext[object]:
@@ -360,10 +358,6 @@ def decode_arguments(tool: AnyTool, call: ToolCall) -> object:
         raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments)
     try:
         return tool.arguments.decode(call.arguments)
-    except Exception:  # noqa: BLE001, S110 - the quick way says only that something is wrong; the other one says what
-        pass
-    try:
-        return tool.arguments.recover(call.arguments)
     except InvalidArguments as error:
         message = f"invalid arguments for tool {call.name!r}: {error}."
         raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments) from None

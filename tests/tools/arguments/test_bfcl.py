@@ -184,4 +184,4 @@ def test_missing_arguments_are_named(compiled: list[tuple[dict[str, Any], Argume
         required: Any = arguments.schema.get("required", [])
         for name in required[:1]:
             with pytest.raises(ValueError, match=f"{name}.*: expected .*, but it is missing"):
-                arguments.recover("")
+                arguments.decode("")

@@ -17,6 +17,7 @@ import pytest
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import arguments_of_function, decoder_of_type
+from tests.tools.cases import values_of
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -61,7 +62,8 @@ def passing_keywords(fn: Callable[..., object]) -> Callable[..., object]:
 def call(fn: Callable[..., object], text: str) -> object:
     arguments = arguments_of_function(fn)
     decoded = arguments.decode(text)
-    return fn(*arguments.positional(decoded), **(arguments.keywords(decoded) if arguments.keywords else {}))
+    positional, keywords = arguments.bind(decoded)
+    return fn(*positional, **keywords)
 
 
 @pytest.mark.parametrize(
@@ -213,8 +215,10 @@ def test_classes_and_functions_inside_a_function() -> None:
     def tool(outer: Outer, inners: list[Inner]) -> None: ...
 
     arguments = arguments_of_function(tool)
-    decoded = arguments.decode('{"outer": {"inner": {"value": 1}}, "inners": [{"value": 2}]}')
-    assert arguments.positional(decoded) == (Outer(Inner(1)), [Inner(2)])
+    assert values_of(arguments, '{"outer": {"inner": {"value": 1}}, "inners": [{"value": 2}]}') == (
+        Outer(Inner(1)),
+        [Inner(2)],
+    )
 
 
 def test_names_of_a_closure_outlive_the_function_around() -> None:
@@ -248,9 +252,7 @@ def test_names_in_a_class_body() -> None:
 
         found.append(arguments_of_function(handle, skip=1))
 
-    assert found[0].positional(found[0].decode('{"request": {"part": {"value": 1}}}')) == (
-        Service.Request(Service.Request.Part(1)),
-    )
+    assert values_of(found[0], '{"request": {"part": {"value": 1}}}') == (Service.Request(Service.Request.Part(1)),)
 
 
 def test_a_name_that_is_assigned_later() -> None:
@@ -348,8 +350,7 @@ def schema_of(hint: object, default: object) -> dict[str, object]:
 
     tool.__annotations__["value"] = hint
     arguments = arguments_of_function(tool)
-    assert arguments.positional(arguments.decode("{}"))[0] is default
-    assert arguments.positional(arguments.recover("{}"))[0] is default
+    assert values_of(arguments, "{}")[0] is default
     properties: Any = arguments.schema["properties"]
     return properties["value"]
 

@@ -40,6 +40,7 @@ from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+from tests.tools.cases import values_of
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}
@@ -88,15 +89,6 @@ class Loose(enum.Enum):
     @classmethod
     def _missing_(cls, value: object) -> Loose | None:
         return cls.A if value == "A" else None
-
-
-class Access(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-
-class Empty(enum.Enum):
-    pass
 
 
 @dataclass
@@ -156,15 +148,6 @@ class Cat(msgspec.Struct, tag="cat"):
 
 class Dog(msgspec.Struct, tag="dog", forbid_unknown_fields=True):
     good: bool = True
-
-
-class Row(msgspec.Struct, array_like=True):
-    key: str
-    count: int = 1
-
-
-class TaggedRow(msgspec.Struct, array_like=True, tag="row"):
-    key: pathlib.Path
 
 
 class Camel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -319,20 +302,12 @@ MANY: list[Row_] = [
             '{"1": 2}': '["1"]: expected string, got integer 2',
         },
     ),
-    (dict[float, int], {"type": "object", "additionalProperties": INTEGER}, {'{"1.5": 1}': {1.5: 1}}, {}),
     (
         dict[Level, int],
         {"type": "object", "propertyNames": {"enum": ["1", "2"]}, "additionalProperties": INTEGER},
         {'{"1": 1}': {Level.LOW: 1}},
         {'{"3": 1}': '["3"]: as a name in an object: expected one of "1", "2", got string "3"'},
     ),
-    (
-        dict[pathlib.Path, int],
-        {"type": "object", "propertyNames": PATH, "additionalProperties": INTEGER},
-        {'{"a": 1}': {pathlib.Path("a"): 1}},
-        {},
-    ),
-    (dict[int | str, int], {"type": "object", "additionalProperties": INTEGER}, {'{"1": 1}': {"1": 1}}, {}),
 ]
 
 CHOICES: list[Row_] = [
@@ -374,12 +349,6 @@ CHOICES: list[Row_] = [
         {"[2,1]": 'expected one of "SQUARE", "WIDE", got array [2,1]'},
     ),
     (Loose, {**STRING, "enum": ["a"]}, {'"a"': Loose.A}, {'"b"': 'expected "a", got string "b"'}),
-    (
-        Access,
-        array({**STRING, "enum": ["READ", "WRITE"]}, uniqueItems=True),
-        {'["READ", "WRITE"]': Access.READ | Access.WRITE, "[]": Access(0)},
-        {'["X"]': '[0]: expected one of "READ", "WRITE", got string "X"', "3": "expected array, got integer 3"},
-    ),
     (Optional[int], {"anyOf": [INTEGER, NULL]}, {"1": 1, "null": None}, {}),  # noqa: UP045 -- the old form
     (
         int | str | None,
@@ -494,18 +463,6 @@ RECORDS: list[Row_] = [
         {'{"type": "dog", "lives": 1}': 'type: expected "cat", got string "dog"'},
     ),
     (
-        Row,
-        {"type": "array", "prefixItems": [STRING, {**INTEGER, "default": 1}], "minItems": 1},
-        {'["a"]': Row("a"), '["a", 2.0]': Row("a", 2)},
-        {"[1]": "[0]: expected string, got integer 1", "{}": "expected array, got object {}"},
-    ),
-    (
-        TaggedRow,
-        {"type": "array", "prefixItems": [{**STRING, "enum": ["row"]}, PATH], "minItems": 2},
-        {'["row", "a"]': TaggedRow(pathlib.Path("a"))},
-        {'["other", "a"]': '[0]: expected "row", got string "other"'},
-    ),
-    (
         Camel,
         record("firstName", firstName=STRING),
         {'{"firstName": "a"}': Camel("a")},
@@ -575,18 +532,6 @@ LIMITS: list[Row_] = [
         {"{}": "expected object of at least 1 property, got object {}"},
     ),
     (
-        Annotated[bytes, at.MaxLen(1)],
-        {**STRING, "contentEncoding": "base64"},
-        {'"aA=="': b"h"},
-        {'"aGk="': "Expected `bytes` of length <= 1"},
-    ),
-    (
-        Annotated[dt.datetime, at.Timezone(...)],
-        text("date-time"),
-        {'"2026-01-31T12:00:00Z"': dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)},
-        {'"2026-01-31T12:00:00"': "Expected `datetime` with a timezone component"},
-    ),
-    (
         Annotated[
             int, Meta(description="An age.", examples=[3], extra_json_schema={"x-unit": "year"}), at.Unit("a"), None
         ],
@@ -639,16 +584,14 @@ def test_hint(row: Row_) -> None:
     for given, value in good.items():
         decoded = decode(given)
         assert (decoded, type(decoded)) == (value, type(value))
-        assert arguments.positional(arguments.recover(f'{{"value": {given}}}')) == (value,)
+        assert values_of(arguments, f'{{"value": {given}}}') == (value,)
         assert validator.is_valid(json.loads(given)) or "null" in given
     for given, message in bad.items():
         with pytest.raises(InvalidArguments) as caught:
             decode(given)
         assert str(caught.value) == message
-        with pytest.raises(Exception, match="."):
-            arguments.decode(f'{{"value": {given}}}')
         with pytest.raises(InvalidArguments) as caught:
-            arguments.recover(f'{{"value": {given}}}')
+            arguments.decode(f'{{"value": {given}}}')
         found = [str(problem).removeprefix("value").lstrip(".:").strip() for problem in caught.value.problems]
         assert "; ".join(found) == message
 
@@ -674,7 +617,6 @@ REFUSED = {
     "inside a union": (int | complex, "complex cannot be expressed in JSON"),
     "a string": ("int", "the forward reference 'int' was not resolved"),
     "not a type": (5, "5 cannot be expressed in JSON"),
-    "an empty enum": (Empty, "the enum Empty has no members"),
     "bytes in Literal": (Literal[b"a"], "has no JSON form"),
     "a set of lists": (set[list[int]], "a set cannot hold what can change"),
     "names that are booleans": (dict[bool, int], "cannot be a name in a JSON object"),
@@ -682,7 +624,6 @@ REFUSED = {
     "a limit on the wrong type": (Annotated[bool, Meta(ge=1)], "the limit ge=1 cannot be checked on bool"),
     "a limit on no member of a union": (Annotated[bool | None, Meta(ge=1)], "cannot be checked on bool | None"),
     "a length of a number": (Annotated[int, Meta(min_length=1)], "the limit min_length=1 cannot be checked on int"),
-    "a time zone": (Annotated[dt.datetime, at.Timezone("Europe/Rome")], "cannot be checked on datetime"),
     "a second limit of one kind": (Annotated[str, Meta(pattern="a"), Meta(pattern="b")], "cannot be checked on str"),
 }
 
@@ -714,9 +655,9 @@ def test_recursive_aliases() -> None:
         "Json": {"anyOf": [{"type": "object", "additionalProperties": inside}, array(inside), STRING, INTEGER, NULL]}
     }
     given = '{"value": {"a": [1, null, {"b": "c"}]}}'
-    assert arguments.positional(arguments.decode(given)) == ({"a": [1, None, {"b": "c"}]},)
+    assert values_of(arguments, given) == ({"a": [1, None, {"b": "c"}]},)
     with pytest.raises(InvalidArguments, match=r"^value"):
-        arguments.recover('{"value": {"a": [true]}}')
+        arguments.decode('{"value": {"a": [true]}}')
     assert decoder_of_type(Odd)("[null, [[null]]]") == [None, [[None]]]
     with pytest.raises(InvalidArguments, match=r"^\[0\]: expected array or null, got integer 1$"):
         decoder_of_type(Odd)("[1]")
@@ -742,7 +683,7 @@ def test_aliases_and_generics_in_the_syntax_of_python_3_12() -> None:
     exec(NEW_SYNTAX, names)
     arguments = arguments_of_function(names["tool"])
     given = '{"json": {"a": [1]}, "pair": [1, 2], "box": {"value": 3}, "some": 4}'
-    assert arguments.positional(arguments.decode(given)) == ({"a": [1]}, (1, 2), names["Box"](3), 4)
+    assert values_of(arguments, given) == ({"a": [1]}, (1, 2), names["Box"](3), 4)
     with pytest.raises(InvalidArguments) as caught:
-        arguments.recover('{"json": true, "pair": [1], "box": {"value": "x"}, "some": "y"}')
+        arguments.decode('{"json": true, "pair": [1], "box": {"value": "x"}, "some": "y"}')
     assert [problem.path for problem in caught.value.problems] == [("json",), ("pair",), ("box", "value"), ("some",)]

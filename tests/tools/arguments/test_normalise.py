@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.normalise import normalise
+from dragoman.tools.arguments.schemas import normalise
 
 
 def normal(given_property: Any) -> tuple[Any, list[str]]:
@@ -206,11 +206,6 @@ A = {"type": "string"}
             {"type": "object", "properties": {"a": {**A, "optional": "no"}}, "required": ["a"]},
             {"type": "object", "properties": {"a": A}, "required": ["a"]},
             ('/properties/a/optional: "no" said by the object\'s required instead',),
-        ),
-        (
-            {"type": "object", "properties": {"a": A, "b": A}, "required": ["a", "b"], "optional": ["b"]},
-            {"type": "object", "properties": {"a": A, "b": A}, "required": ["a"]},
-            ('/optional: ["b"] removed, what is not required is optional',),
         ),
         (
             {"type": "object", "properties": {"a": {**A, "required": True}, "b": {**A, "required": "false"}}},
