@@ -264,13 +264,13 @@ MANY: list[Row_] = [
     ),
     *((hint, array(), {"[1]": (1,)}, {}) for hint in (tuple, OLD_TUPLE)),
     (tuple[int, ...], array(INTEGER), {"[1]": (1,)}, {"1": "expected array, got integer 1"}),
-    (tuple[()], array(maxItems=0), {"[]": ()}, {"[1]": "expected array of at most 0 items, got array [1]"}),
+    (tuple[()], array(maxItems=0), {"[]": ()}, {"[1]": "expected array with 0 or fewer items, got array [1]"}),
     (
         tuple[int, str],
         fixed(INTEGER, STRING),
         {'[1, "a"]': (1, "a")},
         {
-            "[1]": "expected array of at least 2 items, got array [1]",
+            "[1]": "expected array with 2 or more items, got array [1]",
             "[1, 2]": "[1]: expected string, got integer 2",
         },
     ),
@@ -508,7 +508,7 @@ LIMITS: list[Row_] = [
         {"3": 3, "[1]": [1], "null": None},
         {
             "6": "expected integer <= 5, got integer 6",
-            "[1, 2, 3]": "expected array of at most 2 items, got array [1,2,3]",
+            "[1, 2, 3]": "expected array with 2 or fewer items, got array [1,2,3]",
         },
     ),
     (
@@ -529,7 +529,7 @@ LIMITS: list[Row_] = [
         Annotated[dict[str, int], at.MinLen(1)],
         {"type": "object", "additionalProperties": INTEGER, "minProperties": 1},
         {'{"a": 1}': {"a": 1}},
-        {"{}": "expected object of at least 1 property, got object {}"},
+        {"{}": "expected object with 1 or more properties, got object {}"},
     ),
     (
         Annotated[

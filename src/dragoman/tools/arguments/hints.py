@@ -59,22 +59,12 @@ _QUALIFIERS = frozenset({"Final", "Required", "NotRequired", "ReadOnly"})
 # --- the walk over a hint --------------------------------------------------------------------------------------------
 
 
-class _Alias:
-    """A `type X = ...` while it is being read; it may contain itself."""
-
-    def __init__(self, name: str) -> None:
-        self.target: Node = ANYTHING
-        self.definition: Definition = Definition(name)
-        self.is_recursive: bool = False
-        self.node: Node = Node(custom(name, lambda value: convert(value, self.target.wire)), {"$ref": self.definition})
-
-
 class Parser:
     """Turns hints into nodes. One parser serves one function or type, so that a class has one node in it."""
 
     def __init__(self) -> None:
-        self._records: dict[object, Node] = {}
-        self._aliases: dict[object, _Alias] = {}
+        self._known: dict[object, Node] = {}
+        """Classes and aliases, from the moment when they are begun: they may contain themselves."""
 
     def node(self, hint: object) -> Node:
         """The node of a hint; raises UnsupportedError."""
@@ -97,19 +87,19 @@ class Parser:
         return self._class(hint)
 
     def _alias(self, hint: Any) -> Node:
+        """A `type X = ...`, which may contain itself."""
         key = _key(hint)
-        if key in self._aliases:
-            self._aliases[key].is_recursive = True
-            return self._aliases[key].node
+        if key in self._known:
+            return self._known[key]
         generic = typing.get_origin(hint) or hint
         value: Any = resolve_one(generic.__value__, scope_of(generic))
-        alias = self._aliases[key] = _Alias(generic.__name__)
-        alias.target = self.node(value if generic is hint else value[typing.get_args(hint)])
-        alias.definition.schema = alias.target.schema
-        if alias.is_recursive:
-            return alias.node
-        del self._aliases[key]
-        return alias.target
+        definition = Definition(generic.__name__)
+        target = ANYTHING
+        read = custom(generic.__name__, lambda value: convert(value, target.wire))
+        self._known[key] = Node(read, {"$ref": definition})
+        target = self.node(value if generic is hint else value[typing.get_args(hint)])
+        definition.schema = target.schema
+        return target._replace(schema={"$ref": definition})
 
     def _generic(self, hint: object, origin: object, arguments: tuple[Any, ...]) -> Node:
         if origin is Annotated:
@@ -173,7 +163,7 @@ class Parser:
             return enumeration(cls)
         if issubclass(cls, pathlib.PurePath):
             return Node(cls, {"type": "string", "format": "path"})
-        return self._records[key] if key in self._records else self._record(hint, cls)
+        return self._known[key] if key in self._known else self._record(hint, cls)
 
     # --- objects with named fields ---
 
@@ -192,8 +182,7 @@ class Parser:
             except Exception as error:  # noqa: BLE001 -- __init__ and __post_init__ are the user's code, and may check
                 raise ValueError(str(error)[:200] or type(error).__name__) from None
 
-        # A class may contain itself, so that its node is there before its fields are read.
-        node = self._records[_key(hint)] = Node(custom(cls.__name__, build), {"$ref": definition})
+        node = self._known[_key(hint)] = Node(custom(cls.__name__, build), {"$ref": definition})
         declared = fields_of(hint)
         if declared is None:
             raise _refusal(hint)

@@ -93,7 +93,7 @@ def scope_of(owner: Any) -> Scope:
     """Where the names in a class's annotations, or in a `type X = ...`, are looked up."""
     module = sys.modules.get(owner.__module__)
     names = vars(module) if module else {}
-    own: dict[str, Any] = vars(owner) if isinstance(owner, type) else {}
+    own: Mapping[str, Any] = vars(owner) if isinstance(owner, type) else {}
     inside = {name: value for name, value in own.items() if isinstance(value, type)}
     around = _running_locals(getattr(owner, "__qualname__", ""), names)
     return {**inside, **names}, {**around, owner.__name__: owner}
