@@ -133,9 +133,9 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.tools.definition",
                     "dragoman.conversation.tool_spec",
-                    "dragoman.tools.context",
+                    "dragoman.tools.run",
                     "dragoman.tools.registry",
-                    "dragoman.tools.config",
+                    "dragoman.tools.run",
                     "dragoman.tools.permission",
                     "dragoman.tools.executor",
                     "dragoman.tools.executor",

@@ -20,10 +20,9 @@ from dragoman.toolkit import process_group
 from dragoman.toolkit.bash import TOKEN_VARIABLE, BashSettings, bash_tool, environment
 from dragoman.toolkit.process_group import processes_of
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolErrorHandling, ToolRun
 from tests.processes import children, started
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 

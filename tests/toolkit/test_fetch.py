@@ -13,9 +13,8 @@ import pytest
 
 from dragoman.conversation import Media
 from dragoman.toolkit.fetch import FetchSettings, fetch_tool
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 from tests.transport.authority import Authority
 from tests.transport.server import Exchange, Script, Server

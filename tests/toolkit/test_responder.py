@@ -21,8 +21,8 @@ from dragoman.toolkit.responder import (
     react_emoji_tool,
     send_update_tool,
 )
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolConfig, ToolErrorHandling
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 ASKED = PermissionRequest(call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only")

@@ -14,9 +14,8 @@ from dragoman.toolkit import match_worker
 from dragoman.toolkit.matcher import Matcher, TooSlowError
 from dragoman.toolkit.search import GrepLimits, grep_tool
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 
 ENDLESS = r"^(a|a|b?a)*$"

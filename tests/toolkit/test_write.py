@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dragoman.toolkit import write as module
 from dragoman.toolkit.workspace import Place, Workspace
 from dragoman.toolkit.write import edit_tool, write_tool
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolConfig, ToolErrorHandling
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 from dragoman.conversation import ToolCall
 from dragoman.tools.arguments.reader import Arguments
-from dragoman.tools.config import RetryConfig
 from dragoman.tools.definition import tool
+from dragoman.tools.run import RetryConfig
 
 NO_WAIT = RetryConfig(backoff_base=0)
 

@@ -10,11 +10,9 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import ToolAbortedError
-from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolRun
 from tests.tools.colours import Runner, both_colours
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)

@@ -7,11 +7,11 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolExample
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.context import ToolContext
-from dragoman.tools.context import ToolContext as Surroundings
 from dragoman.tools.definition import Tool, tool, tools_of
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry
+from dragoman.tools.run import ToolContext
+from dragoman.tools.run import ToolContext as Surroundings
 
 
 def weather(city: str, days: int = 1) -> str:

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolConfig
 from tests.tools.cases import aecho, call
 from tests.tools.colours import Runner, both_colours
 

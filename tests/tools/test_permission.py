@@ -6,11 +6,10 @@ import threading
 import pytest
 
 from dragoman.conversation import Text, ToolCall, ToolResult
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool, tool
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Allow, Approval, Ask, Decision, Deny, approve, deny, fingerprint
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolContext, ToolRun
 from tests.tools.colours import Runner, both_colours, one
 
 ran: list[str] = []

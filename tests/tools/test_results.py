@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.conversation import Json, Message, ToolCall, message_to_json
 from dragoman.errors import ToolExecutionError
-from dragoman.tools.results import content_of, failure, success
+from dragoman.tools.call import content_of, failure, success
 
 CALL = ToolCall("1", "give")
 

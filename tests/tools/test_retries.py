@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling
 from tests.tools.cases import NO_WAIT, call, echo
 from tests.tools.colours import Runner, both_colours, one
 

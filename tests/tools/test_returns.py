@@ -10,9 +10,9 @@ from dragoman.conversation import (
     Text,
     ToolResult,
 )
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolConfig
 from tests.tools.cases import aecho, call
 from tests.tools.colours import Runner, both_colours, one
 

@@ -10,11 +10,9 @@ from dragoman.conversation import (
     Conversation,
     Message,
 )
-from dragoman.tools.config import ToolConfig
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolContext, ToolRun
 from tests.tools.cases import call, echo
 from tests.tools.colours import Runner, both_colours, one
 

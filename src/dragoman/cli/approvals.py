@@ -16,10 +16,10 @@ from typing import Final, Literal, TypeAlias
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.toolkit.permissions import PermissionChecker, Rule
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Approval, Ask, Decision, PendingApproval, approve, deny
 from dragoman.tools.registry import ToolSet
+from dragoman.tools.run import ToolContext
 
 from .terminal import Terminal, harmless, one_line
 

@@ -20,8 +20,8 @@ from msgspec import Meta, Struct
 
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolContext
 from dragoman.transport.decoding import Unpacker, unpacker
 from dragoman.transport.errors import MalformedReplyError
 from dragoman.transport.http1 import ReplyReader, request_head

@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolContext
 
 from .decorator import ready
 from .text import SAMPLE, Encoding, clip, detect, encoding_of_mark, image_type, is_binary

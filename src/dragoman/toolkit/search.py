@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 
 from dragoman._descriptors import owned
 from dragoman.errors import ToolValidationError
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolContext
 
 from .decorator import ready
 from .matcher import Matcher, TooSlowError

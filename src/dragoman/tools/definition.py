@@ -32,7 +32,7 @@ from msgspec import Raw, Struct
 from dragoman.conversation import ToolCall, ToolExample, ToolSpec
 from dragoman.errors import ToolDefinitionError
 
-from .context import ToolContext
+from .run import ToolContext
 
 if TYPE_CHECKING:
     from .arguments.reader import Arguments

@@ -15,7 +15,7 @@ from dragoman.chat.config.fields import FIELDS, variable_of
 from dragoman.chat.credentials import KeyReference
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers.options import ModelOptions, Reasoning
-from dragoman.tools.config import ToolErrorHandling
+from dragoman.tools.run import ToolErrorHandling
 from dragoman.transport.protocol import Timeouts
 from tests.chat.config.surroundings import Surroundings, write
 

@@ -18,11 +18,10 @@ from dragoman.toolkit.responder import (
     PermissionAnswer,
     PermissionRequest,
 )
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Allow, Ask, Deny, approve
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolRun
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.colours import Runner, both_colours, one
 

@@ -78,9 +78,9 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _answering(checker: PermissionChecker, *, allow: bool) -> PermissionCheck:
     """The rules, with an answer to what they would ask a person: here is nobody to be asked."""
     from dragoman.conversation import ToolCall
-    from dragoman.tools.context import ToolContext
     from dragoman.tools.definition import AnyTool
     from dragoman.tools.permission import Allow, Ask, Decision, Deny
+    from dragoman.tools.run import ToolContext
 
     def check(call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision:
         decision = checker(call, tool, context)

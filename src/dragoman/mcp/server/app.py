@@ -36,11 +36,10 @@ from dragoman.mcp.progress import LISTENER
 from dragoman.tools.arguments.json_schema import compile_schema
 from dragoman.tools.arguments.problems import is_object
 from dragoman.tools.call import Middleware, Outcome
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.executor import OnResult, ToolExecutor
 from dragoman.tools.registry import AnyTools
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolRun
 
 from .catalogue import Catalogue
 from .notices import ListName, Notices

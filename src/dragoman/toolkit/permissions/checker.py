@@ -21,9 +21,9 @@ from msgspec import structs
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
+from dragoman.tools.run import ToolContext
 
 from .judge import CompiledRule, Judge, Verdict, compile_rule, suggest_rule
 from .places import Surroundings
