@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.toolkit.now import now_tool
+from dragoman.toolkit.ready import now_tool
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 NOON = 1_700_000_000.0

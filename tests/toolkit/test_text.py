@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.toolkit.text import clip, detect, image_type, is_binary
+from dragoman.toolkit.read import clip, detect, image_type, is_binary
 
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le"]
 

@@ -31,8 +31,7 @@ from dragoman.transport.routes import Routes
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
 from .decorator import ready
 from .page_text import page_text
-from .read import MAX_IMAGE_BYTES
-from .text import image_type
+from .read import MAX_IMAGE_BYTES, image_type
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TEXT_TYPES: Final = frozenset(

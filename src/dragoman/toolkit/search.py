@@ -19,7 +19,7 @@ from dragoman.tools.run import ToolContext
 
 from .decorator import ready
 from .matcher import Matcher, TooSlowError
-from .text import detect, is_binary
+from .read import detect, is_binary
 from .walk import PathPattern, PatternError, Walk, ignore_files_above
 from .workspace import Workspace, readable_errors
 

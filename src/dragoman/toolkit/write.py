@@ -20,7 +20,7 @@ from dragoman.tools.definition import AnyTool
 from dragoman.tools.run import ToolContext
 
 from .decorator import ready
-from .text import Encoding, detect, is_binary
+from .read import Encoding, detect, is_binary
 from .workspace import Place, Workspace, failure, readable_errors
 
 MAX_WRITE_BYTES: Final = 16 * 1024 * 1024

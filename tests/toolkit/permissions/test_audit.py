@@ -134,7 +134,7 @@ def test_no_text_can_forge_a_line(tool: str, rule: str, reason: str, door: str) 
             written.append(self.format(record))
 
     logger = _alone("forging", Keep())
-    subject = Subject(tool=tool, read_only=False, arguments={}, fingerprint="0" * 64)
+    subject = Subject(tool=tool, read_only=False, fingerprint="0" * 64)
     audit(logger, subject, Verdict("deny", reason, "rule", rule), door=door)
     [line] = written
     assert line.isprintable()
@@ -147,7 +147,7 @@ def test_no_text_can_forge_a_line(tool: str, rule: str, reason: str, door: str) 
 
 def test_nothing_is_printed_where_no_logging_is_set_up(capsys: pytest.CaptureFixture[str]) -> None:
     logger = _alone("nobody")
-    audit(logger, Subject(tool="x", read_only=False, arguments={}), Verdict("deny", "no"), door="api")
+    audit(logger, Subject(tool="x", read_only=False), Verdict("deny", "no"), door="api")
     assert capsys.readouterr() == ("", "")
 
 

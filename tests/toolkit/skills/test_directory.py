@@ -322,17 +322,6 @@ def test_changes_are_seen(tmp_path: Path) -> None:
         found.load("a")
 
 
-def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(20):
-        put(tmp_path, f"s{number}")
-    found = store(tmp_path)
-    before = found.list()
-    reads: list[object] = []
-    monkeypatch.setattr("dragoman.toolkit.skills.store._read", lambda *arguments: reads.append(arguments))
-    assert found.list() == before
-    assert reads == []
-
-
 def test_caps(tmp_path: Path) -> None:
     for number in range(5):
         put(tmp_path, f"s{number}")
