@@ -14,7 +14,7 @@ import pytest
 from dragoman.conversation import Media
 from dragoman.toolkit.fetch import FetchSettings, fetch_tool
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolConfig, ToolRun
+from dragoman.tools.run import ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 from tests.transport.authority import Authority
 from tests.transport.server import Exchange, Script, Server
@@ -74,31 +74,6 @@ def fetch() -> AnyTool:
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
-@both_colours
-def test_text_and_json(called: Call, server: Server, fetch: AnyTool) -> None:
-    server.scripts = {
-        "/t": page("Grüße"),
-        "/j": page('{"a": 1}', "application/vnd.api+json"),
-        "/x": page("<a/>", "text/xml"),
-        "/n": page("no type", ""),
-        "/e": page(""),
-    }
-    texts = {path: good(called(fetch, url=f"{server.url}{path}")) for path in server.scripts}
-    assert texts == {"/t": "Grüße", "/j": '{"a": 1}', "/x": "<a/>", "/n": "no type", "/e": "[The page is empty.]"}
-    request = server.requests[0]
-    assert (request.method, request.headers["host"]) == ("GET", f"127.0.0.1:{server.port}")
-    assert not {"cookie", "authorization"} & set(request.headers)
-
-
-def test_html_becomes_readable_text(server: Server, fetch: AnyTool) -> None:
-    html = (
-        "<html><head><title>T</title><script>evil()</script></head><body><h1>Hi</h1><p>See <a href='/x'>this</a></body>"
-    )
-    server.scripts = {"/": page(html, "text/html; charset=utf-8")}
-    assert good(call(fetch, url=server.url)) == f"T\n\n# Hi\n\nSee [this]({server.url}/x)"
-    assert good(call(fetch, url=server.url, raw=True)) == html
-
-
 @pytest.mark.parametrize(
     ("kind", "body", "text"),
     [
@@ -135,15 +110,6 @@ def test_images_and_other_data(server: Server, fetch: AnyTool) -> None:
     for path in ("/b", "/z"):
         assert "neither text nor an image" in bad(call(fetch, url=f"{server.url}{path}"), "execution")
     assert good(call(fetch, url=f"{server.url}/svg")) == "<svg/>"
-
-
-def test_a_status_that_is_an_error(server: Server, fetch: AnyTool) -> None:
-    async def missing(exchange: Exchange) -> None:
-        await exchange.reply(b"<h1>Not here</h1>", 404, headers={"content-type": "text/html"})
-
-    server.scripts = {"/": missing}
-    text = bad(call(fetch, url=server.url), "execution")
-    assert text == f"{server.url}/ answered with status 404.\n# Not here"
 
 
 def test_a_long_text_says_how_to_read_on(server: Server) -> None:
@@ -225,12 +191,6 @@ def test_a_page_that_takes_too_long(called: Call, server: Server, script: Script
     server.wait_for_open(0)
 
 
-def test_the_time_of_the_run_counts_too(server: Server, fetch: AnyTool) -> None:
-    server.scripts = {"/": silent}
-    bad(call(fetch, config=ToolConfig(execution_timeout=0.7), url=server.url), "timeout")
-    server.wait_for_open(0)
-
-
 @pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
 def test_a_fetch_that_is_cancelled_lets_go(called: Call, server: Server, fetch: AnyTool) -> None:
     server.scripts = {"/": silent}
@@ -275,12 +235,6 @@ def test_replies_that_are_none(server: Server, fetch: AnyTool, reply: bytes) -> 
 
     server.scripts = {"/": odd}
     assert "cannot fetch from 127.0.0.1" in bad(call(fetch, url=server.url), "execution")
-
-
-def test_nobody_listens(fetch: AnyTool) -> None:
-    with Server({}) as server:
-        url = server.url
-    assert "refused" in bad(call(fetch, url=url), "execution").lower()
 
 
 # --- where it may go -------------------------------------------------------------------------------------------------
@@ -328,17 +282,6 @@ def test_redirects_that_lead_there(server: Server, settings: FetchSettings, loca
     assert server.connections == 1
 
 
-def test_redirects_are_followed_on_the_same_host(server: Server, fetch: AnyTool) -> None:
-    server.scripts = {
-        "/": redirect("/a?x=1", 301),
-        "/a": redirect("b", 307),
-        "/b": redirect("http://public.test:{port}/c", 308),
-        "/c": page("there"),
-    }
-    assert good(call(fetch, url=f"http://public.test:{server.port}/")) == "there"
-    assert [request.target for request in server.requests] == ["/", "/a?x=1", "/b", "/c"]
-
-
 def test_another_host_is_named_and_followed_only_if_allowed(server: Server, fetch: AnyTool) -> None:
     server.scripts = {"/": redirect("http://other.test:{port}/c"), "/c": page("there")}
     url = f"http://public.test:{server.port}/"
@@ -368,18 +311,6 @@ def test_a_name_is_looked_up_once_and_that_very_address_is_asked(server: Server)
     assert good(call(fetch, url=f"http://changing.test:{server.port}/")) == "there"
     assert asked == ["changing.test"]
     bad(call(fetch, url=f"http://changing.test:{server.port}/"), "denied")
-
-
-def test_a_redirect_to_the_same_name_is_looked_up_and_checked_again(server: Server) -> None:
-    answers = [["127.0.0.1"], ["127.0.0.2"]]
-    server.scripts = {"/": redirect("/x"), "/x": page("there")}
-    fetch = fetch_tool(settings=HERE, resolve=lambda _host, _port: answers.pop(0))
-    bad(call(fetch, url=f"http://changing.test:{server.port}/"), "denied")
-    assert server.connections == 1
-
-
-def test_an_unknown_name(fetch: AnyTool) -> None:
-    assert "could not be found" in bad(call(fetch, url="http://nowhere.test/"), "execution")
 
 
 def test_proxies_of_the_environment_are_not_used(

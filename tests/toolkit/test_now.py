@@ -19,14 +19,6 @@ def test_the_time_here_and_there(called: Call) -> None:
     assert good(called(now, timezone="")) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
 
 
-def test_another_default() -> None:
-    assert good(call(now_tool(clock=lambda: NOON, default="Europe/Berlin"))).endswith("(Tuesday, Europe/Berlin)")
-
-
-def test_the_real_clock() -> None:
-    assert good(call(now_tool())).endswith("UTC)")
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -46,7 +38,3 @@ def test_names_that_are_none(name: str) -> None:
     text = bad(call(now_tool(), timezone=name), "execution")
     assert "there is no time zone" in text
     assert "root:" not in text
-
-
-def test_the_nearest_is_named() -> None:
-    assert "Did you mean Europe/Berlin" in bad(call(now_tool(), timezone="Europe/Berln"), "execution")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dragoman import toolkit as package
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit import BashSettings, FetchSettings, NullResponder, Workspace, toolkit
+from dragoman.toolkit import FetchSettings, NullResponder, Workspace, toolkit
 from dragoman.toolkit.skills import MemorySkillStore
 from dragoman.tools.executor import ToolExecutor
 from tests.toolkit.calling import bad, call
@@ -50,13 +48,6 @@ def test_what_each_tool_says_of_itself_is_true(tmp_path: Path) -> None:
     ]
     assert [tool.name for tool in tools if not tool.options.idempotent] == ["Edit", "Bash", "send_update"]
     assert [tool.name for tool in tools if tool.options.retries == 0] == ["Edit", "Bash", "send_update"]
-
-
-def test_every_tool_tells_the_model_what_it_needs_to_know(tmp_path: Path) -> None:
-    for tool in toolkit(tmp_path, responder=NullResponder()):
-        assert tool.description
-        properties = json.loads(bytes(tool.spec.parameters))["properties"]
-        assert all(each.get("description") for each in properties.values()), tool.name
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
@@ -111,23 +102,6 @@ def test_the_same_calls_in_both_colours(tmp_path: Path) -> None:
     (tmp_path / "a.txt").unlink()
     assert asyncio.run(main()) == plain
     assert plain[2:6] == ["one\n2\n", "a.txt", "a.txt:1:one", "one\n2\n[exit code 0]"]
-
-
-def test_settings_reach_the_tools(tmp_path: Path) -> None:
-    tools = toolkit(tmp_path, bash=BashSettings(env={"X": "from settings"}))
-    with ToolExecutor(tools) as executor:
-        assert executor.execute(ToolCall("1", "Bash", '{"command": "echo $X"}')).text == "from settings\n[exit code 0]"
-    with pytest.raises(ConfigurationError, match="not a network"):
-        toolkit(tmp_path, fetch=FetchSettings(allow_networks=("home",)))
-
-
-def test_public_names_are_there_and_no_others() -> None:
-    assert dir(package) == sorted(package.__all__)
-    assert set(package.__all__) == set(package._HOMES)
-    for name in package.__all__:
-        assert getattr(package, name).__module__.startswith("dragoman.toolkit.")
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = package.nothing  # type: ignore[attr-defined]
 
 
 def test_the_package_alone_loads_nothing() -> None:

@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.conversation import ToolCall
 from dragoman.errors import ToolConflictError, ToolNotFoundError
 from dragoman.tools.definition import AnyTool, Tool
-from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry, as_tool_set
 
 
@@ -35,21 +33,6 @@ def test_register_get_list_unregister() -> None:
     assert "z" not in registry
     assert registry.unregister("a") is A
     assert names(registry) == ["b"]
-
-
-def test_functions_become_tools() -> None:
-    def ping() -> str:
-        """Answer."""
-        return "pong"
-
-    assert ToolRegistry([ping]).get("ping").description == "Answer."
-
-
-def test_the_order_is_that_of_registration() -> None:
-    registry = ToolRegistry([C, A, B])
-    assert names(registry) == [spec.name for spec in registry.specs] == ["c", "a", "b"]
-    registry.register(named("a"), replace=True)
-    assert names(registry) == ["c", "a", "b"]  # a replaced tool keeps its place: prompt caches depend on it
 
 
 def test_a_name_that_is_not_there() -> None:
@@ -126,14 +109,6 @@ def test_a_view_with_two_tools_of_one_name_is_an_error() -> None:
         names(ToolRegistry([A, B]).renamed({"a": "b"}))
 
 
-def test_a_view_that_comes_into_conflict_later_gives_a_result_all_the_same() -> None:
-    registry = ToolRegistry([A])
-    with ToolExecutor(registry.renamed({"a": "b"})) as executor:
-        assert executor.execute(ToolCall("1", "b")).text == "a"
-        registry.register(B)
-        assert executor.execute(ToolCall("1", "b")).error_type == "conflict"
-
-
 def test_whatever_holds_tools_can_be_given() -> None:
     registry = ToolRegistry([A])
     assert as_tool_set(registry) is registry
@@ -192,25 +167,3 @@ def test_concurrent_change_never_shows_a_torn_state() -> None:
         thread.join()
     assert failures == []
     assert names(registry) == ["fixed"]
-
-
-def test_tool_is_not_registered_twice_under_concurrency() -> None:
-    registry = ToolRegistry()
-    candidates = [named("one") for _ in range(8)]
-    barrier = threading.Barrier(8)
-    outcomes: list[bool] = []
-
-    def race(candidate: AnyTool) -> None:
-        barrier.wait()
-        try:
-            registry.register(candidate)
-            outcomes.append(True)
-        except ToolConflictError:
-            outcomes.append(False)
-
-    threads = [threading.Thread(target=race, args=(candidate,)) for candidate in candidates]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes.count(True) == 1

@@ -88,20 +88,6 @@ def test_the_runs_own_deadline_holds_over_several_batches(execute_all: Runner) -
 
 
 @both_colours
-def test_the_runs_own_deadline_cuts_what_is_running(execute_all: Runner) -> None:
-    release = threading.Event()
-
-    @tool(timeout=30)
-    def hang() -> None:
-        release.wait(30)
-
-    executor = ToolExecutor([hang], ToolConfig(run_timeout=0.05, max_parallel_tools=1))
-    executed = execute_all(executor, [call("hang"), call("hang", id="2")])
-    release.set()
-    assert [result.error_type for result in executed.results] == ["timeout", "timeout"]
-
-
-@both_colours
 def test_a_tool_sees_its_context(execute_all: Runner) -> None:
     conversation = Conversation().plus(Message.user("hi"))
 
@@ -128,12 +114,3 @@ def test_a_tool_sees_its_context(execute_all: Runner) -> None:
         "cancelled": False,
     }
     assert deps == ["seen"]
-
-
-def test_a_context_without_a_deadline() -> None:
-    @tool
-    def look(context: ToolContext[None]) -> bool:
-        return context.remaining is None and not context.cancelled
-
-    with ToolExecutor([look]) as executor:
-        assert executor.execute(call("look")).value is True

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from dragoman.toolkit.responder import (
 )
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.permission import Allow, Ask, Deny, approve
 from dragoman.tools.run import ToolRun
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.colours import Runner, both_colours, one
@@ -115,16 +113,6 @@ def test_allow_deny_and_ask_on_the_executor(execute_all: Runner, tmp_path: Path)
 
 
 @both_colours
-def test_a_pending_call_runs_once_it_is_approved_unless_it_is_denied(execute_all: Runner) -> None:
-    _, executor = checked(deny("Bash", command="rm"))
-    [pending] = execute_all(executor(), [call("Bash", command="ls")]).pending
-    approved = execute_all(executor(), [pending.call], ToolRun(approvals=[approve(pending.call)]))
-    assert one(approved).text == "done"
-    removes = call("Bash", command="rm x")
-    assert one(execute_all(executor(), [removes], ToolRun(approvals=[approve(removes)]))).error_type == "denied"
-
-
-@both_colours
 @every_person
 def test_a_person_is_asked(execute_all: Runner, person: type[Person]) -> None:
     somebody = person(YES, NO, None, YES)
@@ -209,14 +197,6 @@ def test_an_answer_that_does_not_fit_is_not_a_yes(execute_all: Runner, answer: o
     assert ran == []
 
 
-@both_colours
-def test_a_rule_of_the_session_does_not_beat_a_rule_that_denies(execute_all: Runner) -> None:
-    checker, executor = checked(deny("Bash", command="rm"))
-    checker.allow(allow("*"))
-    executed = execute_all(executor(), [call("Bash", "1", command="rm x"), call("Bash", "2", command="ls")])
-    assert [result.error_type for result in executed.results] == ["denied", None]
-
-
 def test_a_plain_responder_is_asked_in_the_callers_thread_or_beside_the_loop() -> None:
     somebody = PlainPerson(YES, YES)
     _, executor = checked(responder=somebody)
@@ -244,32 +224,6 @@ def test_an_event_loop_goes_on_while_a_person_thinks() -> None:
             return (await running).text
 
     assert asyncio.run(main()) == "done"
-
-
-def test_many_threads_and_loops_share_one_checker() -> None:
-    somebody = PlainPerson(*[ALWAYS] * 4)
-    checker, executor = checked(responder=somebody)
-    results: list[str] = []
-
-    def plainly() -> None:
-        with executor() as running:
-            results.extend(running.execute(call("Bash", command=f"ls {n % 4}")).text for n in range(12))
-
-    def on_a_loop() -> None:
-        async def main() -> None:
-            async with executor() as running:
-                results.extend([(await running.aexecute(call("Bash", command=f"ls {n % 4}"))).text for n in range(12)])
-
-        asyncio.run(main())
-
-    threads = [threading.Thread(target=target) for target in [plainly, on_a_loop] * 4]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert results == ["done"] * 96
-    assert len(somebody.asked) >= 4
-    assert checker.judge(call("Bash", command="ls 1"), BY_NAME["Bash"]).source == "session"
 
 
 def test_a_run_without_time_leaves_no_question_behind() -> None:
@@ -309,24 +263,6 @@ def test_a_tool_that_has_changed_is_asked_about_again() -> None:
 
 
 # --- without an executor ---------------------------------------------------------------------------------------------
-
-
-def test_a_programs_own_tools_are_judged_by_name_and_arguments() -> None:
-    checker = PermissionChecker(PermissionPolicy(rules=(deny("Bash", command="rm"), allow("Bash", command="ls"))))
-    assert checker.check(call("Bash", command="ls")) == Allow()
-    assert checker.check(call("Bash", command="rm")) == Deny("a rule forbids it")
-    assert checker.check(call("Read", file_path="x")) == Ask("no rule allows Read"), "nobody says it only reads"
-    assert asyncio.run(checker.acheck(call("Bash", command="ls"), door="claude")) == Allow()
-    assert checker.check(ToolCall("1", "Bash", "{")) == Deny("its arguments cannot be read")
-    assert checker.check(ToolCall("1", "Bash", "[]")) == Deny("its arguments cannot be read")
-
-
-def test_judging_says_why_and_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    checker = PermissionChecker({"rules": [{"action": "deny", "tool": "Bash", "command": "rm", "name": "no-rm"}]})
-    verdict = checker.judge(call("Bash", command="rm"), BY_NAME["Bash"])
-    assert (verdict.action, verdict.source, verdict.rule) == ("deny", "rule", "no-rm")
-    assert caplog.records == []
 
 
 def test_a_tool_may_have_any_arguments() -> None:

@@ -60,12 +60,6 @@ def test_all_fields() -> None:
     assert read_skill("---\nallowed-tools:\n  - A\n  - B(c d)\n---\n", folder="a").allowed_tools == ("A", "B(c d)")
 
 
-def test_long_descriptions_are_cut() -> None:
-    skill = read_skill(f"---\nname: a\ndescription: {'x' * 5000}\n---\n", folder="a")
-    assert len(skill.description) == 1024
-    assert "is cut" in skill.warnings[0]
-
-
 @pytest.mark.parametrize(
     ("front", "values", "problem"),
     [

@@ -64,25 +64,11 @@ class Strict:
     stamp: float = field(default_factory=lambda: 1.5)
 
 
-def test_slots_frozen_keyword_only_and_factories() -> None:
-    assert properties(Strict) == {
-        "a": INTEGER,
-        "names": {"type": "array", "items": STRING, "default": []},
-        "stamp": {"type": "number"},
-    }
-    assert decoder_of_type(Strict)('{"a": 1}') == Strict(a=1)
-
-
 @dataclass
 class After:
     a: int
     _: KW_ONLY
     b: int = field(default=2, metadata={"description": "The second."})
-
-
-def test_keyword_only_marker_and_description_in_metadata() -> None:
-    assert properties(After) == {"a": INTEGER, "b": {**INTEGER, "description": "The second.", "default": 2}}
-    assert decoder_of_type(After)('{"a": 1, "b": 3}') == After(1, b=3)
 
 
 @dataclass
@@ -114,11 +100,6 @@ def test_what_post_init_raises_is_a_problem_with_its_place() -> None:
 @dataclass
 class Holder:
     odd: complex
-
-
-def test_a_field_that_cannot_be_expressed_is_named() -> None:
-    with pytest.raises(ToolDefinitionError, match="^field odd of Holder: complex cannot be expressed in JSON"):
-        schema_of_type(list[Holder])
 
 
 @dataclass
@@ -190,29 +171,6 @@ class Untagged(msgspec.Struct):
     value: Base | Strict
 
 
-def test_limits_that_msgspec_does_not_see_hold_inside_a_struct() -> None:
-    assert problem(Outer, '{"inner": {"a": 0, "b": 0}}') == (
-        "inner.a: expected integer >= 1, got integer 0; inner.b: expected integer >= 1, got integer 0"
-    )
-    assert decoder_of_type(Outer)('{"inner": {"a": 1}}') == Outer(Limited(1))
-
-
-def test_a_union_that_msgspec_refuses_inside_a_struct() -> None:
-    assert decoder_of_type(Untagged)('{"value": {"a": 1, "names": []}}') == Untagged(Strict(a=1))
-
-
-def test_a_struct_inside_a_function() -> None:
-    class Local(msgspec.Struct):
-        child: Child | None = None
-        made: list[int] = msgspec.field(default_factory=list)
-
-    class Child(msgspec.Struct):
-        value: int
-
-    assert decoder_of_type(Local)('{"child": {"value": 1}}') == Local(Child(1))
-    assert properties(Local)["made"]["default"] == []
-
-
 # --- typed dicts -----------------------------------------------------------------------------------------------------
 
 
@@ -261,14 +219,6 @@ class Documented(TypedDict):
     """
 
     a: int
-
-
-def test_only_docstrings_that_somebody_wrote_are_descriptions() -> None:
-    assert "description" not in schema_of_type(Undocumented)
-    assert "description" not in schema_of_type(UndocumentedTuple)
-    assert "description" not in schema_of_type(Derived)
-    assert schema_of_type(Documented)["description"] == "What to look for."
-    assert properties(Documented) == {"a": {"type": "integer", "description": "How many."}}
 
 
 def test_a_shared_class_is_defined_once_and_keeps_its_description() -> None:

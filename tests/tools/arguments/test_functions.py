@@ -9,18 +9,15 @@ import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pydantic
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.reader import arguments_of_function, decoder_of_type
+from dragoman.tools.arguments.reader import arguments_of_function
 from tests.tools.cases import values_of
-
-if TYPE_CHECKING:
-    from fractions import Fraction
 
 
 def plain(a: int, b: str = "b", *, c: bool = False) -> object:
@@ -176,19 +173,6 @@ def test_refusals_name_the_parameter_and_the_fix(name: str) -> None:
     assert caught.value.hint == fix
 
 
-def test_a_function_that_does_not_tell_its_parameters() -> None:
-    with pytest.raises(ToolDefinitionError, match=r"max\(\) does not tell its parameters"):
-        arguments_of_function(max)
-
-
-def test_an_object_without_a_name_is_called_by_its_class() -> None:
-    class Odd:
-        def __call__(self, a) -> None: ...  # type: ignore[no-untyped-def]
-
-    with pytest.raises(ToolDefinitionError, match=r"^Parameter 'a' of Odd\(\)"):
-        arguments_of_function(Odd())
-
-
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -196,10 +180,6 @@ def test_an_object_without_a_name_is_called_by_its_class() -> None:
 class Shadow:
     int: int
     date: str = "today"
-
-
-def test_a_field_named_like_a_type() -> None:
-    assert decoder_of_type(Shadow)('{"int": 1}') == Shadow(1)
 
 
 def test_classes_and_functions_inside_a_function() -> None:
@@ -221,21 +201,6 @@ def test_classes_and_functions_inside_a_function() -> None:
     )
 
 
-def test_names_of_a_closure_outlive_the_function_around() -> None:
-    def make():  # type: ignore[no-untyped-def]
-        @dataclass
-        class Inner:
-            value: int
-
-        def tool(inner: Inner) -> object:
-            return Inner(0)
-
-        return tool
-
-    arguments = arguments_of_function(make())
-    assert arguments.schema["properties"]["inner"]["type"] == "object"  # type: ignore[index]
-
-
 def test_names_in_a_class_body() -> None:
     found = []
 
@@ -253,35 +218,6 @@ def test_names_in_a_class_body() -> None:
         found.append(arguments_of_function(handle, skip=1))
 
     assert values_of(found[0], '{"request": {"part": {"value": 1}}}') == (Service.Request(Service.Request.Part(1)),)
-
-
-def test_a_name_that_is_assigned_later() -> None:
-    def tool(value: Later) -> object:  # type: ignore[name-defined]  # noqa: F821 -- that is the point
-        return later
-
-    with pytest.raises(ToolDefinitionError, match="Parameter 'value' of tool.*the name Later in its annotation"):
-        arguments_of_function(tool)
-    later = 1
-
-
-def test_a_name_for_type_checkers_only() -> None:
-    def tool(amount: Fraction) -> None: ...
-
-    with pytest.raises(ToolDefinitionError) as caught:
-        arguments_of_function(tool)
-    assert str(caught.value) == (
-        "Parameter 'amount' of tool(): the name Fraction in its annotation is not defined. "
-        "Define or import it where the function is defined, before the tool is made; not only under TYPE_CHECKING."
-    )
-
-
-@pytest.mark.parametrize("annotation", ["int[", "int.nothing", "1 / 'a'"])
-def test_an_annotation_that_is_no_type(annotation: str) -> None:
-    def tool(value: int) -> None: ...
-
-    tool.__annotations__["value"] = annotation
-    with pytest.raises(ToolDefinitionError, match="its annotation .* cannot be evaluated"):
-        arguments_of_function(tool)
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------

@@ -596,14 +596,6 @@ def test_hint(row: Row_) -> None:
         assert "; ".join(found) == message
 
 
-@pytest.mark.parametrize(
-    ("hint", "given", "value"),
-    [(set[int], "[1, 1]", {1}), (Loose, '"A"', Loose.A), (Cat, '{"lives": 9}', Cat(9))],
-)
-def test_what_is_taken_although_the_schema_does_not_offer_it(hint: object, given: str, value: object) -> None:
-    assert decoder_of_type(hint)(given) == value
-
-
 REFUSED = {
     "Callable": (Callable[[int], int], "cannot be expressed in JSON"),
     "complex": (complex, "complex cannot be expressed in JSON"),

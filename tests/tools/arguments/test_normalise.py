@@ -22,43 +22,6 @@ def normal(given_property: Any) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("word", "kind"),
-    [
-        ("dict", "object"),
-        ("HashMap", "object"),
-        ("Object", "object"),
-        ("float", "number"),
-        ("double", "number"),
-        ("Number", "number"),
-        ("tuple", "array"),
-        ("ArrayList", "array"),
-        ("Array", "array"),
-        ("list", "array"),
-        ("typing.List", "array"),
-        ("String", "string"),
-        ("java.lang.String", "string"),
-        ("str", "string"),
-        ("char", "string"),
-        ("long", "integer"),
-        ("int", "integer"),
-        (" INTEGER ", "integer"),
-        ("Boolean", "boolean"),
-        ("bool", "boolean"),
-        ("None", "null"),
-    ],
-)
-def test_words_for_types(word: str, kind: str) -> None:
-    schema, notes = normal({"type": word, "description": "It."})
-    assert schema == {"type": kind, "description": "It."}
-    assert notes == [f'/type: "{word}" -> "{kind}"']
-
-
-@pytest.mark.parametrize("kind", ["array", "boolean", "integer", "null", "number", "object", "string"])
-def test_json_schemas_own_types_need_no_note(kind: str) -> None:
-    assert normal({"type": kind}) == ({"type": kind}, [])
-
-
-@pytest.mark.parametrize(
     ("given_property", "schema", "notes"),
     [
         ({"type": "any"}, {}, ['/type: "any" removed: any type']),
@@ -235,12 +198,6 @@ def test_objects(given_schema: dict[str, object], schema: dict[str, object], not
     result = normalise(given_schema)
     assert result == (schema, notes)
     assert jsonschema_rs.meta.is_valid(result[0])
-
-
-def test_the_given_schema_is_not_touched() -> None:
-    given_schema = {"type": "dict", "properties": {"a": {"type": "int", "optional": True}}, "required": ["a"]}
-    normalise(given_schema)
-    assert given_schema == {"type": "dict", "properties": {"a": {"type": "int", "optional": True}}, "required": ["a"]}
 
 
 @pytest.mark.parametrize(

@@ -251,20 +251,3 @@ SAME_IN_PYDANTIC: list[Any] = [
     list[dict[str, int]],
     pydantic.create_model("Model", x=(int, ...), label=(str | None, None)),
 ]
-
-
-@given(st.sampled_from(SAME_IN_PYDANTIC), json_values)
-def test_our_schema_means_what_pydantics_schema_means(hint: Any, instance: object) -> None:
-    ours = jsonschema_rs.Draft202012Validator(schema_of_type(hint))
-    theirs = jsonschema_rs.Draft202012Validator(pydantic.TypeAdapter(hint).json_schema())
-    assert ours.is_valid(instance) == theirs.is_valid(instance)
-
-
-@pytest.mark.parametrize("hint", [Point, Tree])
-def test_a_class_means_what_it_means_to_pydantic_except_for_unknown_fields(hint: Any) -> None:
-    ours = schema_of_type(hint)
-    theirs = pydantic.TypeAdapter(hint).json_schema()
-    theirs = theirs if "properties" in theirs else theirs["$defs"][hint.__name__]
-    assert ours["required"] == theirs["required"]
-    assert set(ours["properties"]) == set(theirs["properties"])  # type: ignore[call-overload]
-    assert ours["additionalProperties"] is False

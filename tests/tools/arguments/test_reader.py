@@ -5,13 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import pytest
 
-from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import Arguments, InvalidArguments, arguments_of_function, arguments_of_schema
 from tests.tools.cases import values_of
 
@@ -46,22 +44,6 @@ def problem(arguments: Arguments, text: str) -> str:
 # --- from a function -------------------------------------------------------------------------------------------------
 
 
-def test_the_schema_of_a_function() -> None:
-    arguments = arguments_of_function(forecast, descriptions={"city": "Which city.", "nobody": "Not there."})
-    assert arguments.schema == {
-        "type": "object",
-        "properties": {
-            "city": {"type": "string", "description": "Which city."},
-            "days": {"type": "integer", "default": 1},
-            "units": {"type": "string", "default": "metric"},
-        },
-        "required": ["city"],
-        "additionalProperties": False,
-    }
-    assert list(arguments.schema) == ["type", "properties", "required", "additionalProperties"]
-    assert arguments.notes == ()
-
-
 def test_positional_and_keyword_arguments() -> None:
     arguments = arguments_of_function(forecast)
     assert called(forecast, arguments, '{"units": "si", "city": "Rome"}') == ("Rome", 1, "si")
@@ -80,17 +62,6 @@ def test_positional_and_keyword_arguments() -> None:
         assert called(fn, arguments_of_function(fn), '{"a": 1, "b": 3}') == (1, 3)
 
 
-def test_a_function_without_parameters() -> None:
-    def tool() -> str:
-        return "done"
-
-    arguments = arguments_of_function(tool)
-    assert arguments.schema == {"type": "object", "properties": {}, "additionalProperties": False}
-    for text in ("{}", "", " \n"):
-        assert called(tool, arguments, text) == "done"
-    assert problem(arguments, '{"a": 1}') == "a: unknown argument; there are none"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -107,14 +78,6 @@ def test_a_function_without_parameters() -> None:
 )
 def test_what_is_said_of_wrong_arguments(text: str, message: str) -> None:
     assert problem(arguments_of_function(forecast), text) == message
-
-
-def test_wrong_text_is_cut() -> None:
-    assert problem(arguments_of_function(forecast), "x" * 100_000).endswith("x" * 59 + "…")
-
-
-def test_text_that_is_no_unicode() -> None:
-    assert problem(arguments_of_function(forecast), '{"city": "\ud800"}').startswith("not valid JSON (")
 
 
 def test_json_that_is_nested_too_deeply() -> None:
@@ -160,24 +123,6 @@ def test_a_mutable_default_is_the_very_object() -> None:
     assert decoded[1] is tool.__defaults__[1]  # type: ignore[index]
 
 
-def test_names_that_a_struct_has_its_own_use_for() -> None:
-    def tool(self: int, cls: int, __init__: int, __dict__: int = 4, *, __doc__: int = 5) -> object:
-        return self, cls, __init__, __dict__, __doc__
-
-    arguments = arguments_of_function(tool)
-    assert called(tool, arguments, '{"self": 1, "cls": 2, "__init__": 3, "__doc__": 6}') == (1, 2, 3, 4, 6)
-    assert called(tool, arguments, '{"self": 1.0, "cls": 2, "__init__": 3}') == (1, 2, 3, 4, 5)
-
-
-def test_leading_parameters_that_are_not_the_models() -> None:
-    def tool(context, city: str) -> object:  # type: ignore[no-untyped-def]
-        return context, city
-
-    arguments = arguments_of_function(tool, skip=1)
-    assert arguments.schema["required"] == ["city"]
-    assert values_of(arguments, '{"city": "Rome"}') == ("Rome",)
-
-
 def test_a_description_beside_the_type_wins() -> None:
     def tool(
         city: Annotated[str, "From the hint."],
@@ -192,17 +137,6 @@ def test_a_description_beside_the_type_wins() -> None:
     assert properties["level"]["description"] == "How much. (1 = LOW, 2 = HIGH)"
     assert properties["days"] == {"type": "integer", "minimum": 1, "description": "Days."}
     assert properties["where"]["description"] == "Place."
-
-
-def test_types_that_msgspec_does_not_know_work_as_arguments() -> None:
-    def tool(where: Path, points: list[Point | Path]) -> object:
-        return where, points
-
-    arguments = arguments_of_function(tool)
-    assert called(tool, arguments, '{"where": "a", "points": [{"x": 1}, "b"]}') == (Path("a"), [Point(1), Path("b")])
-    assert problem(arguments, '{"where": 1, "points": [{"x": "1"}]}') == (
-        'where: expected string, got integer 1; points[0].x: expected integer, got string "1"'
-    )
 
 
 # --- from a schema ---------------------------------------------------------------------------------------------------
@@ -263,11 +197,6 @@ def test_wide_values_for_a_schema() -> None:
     arguments = arguments_of_schema({"properties": {"a": {"items": {"type": "array"}}}})
     wide = '{"a": [' + ", ".join(["[]"] * 1000) + "]}"
     assert arguments.decode(wide) == {"a": [[]] * 1000}
-
-
-def test_a_schema_that_cannot_be_used_is_refused_at_once() -> None:
-    with pytest.raises(ToolDefinitionError, match="not valid at /properties/a/minimum"):
-        arguments_of_schema({"properties": {"a": {"minimum": "low"}}})
 
 
 def test_null_for_an_optional_argument_means_that_it_was_left_out() -> None:
