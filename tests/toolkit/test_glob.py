@@ -68,3 +68,8 @@ def test_a_huge_tree_is_not_walked_to_the_end(root: Path) -> None:
         walk = Walk(directory, start, enter=lambda _: True, ignored=[], check=lambda: None, max_entries=20)
         assert len(list(walk.files())) <= 20
         assert walk.stopped
+
+
+def test_links_to_directories_are_not_entered(root: Path, glob: AnyTool) -> None:
+    (root / "round").symlink_to(".")
+    assert good(call(glob, pattern="round/**")) == "[No file fits.]"

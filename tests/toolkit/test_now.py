@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dragoman.toolkit.ready import now_tool
-from tests.toolkit.calling import Call, bad, both_colours, call, good
+from tests.toolkit.calling import Call, both_colours, good
 
 NOON = 1_700_000_000.0
 
@@ -17,24 +15,3 @@ def test_the_time_here_and_there(called: Call) -> None:
     assert good(called(now)) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
     assert good(called(now, timezone="Asia/Tokyo")) == "2023-11-15T07:13:20+09:00 (Wednesday, Asia/Tokyo)"
     assert good(called(now, timezone="")) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Europe/Berln",
-        "../../etc/passwd",
-        "/etc/passwd",
-        "Europe",
-        "a\0b",
-        "x" * 10_000,
-        ".",
-        "Europe/",
-        "europe//berlin",
-        "%s",
-    ],
-)
-def test_names_that_are_none(name: str) -> None:
-    text = bad(call(now_tool(), timezone=name), "execution")
-    assert "there is no time zone" in text
-    assert "root:" not in text

@@ -89,11 +89,6 @@ def test_byte_order_marks_are_understood(tmp_path: Path, read: AnyTool, encoding
     assert good(call(read, file_path="a", offset=2)) == "zwei ☃\n"
 
 
-def test_what_is_not_utf_8_is_read_as_latin_1_with_a_note(tmp_path: Path, read: AnyTool) -> None:
-    (tmp_path / "a").write_bytes("Grüße".encode("latin-1"))
-    assert good(call(read, file_path="a")) == "[This file is not UTF-8; it was read as Latin-1.]\nGrüße"
-
-
 def test_binary_data_is_not_shown(tmp_path: Path, read: AnyTool) -> None:
     (tmp_path / "a.txt").write_bytes(b"MZ\0\1\2")
     assert "binary data (5 bytes)" in bad(call(read, file_path="a.txt"), "execution")

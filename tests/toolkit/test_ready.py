@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit import FetchSettings, NullResponder, Workspace, toolkit
 from dragoman.toolkit.skills import MemorySkillStore
-from dragoman.tools.executor import ToolExecutor
 from tests.toolkit.calling import bad, call
 
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]
@@ -79,29 +76,6 @@ def test_only_what_is_named_is_built(tmp_path: Path) -> None:
     assert len(toolkit(tmp_path, only=["Grep"], fetch=FetchSettings(allow_networks=("home",)))) == 1
     with pytest.raises(ConfigurationError, match="no ready tool 'Sing'"):
         toolkit(tmp_path, only=["Sing"])
-
-
-def test_the_same_calls_in_both_colours(tmp_path: Path) -> None:
-    calls = [
-        ToolCall("1", "Write", '{"file_path": "a.txt", "content": "one\\ntwo\\n"}'),
-        ToolCall("2", "Edit", '{"file_path": "a.txt", "old_string": "two", "new_string": "2"}'),
-        ToolCall("3", "Read", '{"file_path": "a.txt"}'),
-        ToolCall("4", "Glob", '{"pattern": "*"}'),
-        ToolCall("5", "Grep", '{"pattern": "^o"}'),
-        ToolCall("6", "Bash", '{"command": "cat a.txt"}'),
-        ToolCall("7", "Fetch", '{"url": "http://127.0.0.1/"}'),
-        ToolCall("8", "calculator", '{"expression": "6 * 7"}'),
-    ]
-
-    async def main() -> list[str]:
-        async with ToolExecutor(toolkit(tmp_path)) as executor:
-            return [(await executor.aexecute(each)).text for each in calls]
-
-    with ToolExecutor(toolkit(tmp_path)) as executor:
-        plain = [executor.execute(each).text for each in calls]
-    (tmp_path / "a.txt").unlink()
-    assert asyncio.run(main()) == plain
-    assert plain[2:6] == ["one\n2\n", "a.txt", "a.txt:1:one", "one\n2\n[exit code 0]"]
 
 
 def test_the_package_alone_loads_nothing() -> None:

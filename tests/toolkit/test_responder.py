@@ -6,7 +6,6 @@ import asyncio
 import gc
 import io
 import json
-import threading
 
 import pytest
 
@@ -94,24 +93,6 @@ def test_the_model_cannot_command_the_terminal(evil: str) -> None:
     assert evil not in out.getvalue()
     assert out.getvalue().isprintable() or set(out.getvalue()) - {"\n"} >= set()
     assert [each for each in out.getvalue() if not each.isprintable() and each != "\n"] == []
-
-
-def test_one_question_at_a_time() -> None:
-    out = io.StringIO()
-    inside = threading.Lock()
-
-    def ask(_prompt: str) -> str:
-        assert inside.acquire(blocking=False)
-        inside.release()
-        return "y"
-
-    responder = ConsoleResponder(out=out, ask=ask)
-    threads = [threading.Thread(target=responder.ask_permission, args=(ASKED,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert out.getvalue().count("wants to run") == 8
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------

@@ -30,14 +30,6 @@ def test_a_file_is_made_with_its_directories(called: Call, tmp_path: Path, write
     assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["c.txt"]
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
-def test_the_mode_stays(tmp_path: Path, write: AnyTool, mode: int) -> None:
-    (tmp_path / "a").write_text("x")
-    (tmp_path / "a").chmod(mode)
-    good(call(write, file_path="a", content="y"))
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode
-
-
 def test_new_content_is_not_set_user_id(tmp_path: Path, write: AnyTool) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "a").chmod(0o4755)
@@ -50,14 +42,6 @@ def test_a_read_only_file_stays_as_it_is(tmp_path: Path, write: AnyTool) -> None
     (tmp_path / "a").write_text("x")
     (tmp_path / "a").chmod(0o444)
     assert "read-only" in bad(call(write, file_path="a", content="y"), "execution")
-
-
-def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path, write: AnyTool) -> None:
-    (tmp_path / "target").write_text("x")
-    (tmp_path / "link").symlink_to("target")
-    assert good(call(write, file_path="link", content="y")) == "replaced target (1 bytes)"
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_text() == "y"
 
 
 def test_nobody_ever_sees_half_a_file(tmp_path: Path) -> None:
@@ -143,15 +127,6 @@ def test_the_encoding_is_kept(tmp_path: Path, edit: AnyTool, encoding: str) -> N
     (tmp_path / "a").write_bytes("Grüße\nWelt\n".encode(encoding))
     good(call(edit, file_path="a", old_string="Welt", new_string="Wält"))
     assert (tmp_path / "a").read_bytes() == "Grüße\nWält\n".encode(encoding)
-
-
-@pytest.mark.parametrize(
-    ("data", "words"), [(b"a\0b", "binary data"), (b"a" * 10_001, "too large"), (b"a\xff\xfe", "")]
-)
-def test_files_that_are_not_for_editing(tmp_path: Path, edit: AnyTool, data: bytes, words: str) -> None:
-    (tmp_path / "a").write_bytes(data)
-    result = call(edit, file_path="a", old_string="a", new_string="b" * 5, replace_all=True)
-    assert (words in bad(result, "execution")) if words else good(result)
 
 
 def test_what_somebody_else_wrote_meanwhile_is_not_lost(

@@ -12,7 +12,7 @@ from dragoman.conversation import ToolCall, ToolStarted
 from dragoman.errors import ToolAbortedError
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolRun
+from dragoman.tools.run import ToolConfig, ToolContext, ToolErrorHandling, ToolRun
 from tests.tools.colours import Runner, both_colours
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
@@ -88,32 +88,6 @@ def test_a_tool_hears_that_nobody_waits_for_it_any_more(execute_all: Runner, how
 
         asyncio.run(main())
     assert heard.wait(5)
-
-
-@both_colours
-def test_a_call_that_is_cancelled_tells_how_long_it_took_and_how_often_it_was_tried(execute_all: Runner) -> None:
-    run = ToolRun()
-    seen: list[str | None] = []
-
-    @tool(retries=1)
-    def work(context: ToolContext[None]) -> str:
-        if context.attempt == 1:
-            raise OSError("not now")
-        time.sleep(0.05)
-        run.cancel()
-        threading.Event().wait(0.2)
-        return "late"
-
-    def trace(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
-        result = yield
-        seen.append(result.error_type)
-
-    config = ToolConfig(retry=RetryConfig(backoff_base=0))
-    [result, _] = execute_all(ToolExecutor([work], config, middleware=[trace]), calls("work", "work"), run).results
-    assert (result.error_type, result.retries) == ("cancelled", 1)
-    assert result.duration is not None
-    assert result.duration >= 0.05
-    assert seen == ["cancelled", "cancelled"]
 
 
 @both_colours

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 
 import pytest
 
 from dragoman.conversation import (
-    Conversation,
     ToolFinished,
-    ToolResult,
 )
-from dragoman.errors import ToolCancelledError
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.run import ToolConfig, ToolContext, ToolRun
@@ -71,20 +67,6 @@ def test_cancelling_the_task_leaves_complete_results_and_nothing_running() -> No
     asyncio.run(main())
 
 
-def test_an_async_tool_that_is_cancelled_from_elsewhere_has_its_result() -> None:
-    @tool
-    async def gives_up() -> None:
-        raise asyncio.CancelledError
-
-    async def main() -> ToolResult:
-        async with ToolExecutor([gives_up]) as executor:
-            return await executor.aexecute(call("gives_up"))
-
-    assert asyncio.run(main()).error_type == "cancelled"
-    with ToolExecutor([gives_up]) as executor:
-        assert executor.execute(call("gives_up")).error_type == "cancelled"
-
-
 def test_ctrl_c_in_the_callers_thread_goes_through_and_leaves_complete_results() -> None:
     @tool
     def interrupted() -> None:
@@ -114,26 +96,3 @@ def test_leaving_the_events_early_cancels_the_rest() -> None:
         assert [r.error_type for r in batch.results] == ["cancelled", None]
         assert executor.abandoned == 1
         release.set()
-
-
-def test_raise_if_cancelled() -> None:
-    run = ToolRun()
-    run.cancel()
-    heard: list[str] = []
-    forget = run.on_cancel(lambda: heard.append("late"))
-    assert heard == ["late"]
-    forget()
-    run.cancel()
-    assert heard == ["late"]
-    context = ToolContext(
-        call_id="1",
-        tool_name="f",
-        deps=None,
-        conversation=Conversation(),
-        deadline=None,
-        clock=time.monotonic,
-        cancelled=lambda: run.cancelled,
-        logger=logging.getLogger("x"),
-    )
-    with pytest.raises(ToolCancelledError, match="'f'"):
-        context.raise_if_cancelled()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from dragoman.tools.definition import Tool, tool, tools_of
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.run import ToolContext
-from dragoman.tools.run import ToolContext as Surroundings
 
 
 def weather(city: str, days: int = 1) -> str:
@@ -86,14 +84,6 @@ def test_the_context_is_not_part_of_the_schema() -> None:
     assert run(who, '{"formal": true}') == "who 1 True"
 
 
-def test_the_context_may_go_by_another_name() -> None:
-    @tool
-    def who(context: Surroundings[None], formal: bool = False) -> str:
-        return f"{context.call_id} {formal}"
-
-    assert run(who) == "1 False"
-
-
 def test_a_context_elsewhere_is_refused() -> None:
     def late(a: int, context: ToolContext[None]) -> None: ...
 
@@ -140,28 +130,6 @@ def test_tools_of_an_object_are_bound_to_it() -> None:
     assert list(add.spec.schema["properties"]) == ["amount"]  # type: ignore[call-overload]
 
 
-def test_an_overridden_method_keeps_its_place_and_takes_its_new_meaning() -> None:
-    add, read = tools_of(Doubling())
-    assert (add.description, read.name) == ("Count twice as fast.", "read_count")
-    assert run(add, '{"amount": 3}') == "6"
-
-
-def test_an_override_that_is_no_tool_is_refused() -> None:
-    class Silent(Counter):
-        def add(self, amount: int) -> int:  # type: ignore[override]
-            return amount
-
-    with pytest.raises(ToolDefinitionError, match="Silent.add overrides a tool.*@tool"):
-        tools_of(Silent())
-
-
-def test_undecorated_methods_can_be_named() -> None:
-    plain, add = tools_of(Counter(), "plain", "add")
-    assert (plain.name, plain.description) == ("plain", "Nothing special.")
-    assert run(plain, '{"text": "ab"}') == "abab"
-    assert run(add, '{"amount": 1}') == "1"
-
-
 def test_an_object_without_tools_says_what_to_do() -> None:
     with pytest.raises(ToolDefinitionError, match="no method decorated with @tool.*Decorate"):
         tools_of(object())
@@ -180,14 +148,6 @@ def test_a_tool_from_a_json_schema() -> None:
     assert run(made, '{"n": 1}') == "2"
     assert "expected integer" in run(made, '{"n": "x"}')
     assert "n" in run(made, "{}")
-
-
-def test_a_schema_tool_may_take_the_context() -> None:
-    def call(context: ToolContext[None], **arguments: object) -> str:
-        return f"{context.call_id} {arguments}"
-
-    schema = {"type": "object", "properties": {"a b": {"type": "string"}}}
-    assert run(Tool.from_schema(call, schema), '{"a b": "x"}') == "1 {'a b': 'x'}"
 
 
 def test_a_broken_schema_names_the_tool() -> None:
@@ -222,18 +182,6 @@ class AsyncGreeter:
         return f"hello {name}"
 
 
-def test_partials_and_callable_objects_work() -> None:
-    fixed = tool(functools.partial(weather, days=7), name="week")
-    assert fixed.description == "Say how the weather will be."
-    assert run(fixed, '{"city": "Lyon"}') == "Lyon: sunny for 7"
-    assert tool(functools.partial(weather, days=7)).name == "weather"
-    greet = tool(Greeter())
-    assert (greet.name, greet.description) == ("Greeter", "Greet somebody.")
-    assert run(greet, '{"name": "you"}') == "hello you"
-    assert tool(AsyncGreeter()).is_async
-    assert run(tool(AsyncGreeter()), '{"name": "you"}') == "hello you"
-
-
 def test_a_setting_that_does_not_exist_is_not_dropped() -> None:
     with pytest.raises(ToolDefinitionError, match="no setting 'timout'.*timeout"):
         tool(weather, timout=3)  # type: ignore[call-overload]
@@ -249,12 +197,6 @@ def test_what_is_no_function_is_refused(thing: Any) -> None:
         Tool.from_function(thing)
 
 
-def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(ToolDefinitionError, match="lambda has no name.*name="):
-        tool(lambda: 1)
-    assert run(tool(lambda: 1, name="one")) == "1"
-
-
 @pytest.mark.parametrize("name", [" ", "a\nb", " a", "\x00", "a "])
 def test_names_that_nobody_could_call_are_refused(name: str) -> None:
     with pytest.raises(ToolDefinitionError, match="cannot be the name"):
@@ -268,9 +210,3 @@ def test_names_that_nobody_could_call_are_refused(name: str) -> None:
 def test_senseless_settings_are_refused(setting: str, value: float) -> None:
     with pytest.raises(ToolDefinitionError, match=f"{setting}=.*0 or more"):
         tool(weather, **{setting: value})  # type: ignore[call-overload]
-
-
-def test_renaming_changes_nothing_else() -> None:
-    renamed = tool(weather).renamed("météo")
-    assert renamed.name == "météo"
-    assert run(renamed, '{"city": "Lyon"}') == "Lyon: sunny for 1"

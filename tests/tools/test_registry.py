@@ -56,14 +56,6 @@ def test_two_tools_of_one_name_conflict() -> None:
     assert registry.get("a") is other
 
 
-def test_a_clone_goes_its_own_way() -> None:
-    registry = ToolRegistry([A])
-    clone = registry.clone()
-    clone.register(B)
-    registry.register(C)
-    assert (names(registry), names(clone)) == (["a", "c"], ["a", "b"])
-
-
 def test_merging() -> None:
     other_a = named("a")
     left, right = ToolRegistry([A, B]), ToolRegistry([C, other_a])

@@ -77,17 +77,6 @@ def test_an_async_tool_that_refuses_to_be_cancelled_is_not_waited_for() -> None:
 
 
 @both_colours
-def test_the_runs_own_deadline_holds_over_several_batches(execute_all: Runner) -> None:
-    now = 100.0
-    executor = ToolExecutor([echo], ToolConfig(run_timeout=5), clock=lambda: now)
-    run = ToolRun()
-    assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).text == "x"
-    assert run.deadline == 105.0
-    now = 106.0
-    assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).error_type == "timeout"
-
-
-@both_colours
 def test_a_tool_sees_its_context(execute_all: Runner) -> None:
     conversation = Conversation().plus(Message.user("hi"))
 

@@ -253,8 +253,8 @@ class CallExecution:
             conversation=self._run.conversation,
             deadline=deadline,
             clock=self._settings.clock,
-            cancelled=lambda: self._given_up or self._run.cancelled or self._retries >= attempt,
-            logger=self._settings.logger,
+            given_up=lambda: self._given_up or self._run.cancelled or self._retries >= attempt,
+            parent_logger=self._settings.logger,
             attempt=attempt,
         )
 

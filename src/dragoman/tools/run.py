@@ -181,57 +181,33 @@ class ToolRun:
 # --- what a tool may know of its call --------------------------------------------------------------------------------
 
 
-class ToolContext(Generic[Deps]):
+class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     """The call a tool runs for. A tool that declares it as its first parameter gets it; the model never sees it."""
 
-    __slots__ = (
-        "_cancelled",
-        "_clock",
-        "_logger",
-        "attempt",
-        "call_id",
-        "conversation",
-        "deadline",
-        "deps",
-        "tool_name",
-    )
-
-    def __init__(
-        self,
-        *,
-        call_id: str,
-        tool_name: str,
-        deps: Deps,
-        conversation: Conversation,
-        deadline: float | None,
-        clock: Callable[[], float],
-        cancelled: Callable[[], bool],
-        logger: logging.Logger,
-        attempt: int = 1,
-    ) -> None:
-        self.call_id: str = call_id
-        self.tool_name: str = tool_name
-        self.deps: Deps = deps
-        """Whatever the program gave to the run for its tools."""
-        self.conversation: Conversation = conversation
-        """The conversation as it was when the model made the call."""
-        self.deadline: float | None = deadline
-        """When the call must be done, on the clock of `time.monotonic`; None means no limit."""
-        self.attempt: int = attempt
-        """1 for the first try, then 2 for the first retry, and so on."""
-        self._clock: Callable[[], float] = clock
-        self._cancelled: Callable[[], bool] = cancelled
-        self._logger: logging.Logger = logger
+    call_id: str
+    tool_name: str
+    deps: Deps
+    """Whatever the program gave to the run for its tools."""
+    conversation: Conversation
+    """The conversation as it was when the model made the call."""
+    deadline: float | None
+    """When the call must be done, on the clock of `time.monotonic`; None means no limit."""
+    attempt: int = 1
+    """1 for the first try, then 2 for the first retry, and so on."""
+    clock: Callable[[], float]
+    given_up: Callable[[], bool]
+    """Whether nobody waits for the result any more, but for the time; see `cancelled`."""
+    parent_logger: logging.Logger
 
     @property
     def logger(self) -> logging.Logger:
         """A logger of the tool's own, below that of the executor."""
-        return self._logger.getChild(self.tool_name)
+        return self.parent_logger.getChild(self.tool_name)
 
     @property
     def remaining(self) -> float | None:
         """Seconds left, never negative; None means no limit."""
-        return None if self.deadline is None else max(0.0, self.deadline - self._clock())
+        return None if self.deadline is None else max(0.0, self.deadline - self.clock())
 
     @property
     def cancelled(self) -> bool:
@@ -239,7 +215,7 @@ class ToolContext(Generic[Deps]):
 
         A long-running function should look at it now and then; a thread cannot be stopped from outside.
         """
-        return self._cancelled() or self.remaining == 0.0
+        return self.given_up() or self.remaining == 0.0
 
     def raise_if_cancelled(self) -> None:
         """Stop here if nobody waits for the result any more."""

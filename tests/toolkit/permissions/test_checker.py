@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.conversation import ToolCall
 from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule, RuleAnswer
 from dragoman.toolkit.responder import (
     CallbackResponder,
     PermissionAnswer,
     PermissionRequest,
 )
-from dragoman.tools.definition import Tool, tool
+from dragoman.tools.definition import Tool
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.run import ToolRun
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
@@ -263,43 +262,3 @@ def test_a_tool_that_has_changed_is_asked_about_again() -> None:
 
 
 # --- without an executor ---------------------------------------------------------------------------------------------
-
-
-def test_a_tool_may_have_any_arguments() -> None:
-    from dataclasses import dataclass
-    from enum import Enum
-
-    class Colour(Enum):
-        RED = "red"
-
-    @dataclass
-    class Place:
-        path: str
-
-    @tool(read_only=True)
-    def odd(where: Path, place: Place, colours: list[Colour], by_name: dict[str, Path], raw: bytes = b"x") -> str:
-        return "seen"
-
-    checker = PermissionChecker()
-
-    def judged(where: str, path: str, named: str) -> str:
-        made = call("odd", where=where, place={"path": path}, colours=["red"], by_name={"a": named})
-        return checker.judge(made, odd).action
-
-    assert judged("a", "b", "c") == "allow"
-    assert judged("/etc", "b", "c") == judged("a", "/etc", "c") == judged("a", "b", "/etc") == "ask"
-
-
-@pytest.mark.parametrize("colour", ["plain", "async"])
-def test_a_person_who_said_yes_is_not_asked_again_by_the_tool(colour: str) -> None:
-    @tool(requires_approval=True)
-    def launch(where: str) -> str:
-        """Launch it."""
-        return f"launched to {where}"
-
-    responder = CallbackResponder(ask_permission=lambda _request: PermissionAnswer(allowed=True))
-    checker = PermissionChecker(PermissionPolicy(), responder=responder)
-    with ToolExecutor([launch], permission=checker) as executor:
-        call = ToolCall("1", "launch", '{"where": "Mars"}')
-        result = executor.execute(call) if colour == "plain" else asyncio.run(executor.aexecute(call))
-    assert result.text == "launched to Mars"

@@ -185,6 +185,21 @@ def test_a_hostile_command_is_not_allowed_by_a_rule_for_git_status(command: str)
     assert decision(STATUS, call("Bash", command=command)) == "ask"
 
 
+def test_a_list_of_words_is_a_command_too() -> None:
+    import json
+
+    from dragoman.conversation import ToolCall
+
+    def judged(words: list[str]) -> str:
+        return decision(STATUS, ToolCall("1", "run", json.dumps({"argv": words})))
+
+    rules = [allow("run", command="git status")]
+    assert decision(rules, ToolCall("1", "run", '{"argv": ["git", "status"]}')) == "allow"
+    assert decision(rules, ToolCall("1", "run", '{"argv": ["git", "status", "; rm"]}')) == "allow", "one operand"
+    assert decision(rules, ToolCall("1", "run", '{"argv": ["git status"]}')) == "ask"
+    assert judged(["git", "status"]) == "ask", "the rule is for Bash"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -227,6 +242,12 @@ def test_exact_means_that_nothing_follows() -> None:
 )
 def test_programs_that_run_others_are_allowed_only_to_the_letter(pattern: str, command: str, expected: str) -> None:
     assert decision([allow("Bash", command=pattern)], call("Bash", command=command)) == expected
+
+
+def test_all_options_may_be_allowed_in_so_many_words() -> None:
+    rules = [allow("Bash", command="ls", options="*")]
+    assert decision(rules, call("Bash", command="ls -la --color=no src")) == "allow"
+    assert decision(rules, call("Bash", command="ls -la; rm x")) == "ask"
 
 
 @pytest.mark.parametrize(

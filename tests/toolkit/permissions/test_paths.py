@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path, place_of
 from dragoman.toolkit.permissions.rules import Match
-from tests.toolkit.permissions.helpers import allow, call, decision, deny
+from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny
 
 
 @pytest.fixture
@@ -76,6 +77,14 @@ def test_a_path_inside_is_read_without_asking(path: str, workspace: Path) -> Non
     expected = "ask" if path == "src/out/../a.py" else "allow"
     assert decision([], call("Read", file_path=path), workspace) == expected, "it may end beside the link's target"
     assert decision([], call("Read", file_path=str(workspace / path)), workspace) == expected
+
+
+def test_the_workspace_may_be_reached_through_a_link(workspace: Path) -> None:
+    same = workspace.parent / "same"
+    assert decision([], call("Read", file_path=str(same / "src" / "a.py")), same) == "allow"
+    assert decision([], call("Read", file_path="src/a.py"), same) == "allow"
+    assert decision([allow("Write", path="src")], call("Write", file_path=str(workspace / "src/b")), same) == "allow"
+    assert decision([allow("Write", path=str(same / "src"))], call("Write", file_path="src/b"), same) == "allow"
 
 
 def test_a_tool_that_writes_asks_even_inside(workspace: Path) -> None:
@@ -197,6 +206,12 @@ def test_a_path_that_cannot_be_a_file_name_is_nowhere(workspace: Path) -> None:
     assert place_of("", around) is None
 
 
+@pytest.mark.parametrize("pattern", ["", " ", "a\0b"])
+def test_a_pattern_that_means_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigurationError):
+        decision([allow("Read", path=(pattern,))], call("Read", file_path="x"))
+
+
 PARTS = st.sampled_from(["a", "b", ".env", "..", ".", "x.py", "A", ""])
 PATHS = st.lists(PARTS, max_size=6).map("/".join).filter(bool)
 PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "*.py", "?", ".env", ".."]), min_size=1, max_size=5).map(
@@ -223,6 +238,22 @@ def test_inside_is_what_the_system_says(path: str) -> None:
     assert place is not None
     real = os.path.normpath(path if path.startswith("/") else f"/nowhere/work/{path}")
     assert compile_path(".", around).covers(place) == (real == "/nowhere/work" or real.startswith("/nowhere/work/"))
+
+
+def test_ask_rules_are_touched_like_deny_rules(workspace: Path) -> None:
+    rules = [ask("Read", path=".env", reason="it holds keys")]
+    assert decision(rules, call("Read", file_path=".env"), workspace) == "ask"
+    assert decision(rules, call("Read", file_path="src/a.py"), workspace) == "allow"
+
+
+def test_a_workspace_with_a_name_like_a_pattern(tmp_path: Path) -> None:
+    workspace = tmp_path / "[ab] *?" / "~x"
+    (workspace / "src").mkdir(parents=True)
+    assert decision([], call("Read", file_path="src/x"), workspace) == "allow"
+    assert decision([], call("Read", file_path="../x"), workspace) == "ask"
+    assert decision([allow("Write", path="src/*.py")], call("Write", file_path="src/x.py"), workspace) == "allow"
+    assert decision([deny("Read", path="**/.env")], call("Read", file_path="src/.env"), workspace) == "deny"
+    assert decision([deny("Read", path="src")], call("Read", file_path="src/.env"), workspace) == "deny"
 
 
 @given(PATTERNS, PATHS)

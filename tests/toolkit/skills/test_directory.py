@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import SkillError, SkillNotFoundError
-from dragoman.toolkit.skills import DirectorySkillStore, SkillLimits, skill_directories
+from dragoman.toolkit.skills import DirectorySkillStore, SkillLimits
 
 SECRET = "the secret outside"
 
@@ -231,49 +232,6 @@ def test_links_that_change_meanwhile_read_nothing_else(root: Path) -> None:
 # --- finding ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_skill_is_loaded_with_a_list_of_its_files(root: Path) -> None:
-    skill = store(root).load("pdf")
-    assert (skill.name, skill.description, skill.body) == ("pdf", "Reads PDFs.", "Do it.")
-    assert skill.files == (
-        "big.txt",
-        "picture.png",
-        "pipe",
-        "assets/deep/er/x.txt",
-        "references/guide.md",
-        "scripts/run.py",
-    )
-    assert store(root).load(" pdf ").name == "pdf"
-
-
-def test_earlier_directories_win_and_duplicates_are_reported(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    put(first, "a", "first")
-    put(second, "a", "second")
-    put(second, "b", "second")
-    found = store(first, second, first, tmp_path / "missing")
-    assert [(skill.name, skill.description) for skill in found.list()] == [("a", "first"), ("b", "second")]
-    [problem] = found.problems
-    assert "a was left out" in problem
-    assert str(first) in problem
-
-
-def test_the_usual_directories(tmp_path: Path) -> None:
-    project, home = tmp_path / "project", tmp_path / "home"
-    for base, description in ((project, "the project's"), (home, "the user's")):
-        put(base / ".agents" / "skills", "same", description)
-    put(home / ".agents" / "skills", "mine")
-    put(tmp_path / "more", "same", "given")
-    usual = DirectorySkillStore(skill_directories(project, home=home))
-    assert [(s.name, s.description) for s in usual.list()] == [("same", "the project's"), ("mine", "Does it.")]
-    given = DirectorySkillStore(skill_directories(project, home=home, also=[tmp_path / "more"]))
-    assert given.load("same").description == "given"
-    assert [s.description for s in DirectorySkillStore(skill_directories(None, home=home)).list()] == [
-        "Does it.",
-        "the user's",
-    ]
-    assert skill_directories()[0].endswith(".agents/skills")
-
-
 def test_changes_are_seen(tmp_path: Path) -> None:
     found = store(tmp_path)
     assert found.list() == ()
@@ -287,6 +245,23 @@ def test_changes_are_seen(tmp_path: Path) -> None:
     assert [skill.name for skill in found.list()] == ["b"]
     with pytest.raises(SkillNotFoundError):
         found.load("a")
+
+
+def test_a_link_inside_the_directory_is_followed_and_still_contained(root: Path) -> None:
+    put(root, "target")
+    (root / "aaa").symlink_to("target")
+    found = store(root)
+    assert "target" in {skill.name for skill in found.list()}
+    with pytest.raises(SkillError):
+        found.load_supporting("target", "../other/private.md")
+
+
+def test_sockets_are_no_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root / "pdf")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("s")
+        with pytest.raises(SkillError):
+            store(root).load_supporting("pdf", "s")
 
 
 def test_caps(tmp_path: Path) -> None:
@@ -306,21 +281,3 @@ def test_caps(tmp_path: Path) -> None:
     for number in range(10):
         (tmp_path / "s0" / f"f{number}").touch()
     assert len(store(tmp_path, listed_files=4).load("s0").files) == 4
-
-
-def test_odd_directories_do_no_harm(tmp_path: Path) -> None:
-    put(tmp_path, "good")
-    put(tmp_path, "new\nline", declared="x")
-    put(tmp_path, ".hidden")
-    (tmp_path / "file").touch()
-    (tmp_path / "empty").mkdir()
-    put(tmp_path, "declares", declared="../up")
-    put(tmp_path, "lower")
-    (tmp_path / "lower" / "SKILL.md").rename(tmp_path / "lower" / "skill.md")
-    found = store(tmp_path, tmp_path / "file")
-    assert [skill.name for skill in found.list()] == ["declares", "good", "lower"]
-    assert all(problem.isprintable() for problem in found.problems)
-    assert any("cannot be the name of a skill" in problem for problem in found.problems)
-    assert found.load("declares").warnings == ("the name cannot be used; the directory's is taken",)
-    put(tmp_path, os.fsdecode(b"\xff\xfe"), declared="x")
-    assert [skill.name for skill in found.list()] == ["declares", "good", "lower"]

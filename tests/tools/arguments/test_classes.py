@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import typing_extensions
 
-from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import InvalidArguments, decoder_of_type, schema_of_type
 
 INTEGER = {"type": "integer"}
@@ -109,13 +108,6 @@ class Lost:
 
 class LostStruct(msgspec.Struct):
     odd: Nowhere  # type: ignore[name-defined]  # noqa: F821 -- that is the point
-
-
-def test_a_field_whose_type_is_not_defined_is_named() -> None:
-    with pytest.raises(ToolDefinitionError, match="^field odd of Lost: the name Nowhere in its annotation"):
-        schema_of_type(Lost)
-    with pytest.raises(ToolDefinitionError, match="^field odd of LostStruct: the name Nowhere in its annotation"):
-        schema_of_type(LostStruct)
 
 
 # --- generics --------------------------------------------------------------------------------------------------------
@@ -219,25 +211,3 @@ class Documented(TypedDict):
     """
 
     a: int
-
-
-def test_a_shared_class_is_defined_once_and_keeps_its_description() -> None:
-    @dataclass
-    class Line:
-        start: Base
-        end: Annotated[Base, "Where it ends."]
-
-    schema = schema_of_type(Line)
-    assert schema["properties"] == {
-        "start": {"$ref": "#/$defs/Base"},
-        "end": {"$ref": "#/$defs/Base", "description": "Where it ends."},
-    }
-    assert schema["$defs"] == {
-        "Base": {
-            "type": "object",
-            "description": "Described here.",
-            "properties": {"a": INTEGER},
-            "required": ["a"],
-            "additionalProperties": False,
-        }
-    }

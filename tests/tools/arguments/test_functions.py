@@ -81,31 +81,12 @@ def test_callables(fn: Callable[..., object]) -> None:
     assert call(fn, '{"a": 1}') == 1
 
 
-def test_decorated_functions_are_called_as_their_wrappers_allow() -> None:
-    assert call(passing_all(plain), '{"a": 1, "c": true}') == (1, "b", True)
-    assert call(passing_keywords(plain), '{"a": 1, "c": true}') == (1, "b", True)
-
-
 def test_what_a_partial_has_filled_in_is_not_offered() -> None:
     secret = functools.partial(functools.partial(plain, b="secret"), 1)
     arguments = arguments_of_function(secret)
     assert arguments.schema["properties"] == {"c": {"type": "boolean", "default": False}}
     assert "secret" not in str(arguments.schema)
     assert call(secret, '{"c": true}') == (1, "secret", True)
-
-
-def test_parameters_without_a_hint_take_the_type_of_their_default() -> None:
-    def tool(a=1, b="b", c=1.5, d=True, e=None, f=(1,)) -> None: ...  # type: ignore[no-untyped-def]
-
-    properties: Any = arguments_of_function(tool).schema["properties"]
-    assert [properties[name].get("type") for name in "abcdef"] == [
-        "integer",
-        "string",
-        "number",
-        "boolean",
-        None,
-        None,
-    ]
 
 
 def test_a_default_of_none_allows_null() -> None:
@@ -176,12 +157,6 @@ def test_refusals_name_the_parameter_and_the_fix(name: str) -> None:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Shadow:
-    int: int
-    date: str = "today"
-
-
 def test_classes_and_functions_inside_a_function() -> None:
     @dataclass
     class Outer:
@@ -199,25 +174,6 @@ def test_classes_and_functions_inside_a_function() -> None:
         Outer(Inner(1)),
         [Inner(2)],
     )
-
-
-def test_names_in_a_class_body() -> None:
-    found = []
-
-    class Service:
-        @dataclass
-        class Request:
-            part: Part
-
-            @dataclass
-            class Part:
-                value: int
-
-        def handle(self, request: Request) -> None: ...
-
-        found.append(arguments_of_function(handle, skip=1))
-
-    assert values_of(found[0], '{"request": {"part": {"value": 1}}}') == (Service.Request(Service.Request.Part(1)),)
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------
@@ -289,13 +245,3 @@ def schema_of(hint: object, default: object) -> dict[str, object]:
     assert values_of(arguments, "{}")[0] is default
     properties: Any = arguments.schema["properties"]
     return properties["value"]
-
-
-@pytest.mark.parametrize(("hint", "default", "shown"), SHOWN)
-def test_a_default_that_json_can_hold_is_shown(hint: object, default: object, shown: object) -> None:
-    assert schema_of(hint, default)["default"] == shown
-
-
-@pytest.mark.parametrize(("hint", "default"), HIDDEN)
-def test_any_other_default_works_and_is_not_shown(hint: object, default: object) -> None:
-    assert "default" not in schema_of(hint, default)

@@ -9,17 +9,15 @@ import pathlib
 import sys
 import typing
 import uuid
-from collections import OrderedDict, deque, namedtuple
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections import namedtuple
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import (
     Annotated,
     Any,
-    Final,
     Generic,
     Literal,
-    LiteralString,
     NamedTuple,
     Never,
     NewType,
@@ -215,10 +213,8 @@ SINGLE: list[Row_] = [
     ),
     (float, NUMBER, {"5": 5.0, "2.5": 2.5}, {'"x"': 'expected number, got string "x"'}),
     (str, STRING, {'"ä"': "ä"}, {"[1]": "expected string, got array [1]"}),
-    (LiteralString, STRING, {'"a"': "a"}, {"1": "expected string, got integer 1"}),
     (None, NULL, {"null": None}, {"0": "expected null, got integer 0"}),
     (Any, {}, {"1": 1, "[null]": [None]}, {}),
-    (object, {}, {'{"a": 1}': {"a": 1}}, {}),
     (bytes, {**STRING, "contentEncoding": "base64"}, {'"aGk="': b"hi"}, {'"!"': "Invalid base64 encoded string"}),
     (
         Decimal,
@@ -239,14 +235,10 @@ SINGLE: list[Row_] = [
         {'"x"': 'expected string with a date such as 2026-01-31, got string "x"'},
     ),
     (dt.time, text("time"), {'"12:30:00"': dt.time(12, 30)}, {}),
-    (dt.timedelta, text("duration"), {'"P1DT2H"': dt.timedelta(days=1, hours=2)}, {}),
     (uuid.UUID, text("uuid"), {'"00000000-0000-0000-0000-000000000001"': uuid.UUID(int=1)}, {}),
     (pathlib.Path, PATH, {'"a/b"': pathlib.Path("a/b")}, {"1": "expected string, got integer 1"}),
-    (pathlib.PurePosixPath, PATH, {'"a/b"': pathlib.PurePosixPath("a/b")}, {"null": "expected string, got null"}),
     (UserId, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
-    (Final[int], INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
     (Bounded, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
-    (Constrained, {"anyOf": [INTEGER, STRING]}, {"1": 1, '"a"': "a"}, {"null": "expected integer or string, got null"}),
     (T, {}, {"1": 1}, {}),
 ]
 
@@ -264,7 +256,6 @@ MANY: list[Row_] = [
     ),
     *((hint, array(), {"[1]": (1,)}, {}) for hint in (tuple, OLD_TUPLE)),
     (tuple[int, ...], array(INTEGER), {"[1]": (1,)}, {"1": "expected array, got integer 1"}),
-    (tuple[()], array(maxItems=0), {"[]": ()}, {"[1]": "expected array with 0 or fewer items, got array [1]"}),
     (
         tuple[int, str],
         fixed(INTEGER, STRING),
@@ -278,7 +269,6 @@ MANY: list[Row_] = [
         (hint, array(INTEGER, uniqueItems=True), {"[1]": kind({1})}, {"1": "expected array, got integer 1"})
         for hint, kind in ((set[int], set), (frozenset[int], frozenset), (Set[int], set))
     ),
-    (set[tuple[int, ...]], array(array(INTEGER), uniqueItems=True), {"[[1]]": {(1,)}}, {}),
     (set[Any], array(uniqueItems=True), {"[1]": {1}}, {"[[1]]": "unhashable type: 'list'"}),
     *(
         (hint, {"type": "object"}, {'{"a": 1}': {"a": 1}}, {"[]": "expected object, got array []"})
@@ -323,7 +313,6 @@ CHOICES: list[Row_] = [
         {'"a"': "a", "1": 1, "true": True, "null": None, "1.0": 1},
         {"0": 'expected one of "a", 1, true, null, got integer 0'},
     ),
-    (Literal[Color.RED], {**STRING, "enum": ["red"]}, {'"red"': Color.RED}, {"1": 'expected "red", got integer 1'}),
     (
         Color,
         {**STRING, "description": "A colour of light.", "enum": ["red", "green"]},
@@ -336,19 +325,6 @@ CHOICES: list[Row_] = [
         {"2": Level.HIGH, "2.0": Level.HIGH},
         {"3": "expected one of 1, 2, got integer 3"},
     ),
-    (
-        Mixed,
-        {"description": '(true = YES, null = NONE, "text" = TEXT)', "enum": [True, None, "text"]},
-        {"true": Mixed.YES, "null": Mixed.NONE},
-        {"1": 'expected one of true, null, "text", got integer 1'},
-    ),
-    (
-        Shape,
-        {**STRING, "enum": ["SQUARE", "WIDE"]},
-        {'"WIDE"': Shape.WIDE},
-        {"[2,1]": 'expected one of "SQUARE", "WIDE", got array [2,1]'},
-    ),
-    (Loose, {**STRING, "enum": ["a"]}, {'"a"': Loose.A}, {'"b"': 'expected "a", got string "b"'}),
     (Optional[int], {"anyOf": [INTEGER, NULL]}, {"1": 1, "null": None}, {}),  # noqa: UP045 -- the old form
     (
         int | str | None,
@@ -357,14 +333,6 @@ CHOICES: list[Row_] = [
         {"[]": "expected integer, string or null, got array []"},
     ),
     (int | float, NUMBER, {"1": 1, "1.0": 1.0}, {'"x"': 'expected number, got string "x"'}),
-    (float | int | None, {"anyOf": [NUMBER, NULL]}, {"1": 1, "1.5": 1.5}, {}),
-    (int | Any, {}, {'"x"': "x"}, {}),
-    (
-        Decimal | int | str,
-        {"anyOf": [NUMBER, text("decimal"), STRING]},
-        {"1.5": Decimal("1.5"), '"2"': Decimal(2), '"x"': "x"},
-        {"[]": "expected number, string with a number or string, got array []"},
-    ),
     (
         list[int] | list[str],
         {"anyOf": [array(INTEGER), array(STRING)]},
@@ -374,7 +342,6 @@ CHOICES: list[Row_] = [
             "1": "expected array, got integer 1",
         },
     ),
-    (list[int] | tuple[int, ...], array(INTEGER), {"[1]": [1]}, {}),
     (
         dt.datetime | dt.date | str,
         {"anyOf": [text("date-time"), text("date"), STRING]},
@@ -432,18 +399,11 @@ RECORDS: list[Row_] = [
     ),
     (Size, SIZE, {'{"width": 3}': Size(3)}, {"[3]": "expected object, got array [3]"}),
     (
-        Bag,
-        record("size", size={}, color={"default": "red"}),
-        {'{"size": 3}': Bag(3)},
-        {"{}": "size: expected a value, but it is missing"},
-    ),
-    (
         Options,
         record("name", name=STRING, limit=INTEGER),
         {'{"name": "a"}': {"name": "a"}, '{"name": "a", "limit": 1}': {"name": "a", "limit": 1}},
         {'{"limit": "x"}': 'limit: expected integer, got string "x"; name: expected string, but it is missing'},
     ),
-    (Filter, record("field", field=STRING, negate={"type": "boolean"}), {'{"field": "a"}': {"field": "a"}}, {}),
     (
         Account,
         record("name", closed=False, name=STRING, age={**INTEGER, "default": 0}),
@@ -471,7 +431,6 @@ RECORDS: list[Row_] = [
             "firstName: expected string, but it is missing"
         },
     ),
-    (Partial, record("", closed=False, value=INTEGER), {"{}": Partial(), '{"value": 1}': Partial(1)}, {}),
     (
         Everything,
         record(
@@ -491,8 +450,6 @@ RECORDS: list[Row_] = [
     ),
     (Pair[int], fixed(INTEGER, INTEGER), {"[1, 2]": (1, 2)}, {'[1, "a"]': '[1]: expected integer, got string "a"'}),
     # --- what cannot be hashed
-    (list[Annotated[int, {"unit": "m"}]], array(INTEGER), {"[1]": [1]}, {}),
-    (Box[Annotated[int, ["m"]]], record("value", value=INTEGER), {'{"value": 1}': Box(1)}, {}),
 ]
 
 LIMITS: list[Row_] = [
@@ -523,8 +480,6 @@ LIMITS: list[Row_] = [
         {'"ab"': "ab"},
         {'"ba"': 'expected string that matches ^a, got string "ba"'},
     ),
-    (Annotated[list[int], at.Len(1, 2)], array(INTEGER, minItems=1, maxItems=2), {"[1]": [1]}, {}),
-    (Annotated[tuple[int, ...], at.MinLen(1)], array(INTEGER, minItems=1), {"[1]": (1,)}, {}),
     (
         Annotated[dict[str, int], at.MinLen(1)],
         {"type": "object", "additionalProperties": INTEGER, "minProperties": 1},
@@ -539,7 +494,6 @@ LIMITS: list[Row_] = [
         {"1": 1},
         {},
     ),
-    (Annotated[int, typing_extensions.Doc("An age."), " "], {**INTEGER, "description": "An age."}, {"1": 1}, {}),
     (
         Annotated[Age, at.Ge(1)],
         {**INTEGER, "minimum": 1, "description": "In years."},
@@ -602,9 +556,6 @@ REFUSED = {
     "a class": (pytest.Config, "Config cannot be expressed in JSON"),
     "type": (type[int], "cannot be expressed in JSON"),
     "Never": (Never, "Never cannot be expressed in JSON"),
-    "Iterator": (Iterator[int], "cannot be expressed in JSON"),
-    "deque": (deque[int], "cannot be expressed in JSON"),
-    "OrderedDict": (OrderedDict[str, int], "cannot be expressed in JSON"),
     "a tuple of unknown length": (tuple[int, *tuple[str, ...]], "cannot be expressed in JSON"),
     "inside a union": (int | complex, "complex cannot be expressed in JSON"),
     "a string": ("int", "the forward reference 'int' was not resolved"),
@@ -612,10 +563,8 @@ REFUSED = {
     "bytes in Literal": (Literal[b"a"], "has no JSON form"),
     "a set of lists": (set[list[int]], "a set cannot hold what can change"),
     "names that are booleans": (dict[bool, int], "cannot be a name in a JSON object"),
-    "names that are tuples": (dict[tuple[int, int], int], "cannot be a name in a JSON object"),
     "a limit on the wrong type": (Annotated[bool, Meta(ge=1)], "the limit ge=1 cannot be checked on bool"),
     "a limit on no member of a union": (Annotated[bool | None, Meta(ge=1)], "cannot be checked on bool | None"),
-    "a length of a number": (Annotated[int, Meta(min_length=1)], "the limit min_length=1 cannot be checked on int"),
     "a second limit of one kind": (Annotated[str, Meta(pattern="a"), Meta(pattern="b")], "cannot be checked on str"),
 }
 

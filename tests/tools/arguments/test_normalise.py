@@ -25,34 +25,15 @@ def normal(given_property: Any) -> tuple[Any, list[str]]:
     ("given_property", "schema", "notes"),
     [
         ({"type": "any"}, {}, ['/type: "any" removed: any type']),
-        ({"type": ""}, {}, ['/type: "" removed: any type']),
         ({"type": "date"}, {}, ['/type: "date" removed, a word that means nothing in JSON: any type']),
-        ({"type": 5}, {}, ["/type: 5 removed, a word that means nothing in JSON: any type"]),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}, []),
         ({"type": ["str", "None"]}, {"type": ["string", "null"]}, ['/type: ["str","None"] -> ["string","null"]']),
-        ({"type": ["int", "any"]}, {}, ['/type: ["int","any"] removed: any type']),
         (
             {"type": "List<String>"},
             {"type": "array"},
             ['/type: "List<String>" -> "array"'],
         ),
-        (
-            {"type": "float[]"},
-            {"type": "array"},
-            ['/type: "float[]" -> "array"'],
-        ),
-        ({"type": "tuple[int, str]"}, {"type": "array"}, ['/type: "tuple[int, str]" -> "array"']),
         ({"type": "dict[str, int]"}, {"type": "object"}, ['/type: "dict[str, int]" -> "object"']),
-        (
-            {"type": "array[int]", "items": {"type": "number"}},
-            {"type": "array", "items": {"type": "number"}},
-            ['/type: "array[int]" -> "array"'],
-        ),
-        (
-            {"type": "Optional[int]"},
-            {},
-            ['/type: "Optional[int]" removed, a word that means nothing in JSON: any type'],
-        ),
         # --- items
         (
             {"type": "tuple", "items": [{"type": "float"}, {"type": "string"}]},
@@ -68,16 +49,12 @@ def normal(given_property: Any) -> tuple[Any, list[str]]:
             {"type": "array", "prefixItems": [{}], "items": False},
             ["/items: a list of schemas -> prefixItems"],
         ),
-        ({"type": "array", "items": []}, {"type": "array"}, ["/items: a list of schemas -> prefixItems"]),
         # --- enum
-        ({"enum": ("a", "b")}, {"enum": ["a", "b"]}, []),
         (
             {"type": "boolean", "enum": ["True", "False"]},
             {"enum": ["True", "False"]},
             ['/type: "boolean" removed, since enum lists values of other types'],
         ),
-        ({"type": "number", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}, []),
-        ({"type": ["string", "null"], "enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}, []),
         (
             {"type": "array", "items": {"type": "string"}, "enum": ["a", "b"]},
             {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
@@ -94,7 +71,6 @@ def normal(given_property: Any) -> tuple[Any, list[str]]:
             {"type": ["string", "null"], "enum": ["a", None]},
             ["/nullable: said by the type instead"],
         ),
-        ({"nullable": True, "type": "integer"}, {"type": ["integer", "null"]}, ["/nullable: said by the type instead"]),
         ({"type": "string", "nullable": False}, {"type": "string"}, ["/nullable: said by the type instead"]),
         # --- a property that is no schema
         (True, True, []),
@@ -134,29 +110,14 @@ A = {"type": "string"}
             ('/required: "b" removed, there is no such property',),
         ),
         (
-            {"type": "object", "properties": {"a": A}, "required": []},
-            {"type": "object", "properties": {"a": A}, "required": []},
-            (),
-        ),
-        (
             {"type": "object", "properties": {"a": A}, "required": True},
             {"type": "object", "properties": {"a": A}},
             ("/required: true removed, it is a list of names",),
         ),
         (
-            {"type": "object", "properties": {"a": A}, "required": ("a",)},
-            {"type": "object", "properties": {"a": A}, "required": ["a"]},
-            (),
-        ),
-        (
             {"type": "object", "properties": {"a": {**A, "optional": True}, "b": A}, "required": ["a", "b"]},
             {"type": "object", "properties": {"a": A, "b": A}, "required": ["b"]},
             ("/properties/a/optional: true said by the object instead",),
-        ),
-        (
-            {"type": "object", "properties": {"a": {**A, "optional": "no"}}, "required": ["a"]},
-            {"type": "object", "properties": {"a": A}, "required": ["a"]},
-            ('/properties/a/optional: "no" said by the object instead',),
         ),
         (
             {"type": "object", "properties": {"a": {**A, "required": True}, "b": {**A, "required": "false"}}},
@@ -167,11 +128,6 @@ A = {"type": "string"}
             ),
         ),
         (
-            {"type": "object", "properties": {}, "required": ["a"]},
-            {"type": "object", "properties": {}, "required": ["a"]},
-            (),
-        ),
-        (
             {"type": "object", "properties": {"a": A}, "required": ["b"], "anyOf": [{"required": ["c"]}]},
             {"type": "object", "properties": {"a": A}, "required": ["b"], "anyOf": [{"required": ["c"]}]},
             (),
@@ -180,11 +136,6 @@ A = {"type": "string"}
             {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {}},
             {"type": "object", "properties": {}},
             ('/$schema: "http://json-schema.org/draft-07/schema#" removed, it is 2020-12 now',),
-        ),
-        (
-            {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {}},
-            {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {}},
-            (),
         ),
         (
             {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "str"}}},

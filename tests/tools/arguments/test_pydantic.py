@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import pydantic
@@ -102,19 +101,6 @@ def test_problems_have_our_form() -> None:
     assert problem(list[Even], '[{"value": 3}]') == "[0].value: must be even, got integer 3"
     assert problem(Even, '{"value": 0}') == "'zero'"
     assert problem(Person, "[]").startswith("expected object, got array []")
-
-
-def test_models_beside_and_inside_other_types() -> None:
-    @dataclass
-    class Visit:
-        where: Address
-
-    def tool(visits: list[Visit], who: Person | Address) -> None: ...
-
-    arguments = arguments_of_function(tool)
-    text = '{"visits": [{"where": {"street": "a", "zipCode": "1"}}], "who": {"street": "b", "zipCode": "2"}}'
-    home, other = Address(street="a", zipCode="1"), Address(street="b", zipCode="2")
-    assert values_of(arguments, text) == ([Visit(home)], other)
 
 
 def test_field_beside_a_type() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 import pytest
 
 from dragoman.tools.arguments.reader import Arguments, InvalidArguments, arguments_of_function, arguments_of_schema
@@ -44,24 +43,6 @@ def problem(arguments: Arguments, text: str) -> str:
 # --- from a function -------------------------------------------------------------------------------------------------
 
 
-def test_positional_and_keyword_arguments() -> None:
-    arguments = arguments_of_function(forecast)
-    assert called(forecast, arguments, '{"units": "si", "city": "Rome"}') == ("Rome", 1, "si")
-    assert called(forecast, arguments, '{"city": "Rome", "days": 2}') == ("Rome", 2, "metric")
-
-    def one(a: int, *, b: int) -> object:
-        return a, b
-
-    def only(*, a: int, b: int = 2) -> object:
-        return a, b
-
-    def positional(a: int, /, b: int = 2) -> object:
-        return a, b
-
-    for fn in (one, only, positional):
-        assert called(fn, arguments_of_function(fn), '{"a": 1, "b": 3}') == (1, 3)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -87,30 +68,6 @@ def test_json_that_is_nested_too_deeply() -> None:
     assert problem(arguments_of_function(tool), deep) == "not usable: the JSON is nested too deeply"
 
 
-def test_recursive_values_that_are_nested_too_deeply() -> None:
-    @dataclass
-    class Tree:
-        children: list[Tree]
-
-    def tool(tree: Tree) -> None: ...
-
-    deep = '{"tree": ' + '{"children": [' * 450 + "]}" * 450 + "}"
-    assert problem(arguments_of_function(tool), deep) == "not usable: the JSON is nested too deeply"
-
-
-def test_at_most_five_problems_are_told() -> None:
-    def tool(values: list[int], by_name: dict[str, int]) -> None: ...
-
-    arguments = arguments_of_function(tool)
-    text = problem(arguments, '{"by_name": {}, "values": ' + str(["x"] * 1000).replace("'", '"') + "}")
-    assert text.count("expected integer") == 5
-    assert text.endswith('; values[4]: expected integer, got string "x"; and more')
-    many = ", ".join(f'"k{number}": null' for number in range(100))
-    assert problem(arguments, f'{{"values": [], "by_name": {{{many}}}}}').endswith(
-        "k4: expected integer, got null; and more"
-    )
-
-
 def test_a_mutable_default_is_the_very_object() -> None:
     shared: list[int] = [1]
 
@@ -121,22 +78,6 @@ def test_a_mutable_default_is_the_very_object() -> None:
     decoded = values_of(arguments, "{}")
     assert decoded[0] is shared
     assert decoded[1] is tool.__defaults__[1]  # type: ignore[index]
-
-
-def test_a_description_beside_the_type_wins() -> None:
-    def tool(
-        city: Annotated[str, "From the hint."],
-        days: Annotated[int, msgspec.Meta(ge=1)],
-        where: Point,
-        level: Level,
-    ) -> None: ...
-
-    said = {"city": "From the docstring.", "days": "Days.", "where": "Place.", "level": "How much."}
-    properties: Any = arguments_of_function(tool, descriptions=said).schema["properties"]
-    assert properties["city"]["description"] == "From the hint."
-    assert properties["level"]["description"] == "How much. (1 = LOW, 2 = HIGH)"
-    assert properties["days"] == {"type": "integer", "minimum": 1, "description": "Days."}
-    assert properties["where"]["description"] == "Place."
 
 
 # --- from a schema ---------------------------------------------------------------------------------------------------
@@ -191,12 +132,6 @@ def test_deep_values_for_a_schema() -> None:
     assert problem(arguments, nested(100, "1")).endswith(": expected array, got integer 1")
     assert problem(arguments, nested(500)) == "not usable: the JSON is nested too deeply"
     assert problem(arguments, nested(100_000)) == "not usable: the JSON is nested too deeply"
-
-
-def test_wide_values_for_a_schema() -> None:
-    arguments = arguments_of_schema({"properties": {"a": {"items": {"type": "array"}}}})
-    wide = '{"a": [' + ", ".join(["[]"] * 1000) + "]}"
-    assert arguments.decode(wide) == {"a": [[]] * 1000}
 
 
 def test_null_for_an_optional_argument_means_that_it_was_left_out() -> None:
