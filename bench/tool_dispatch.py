@@ -95,7 +95,7 @@ def first_use() -> None:
         start = time.process_time()
         for function in functions:
             arguments = tool(function).arguments
-            arguments.positional(arguments.decode('{"city":"Lyon"}'))
+            arguments.bind(arguments.decode('{"city":"Lyon"}'))
         samples.append((time.process_time() - start) * 1000)
     print(f"{f'first use of {FUNCTIONS} tools':<28}{min(samples):8.1f} ms  (≤ 50)")
 

@@ -125,8 +125,6 @@ if TYPE_CHECKING:
     from dragoman.stores.summary import Page, SnapshotSummary, Unreadable
     from dragoman.tools.batch import Batch
     from dragoman.tools.call import Middleware, Outcome
-    from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
-    from dragoman.tools.context import ToolContext
     from dragoman.tools.definition import AnyTool, Tool, ToolOptions, ToolSettings, tool, tools_of
     from dragoman.tools.executor import (
         Executed,
@@ -149,7 +147,7 @@ if TYPE_CHECKING:
         deny,
     )
     from dragoman.tools.registry import AnyTools, ToolRegistry, ToolSet, ToolView
-    from dragoman.tools.run import ToolRun
+    from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolRun
     from dragoman.transport.addresses import validate_base_url
     from dragoman.transport.protocol import PoolLimits, Timeouts
     from dragoman.transport.rate_limits import RateLimits
@@ -456,7 +454,7 @@ _HOMES = {
     "ReplyStarted": "dragoman.conversation",
     "ResponseFormat": "dragoman.providers.options",
     "ResultPart": "dragoman.conversation",
-    "RetryConfig": "dragoman.tools.config",
+    "RetryConfig": "dragoman.tools.run",
     "RetryPolicy": "dragoman.transport.retry",
     "Role": "dragoman.conversation",
     "RunResult": "dragoman.loop.run",
@@ -490,9 +488,9 @@ _HOMES = {
     "ToolCallEnded": "dragoman.conversation",
     "ToolCallStarted": "dragoman.conversation",
     "ToolChoice": "dragoman.conversation",
-    "ToolConfig": "dragoman.tools.config",
-    "ToolContext": "dragoman.tools.context",
-    "ToolErrorHandling": "dragoman.tools.config",
+    "ToolConfig": "dragoman.tools.run",
+    "ToolContext": "dragoman.tools.run",
+    "ToolErrorHandling": "dragoman.tools.run",
     "ToolExample": "dragoman.conversation",
     "ToolExecutor": "dragoman.tools.executor",
     "ToolFeatures": "dragoman.engines.engine",

@@ -29,9 +29,9 @@ from dragoman.loop.run import Cancelled
 from dragoman.stores.async_store import AsyncStore
 from dragoman.stores.journal import JournalEntry, ToolCallBegun, resume
 from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.permission import approve, deny
+from dragoman.tools.run import ToolConfig, ToolErrorHandling
 from tests.chat.talking import WAYS, AsyncTalk, Talk
 
 NAMES = ["note", "anote", "ask_first", "fail", "nowhere"]

@@ -21,7 +21,7 @@ from dragoman.engines.keys import Secret
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.simulator import Simulator
-from dragoman.tools.config import ToolErrorHandling
+from dragoman.tools.run import ToolErrorHandling
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import RetryPolicy
 from tests.chat.surroundings import Surroundings, write

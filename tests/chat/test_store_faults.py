@@ -22,9 +22,9 @@ from dragoman.stores.file import FileStore
 from dragoman.stores.journal import JournalEntry, MessageAdded, resume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.permission import approve
+from dragoman.tools.run import ToolConfig
 from tests.chat.failing import Died, FailingStore
 from tests.chat.talking import WAYS, AsyncTalk, Talk
 

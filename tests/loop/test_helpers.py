@@ -18,9 +18,9 @@ from dragoman.loop.helpers import (
 )
 from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
 from dragoman.providers.options import ModelOptions
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry
+from dragoman.tools.run import ToolConfig
 from tests.loop.running import ASKED, add, calls
 
 

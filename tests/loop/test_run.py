@@ -21,9 +21,9 @@ from dragoman.loop.orchestrator import Orchestrator
 from dragoman.loop.run import Done
 from dragoman.loop.step import AwaitApproval
 from dragoman.providers.options import ModelOptions
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve, deny
+from dragoman.tools.run import ToolConfig, ToolErrorHandling
 from tests.loop.running import ASKED, Way, add, calls, every_way
 
 SCRIPT = [Message.assistant("I add.", *calls(1, 2).blocks), "Three and four."]

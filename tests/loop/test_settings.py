@@ -8,7 +8,7 @@ from dragoman.loop.limits import Limits
 from dragoman.loop.orchestrator import Orchestrator
 from dragoman.loop.settings import LoopOptions, LoopSettings, settings_of
 from dragoman.providers.options import ModelOptions
-from dragoman.tools.config import ToolConfig
+from dragoman.tools.run import ToolConfig
 
 OF_THE_ENGINE = ModelOptions(temperature=0.5)
 

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from dragoman.conversation import ToolCall, ToolResult
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolRun
 
 Call = Callable[..., ToolResult]
 

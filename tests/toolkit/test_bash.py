@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -14,15 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.conversation import ToolCall
-from dragoman.errors import ConfigurationError
 from dragoman.toolkit import process_group
-from dragoman.toolkit.bash import TOKEN_VARIABLE, BashSettings, bash_tool, environment
+from dragoman.toolkit.bash import BashSettings, bash_tool
 from dragoman.toolkit.process_group import processes_of
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.run import ToolRun
 from tests.processes import children, started
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
@@ -69,39 +63,6 @@ def test_output_errors_and_exit_code(called: Call, bash: AnyTool) -> None:
     assert good(called(bash, command="true")) == "[exit code 0]"
 
 
-def test_it_is_never_repeated_by_itself(tmp_path: Path, bash: AnyTool) -> None:
-    assert (bash.name, bash.options.read_only, bash.options.idempotent) == ("Bash", False, False)
-    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
-    assert call(bash, config=config, command="echo x >> log; exit 1").retries == 0
-    assert (tmp_path / "log").read_text() == "x\n"
-
-
-def test_it_runs_in_the_workspace_and_starts_afresh(tmp_path: Path, bash: AnyTool) -> None:
-    assert good(call(bash, command="pwd; cd /; X=1")) == f"{tmp_path.resolve()}\n[exit code 0]"
-    assert good(call(bash, command='pwd; echo "<$X>"')) == f"{tmp_path.resolve()}\n<>\n[exit code 0]"
-
-
-def test_odd_commands(bash: AnyTool) -> None:
-    assert "not found" in bad(call(bash, command="-c"), "execution")
-    assert "--version" not in bad(call(bash, command="--version"), "execution").replace("--version: ", "")
-    assert "could not be started" in bad(call(bash, command="echo a\0b"), "execution")
-    assert "longer than" in bad(call(bash, command="#" * 100_001), "execution")
-    assert "syntax error" in bad(call(bash, command="if ("), "execution")
-    assert good(call(bash, command="echo 'ünï'")) == "ünï\n[exit code 0]"
-
-
-def test_the_end_by_a_signal_is_named(bash: AnyTool) -> None:
-    assert "[ended by SIGKILL]" in bad(call(bash, command="kill -9 $$"), "execution")
-
-
-def test_standard_input_is_empty(bash: AnyTool) -> None:
-    assert good(call(bash, command="cat; read x; echo done $x")) == "done\n[exit code 0]"
-
-
-def test_there_is_no_terminal_to_ask_on(bash: AnyTool) -> None:
-    assert "No such device" in bad(call(bash, command="cat < /dev/tty"), "execution")
-
-
 @pytest.mark.parametrize(
     "command", ["yes", "head -c 300M /dev/zero", "yes x | head -c 100M >&2", "while :; do echo spam; done"]
 )
@@ -134,38 +95,6 @@ def test_variables_that_are_named_or_given(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
-def test_the_environment_by_itself() -> None:
-    made = environment("t", source={"PATH": "/p", "SECRET": "x", "LC_ALL": "C", "LC_SECRET": "x"})
-    assert {name: made[name] for name in ("PATH", "LC_ALL", TOKEN_VARIABLE)} == {
-        "PATH": "/p",
-        "LC_ALL": "C",
-        TOKEN_VARIABLE: "t",
-    }
-    assert not {"SECRET", "LC_SECRET"} & set(made)
-    assert environment("t", source={TOKEN_VARIABLE: "o"})[TOKEN_VARIABLE] == "o:t"
-    assert environment("t", source={})["PATH"]
-
-
-def test_open_files_are_not_inherited(tmp_path: Path, bash: AnyTool) -> None:
-    with (tmp_path / "open").open("w") as file:
-        os.set_inheritable(file.fileno(), True)
-        text = call(bash, command=f"echo x >&{file.fileno()}").text
-    assert "Bad file descriptor" in text
-
-
-def test_another_shell(tmp_path: Path) -> None:
-    bash = bash_tool(Workspace(tmp_path), settings=BashSettings(shell="/bin/sh"))
-    assert good(call(bash, command="echo $0")) == "/bin/sh\n[exit code 0]"
-    bash = bash_tool(Workspace(tmp_path), settings=BashSettings(shell="/no/such/shell"))
-    assert "could not be started" in bad(call(bash, command="true"), "execution")
-
-
-def test_a_machine_without_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(ConfigurationError, match="no shell"):
-        bash_tool(Workspace(tmp_path))
-
-
 # --- everything ends -------------------------------------------------------------------------------------------------
 
 CLINGING = [
@@ -192,18 +121,6 @@ def test_the_deadline_ends_a_command_with_all_its_processes(bash: AnyTool, token
     assert text.startswith("begun\n")
     assert text.endswith("[Stopped: the command did not end within 0.5 seconds.]")
     assert nothing_is_left(tokens)
-
-
-@linux
-def test_what_clears_its_environment_is_found_as_a_descendant(tmp_path: Path, bash: AnyTool) -> None:
-    command = "setsid env -i sh -c 'echo $$ > pid; exec sleep 300' & sleep 300"
-    bad(call(bash, command=command, timeout_seconds=1), "timeout")
-    pid = int((tmp_path / "pid").read_text())
-    for _ in range(100):  # whoever has adopted it may take a moment to bury it
-        if not Path(f"/proc/{pid}").exists():
-            return
-        time.sleep(0.05)
-    pytest.fail("it still runs")
 
 
 @linux
@@ -262,50 +179,12 @@ while [ $i -lt 400 ]; do (sleep 300 & sleep 300) & i=$((i+1)); [ $((i % 20)) = 0
 
 
 @linux
-@pytest.mark.slow
-def test_a_command_that_goes_on_forking_is_ended_as_well(bash: AnyTool, tokens: list[str]) -> None:
-    """At most 800 processes, and in half a second far fewer."""
-    bad(call(bash, command=FORKER, timeout_seconds=0.4), "timeout")
-    assert nothing_is_left(tokens)
-
-
-@linux
 @pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
 def test_cancelling_the_run_ends_the_command(called: Call, bash: AnyTool, tokens: list[str]) -> None:
     run = ToolRun()
     threading.Timer(0.3, run.cancel).start()
     bad(called(bash, run=run, command="trap '' TERM; setsid sleep 300 & sleep 300"), "cancelled")
     assert nothing_is_left(tokens)
-
-
-@linux
-def test_cancelling_the_task_ends_the_command(bash: AnyTool, tokens: list[str]) -> None:
-    async def main() -> None:
-        async with ToolExecutor([bash]) as executor:
-            task = asyncio.create_task(executor.aexecute(ToolCall("1", "Bash", '{"command": "sleep 300"}')))
-            await asyncio.sleep(0.3)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
-    assert nothing_is_left(tokens)
-
-
-@linux
-@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
-def test_the_time_of_the_run_counts_too_and_the_output_is_kept(called: Call, bash: AnyTool, tokens: list[str]) -> None:
-    config = ToolConfig(execution_timeout=1.5)
-    text = bad(called(bash, config=config, command="echo so far; sleep 300"), "timeout")
-    assert text.startswith("so far\n[Stopped: the command did not end within ")
-    assert nothing_is_left(tokens)
-
-
-def test_the_model_cannot_ask_for_more_time_than_is_allowed(tmp_path: Path) -> None:
-    bash = bash_tool(Workspace(tmp_path), settings=BashSettings(max_seconds=0.3))
-    assert "within 0.3 seconds" in bad(call(bash, command="sleep 300", timeout_seconds=1e9), "timeout")
-    for wrong in (0, -1, "soon"):
-        bad(call(bash, command="true", timeout_seconds=wrong), "validation")
 
 
 @linux
@@ -334,22 +213,6 @@ with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:
 
 
 @linux
-def test_a_program_that_ignores_its_children_gets_its_answer(tmp_path: Path) -> None:
-    program = f"""
-import signal
-from dragoman import ToolCall, ToolExecutor
-from dragoman.toolkit.bash import bash_tool
-from dragoman.toolkit.workspace import Workspace
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:
-    print(executor.execute(ToolCall("1", "Bash", '{{"command": "sleep 300 & echo hi"}}')).text)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("hi\n")
-    assert done.stdout.endswith("[exit code unknown]\n")
-
-
-@linux
 def test_nothing_stays_open_and_no_zombie_is_left(bash: AnyTool) -> None:
     call(bash, command="true")
     before, born = len(list(Path("/proc/self/fd").iterdir())), children()
@@ -369,8 +232,20 @@ def test_strangers_are_never_killed(bash: AnyTool, tokens: list[str]) -> None:
     assert nothing_is_left(tokens)
 
 
-def test_many_commands_at_once(bash: AnyTool) -> None:
-    calls = [ToolCall(str(n), "Bash", json.dumps({"command": f"sleep 0.1; echo {n}"})) for n in range(8)]
-    with ToolExecutor([bash]) as executor:
-        results = executor.execute_all(calls).results
-    assert [result.text for result in results] == [f"{n}\n[exit code 0]" for n in range(8)]
+def test_open_files_are_not_inherited(tmp_path: Path, bash: AnyTool) -> None:
+    with (tmp_path / "open").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        text = call(bash, command=f"echo x >&{file.fileno()}").text
+    assert "Bad file descriptor" in text
+
+
+@linux
+def test_what_clears_its_environment_is_found_as_a_descendant(tmp_path: Path, bash: AnyTool) -> None:
+    command = "setsid env -i sh -c 'echo $$ > pid; exec sleep 300' & sleep 300"
+    bad(call(bash, command=command, timeout_seconds=1), "timeout")
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(100):  # whoever has adopted it may take a moment to bury it
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail("it still runs")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from dragoman.toolkit.now import now_tool
-from tests.toolkit.calling import Call, bad, both_colours, call, good
+from dragoman.toolkit.ready import now_tool
+from tests.toolkit.calling import Call, both_colours, good
 
 NOON = 1_700_000_000.0
 
@@ -17,36 +15,3 @@ def test_the_time_here_and_there(called: Call) -> None:
     assert good(called(now)) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
     assert good(called(now, timezone="Asia/Tokyo")) == "2023-11-15T07:13:20+09:00 (Wednesday, Asia/Tokyo)"
     assert good(called(now, timezone="")) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
-
-
-def test_another_default() -> None:
-    assert good(call(now_tool(clock=lambda: NOON, default="Europe/Berlin"))).endswith("(Tuesday, Europe/Berlin)")
-
-
-def test_the_real_clock() -> None:
-    assert good(call(now_tool())).endswith("UTC)")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Europe/Berln",
-        "../../etc/passwd",
-        "/etc/passwd",
-        "Europe",
-        "a\0b",
-        "x" * 10_000,
-        ".",
-        "Europe/",
-        "europe//berlin",
-        "%s",
-    ],
-)
-def test_names_that_are_none(name: str) -> None:
-    text = bad(call(now_tool(), timezone=name), "execution")
-    assert "there is no time zone" in text
-    assert "root:" not in text
-
-
-def test_the_nearest_is_named() -> None:
-    assert "Did you mean Europe/Berlin" in bad(call(now_tool(), timezone="Europe/Berln"), "execution")

@@ -63,21 +63,6 @@ def test_no_page_takes_long(piece: str) -> None:
     page_text(piece * (500_000 // len(piece)), "http://h/")
 
 
-@pytest.mark.parametrize(
-    ("opening", "closing"), [("<a href=x>", "</a>"), ("<ul>", "</ul>"), ("<pre>", "</pre>"), ("<b>", "</b>")]
-)
-def test_no_depth_takes_long(opening: str, closing: str) -> None:
-    page_text(opening * 50_000 + "deep" + closing * 50_000, "http://h/")
-
-
-def test_reading_can_be_ended() -> None:
-    def end() -> None:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        page_text("<p>", check=end)
-
-
 @given(st.text("<>/!-ab\"'= &;phulisrct", max_size=200))
 def test_any_text_has_a_text(html: str) -> None:
     assert isinstance(page_text(html), str)

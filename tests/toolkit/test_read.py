@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.conversation import Media
-from dragoman.toolkit.read import MAX_IMAGE_BYTES, read_tool
+from dragoman.toolkit.read import read_tool
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolRun
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -28,12 +27,6 @@ def read(tmp_path: Path) -> AnyTool:
 def test_a_file_is_returned_as_it_is(called: Call, tmp_path: Path, read: AnyTool) -> None:
     (tmp_path / "a.txt").write_bytes("Grüße,\r\nWelt ☃\n\n".encode())
     assert good(called(read, file_path="a.txt")) == "Grüße,\r\nWelt ☃\n\n"
-
-
-def test_other_problems_are_told_as_well(read: AnyTool) -> None:
-    text = bad(call(read, filepath="x", offset=0), "validation")
-    assert "did you mean file_path?" in text
-    assert "offset: expected integer >= 1" in text
 
 
 def test_a_range_of_lines(tmp_path: Path, read: AnyTool) -> None:
@@ -89,22 +82,6 @@ def test_a_line_that_is_too_long_is_read_on_within(tmp_path: Path, read: AnyTool
     assert "behind its end" in bad(call(read, file_path="a", byte_offset=1000), "execution")
 
 
-def test_an_endless_line_costs_only_what_is_shown(tmp_path: Path, read: AnyTool) -> None:
-    with (tmp_path / "huge").open("wb") as file:
-        file.truncate(5_000_000_000)  # a hole; no bytes on the disk
-        file.seek(0)
-        file.write(b"x" * 20_000)
-    assert len(good(call(read, file_path="huge"))) < 300
-    text = bad(call(read, file_path="huge", offset=2), "execution")
-    assert "that line is more than 1073741824 bytes away. Read on with byte_offset=" in text
-
-
-def test_looking_for_a_far_line_can_be_cancelled(tmp_path: Path, read: AnyTool) -> None:
-    (tmp_path / "a").write_bytes(b"x\n" * 3_000_000)
-    run = ToolRun(deadline=0.0)
-    assert call(read, run=run, file_path="a", offset=2_999_999).is_error
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_byte_order_marks_are_understood(tmp_path: Path, read: AnyTool, encoding: str) -> None:
     (tmp_path / "a").write_bytes("eins\nzwei ☃\n".encode(encoding))
@@ -112,25 +89,9 @@ def test_byte_order_marks_are_understood(tmp_path: Path, read: AnyTool, encoding
     assert good(call(read, file_path="a", offset=2)) == "zwei ☃\n"
 
 
-def test_utf_16_is_cut_between_characters(tmp_path: Path, read: AnyTool) -> None:
-    text = "🙂Ċ" * 40 + "\n" + "ਊ\n" * 20  # characters with the byte of a newline in them
-    (tmp_path / "a").write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
-    assert followed(read, "a") == text
-
-
-def test_what_is_not_utf_8_is_read_as_latin_1_with_a_note(tmp_path: Path, read: AnyTool) -> None:
-    (tmp_path / "a").write_bytes("Grüße".encode("latin-1"))
-    assert good(call(read, file_path="a")) == "[This file is not UTF-8; it was read as Latin-1.]\nGrüße"
-
-
 def test_binary_data_is_not_shown(tmp_path: Path, read: AnyTool) -> None:
     (tmp_path / "a.txt").write_bytes(b"MZ\0\1\2")
     assert "binary data (5 bytes)" in bad(call(read, file_path="a.txt"), "execution")
-
-
-def test_an_empty_file_says_so(tmp_path: Path, read: AnyTool) -> None:
-    (tmp_path / "a").touch()
-    assert good(call(read, file_path="a")) == "[The file is empty.]"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +108,3 @@ def test_an_image_is_an_image_whatever_its_name(tmp_path: Path, read: AnyTool, s
     [image] = call(read, file_path="a.txt").content
     assert isinstance(image, Media)
     assert (image.mime_type, image.kind, image.data, image.name) == (kind, "image", start + b"\0data", "a.txt")
-
-
-def test_an_image_may_be_too_large(tmp_path: Path, read: AnyTool) -> None:
-    (tmp_path / "a.png").write_bytes(PNG + b"\0" * MAX_IMAGE_BYTES)
-    assert "too large" in bad(call(read, file_path="a.png"), "execution")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dragoman import toolkit as package
-from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit import BashSettings, FetchSettings, NullResponder, Workspace, toolkit
+from dragoman.toolkit import FetchSettings, NullResponder, Workspace, toolkit
 from dragoman.toolkit.skills import MemorySkillStore
-from dragoman.tools.executor import ToolExecutor
 from tests.toolkit.calling import bad, call
 
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]
@@ -52,13 +47,6 @@ def test_what_each_tool_says_of_itself_is_true(tmp_path: Path) -> None:
     assert [tool.name for tool in tools if tool.options.retries == 0] == ["Edit", "Bash", "send_update"]
 
 
-def test_every_tool_tells_the_model_what_it_needs_to_know(tmp_path: Path) -> None:
-    for tool in toolkit(tmp_path, responder=NullResponder()):
-        assert tool.description
-        properties = json.loads(bytes(tool.spec.parameters))["properties"]
-        assert all(each.get("description") for each in properties.values()), tool.name
-
-
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     needed = {
         "Read": "file_path",
@@ -88,46 +76,6 @@ def test_only_what_is_named_is_built(tmp_path: Path) -> None:
     assert len(toolkit(tmp_path, only=["Grep"], fetch=FetchSettings(allow_networks=("home",)))) == 1
     with pytest.raises(ConfigurationError, match="no ready tool 'Sing'"):
         toolkit(tmp_path, only=["Sing"])
-
-
-def test_the_same_calls_in_both_colours(tmp_path: Path) -> None:
-    calls = [
-        ToolCall("1", "Write", '{"file_path": "a.txt", "content": "one\\ntwo\\n"}'),
-        ToolCall("2", "Edit", '{"file_path": "a.txt", "old_string": "two", "new_string": "2"}'),
-        ToolCall("3", "Read", '{"file_path": "a.txt"}'),
-        ToolCall("4", "Glob", '{"pattern": "*"}'),
-        ToolCall("5", "Grep", '{"pattern": "^o"}'),
-        ToolCall("6", "Bash", '{"command": "cat a.txt"}'),
-        ToolCall("7", "Fetch", '{"url": "http://127.0.0.1/"}'),
-        ToolCall("8", "calculator", '{"expression": "6 * 7"}'),
-    ]
-
-    async def main() -> list[str]:
-        async with ToolExecutor(toolkit(tmp_path)) as executor:
-            return [(await executor.aexecute(each)).text for each in calls]
-
-    with ToolExecutor(toolkit(tmp_path)) as executor:
-        plain = [executor.execute(each).text for each in calls]
-    (tmp_path / "a.txt").unlink()
-    assert asyncio.run(main()) == plain
-    assert plain[2:6] == ["one\n2\n", "a.txt", "a.txt:1:one", "one\n2\n[exit code 0]"]
-
-
-def test_settings_reach_the_tools(tmp_path: Path) -> None:
-    tools = toolkit(tmp_path, bash=BashSettings(env={"X": "from settings"}))
-    with ToolExecutor(tools) as executor:
-        assert executor.execute(ToolCall("1", "Bash", '{"command": "echo $X"}')).text == "from settings\n[exit code 0]"
-    with pytest.raises(ConfigurationError, match="not a network"):
-        toolkit(tmp_path, fetch=FetchSettings(allow_networks=("home",)))
-
-
-def test_public_names_are_there_and_no_others() -> None:
-    assert dir(package) == sorted(package.__all__)
-    assert set(package.__all__) == set(package._HOMES)
-    for name in package.__all__:
-        assert getattr(package, name).__module__.startswith("dragoman.toolkit.")
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = package.nothing  # type: ignore[attr-defined]
 
 
 def test_the_package_alone_loads_nothing() -> None:

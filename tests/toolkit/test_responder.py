@@ -6,7 +6,6 @@ import asyncio
 import gc
 import io
 import json
-import threading
 
 import pytest
 
@@ -14,28 +13,15 @@ from dragoman.conversation import ToolCall
 from dragoman.toolkit.responder import (
     CallbackResponder,
     ConsoleResponder,
-    NullResponder,
     PermissionAnswer,
     PermissionRequest,
-    Responder,
     react_emoji_tool,
     send_update_tool,
 )
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.executor import ToolExecutor
-from tests.toolkit.calling import Call, bad, both_colours, call, good
+from tests.toolkit.calling import Call, bad, both_colours, good
 
 ASKED = PermissionRequest(call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only")
-
-
-def test_all_of_them_are_responders() -> None:
-    everyone: list[Responder] = [NullResponder(), CallbackResponder(), ConsoleResponder(out=io.StringIO())]
-    for responder in everyone[:2]:
-        assert responder.typing() is None
-        assert responder.post("x") is None
-        assert responder.reaction("x") is None
-        assert responder.update("x") is None
-        assert responder.ask_permission(ASKED) is None
 
 
 def test_callbacks_get_what_is_said() -> None:
@@ -76,11 +62,6 @@ def test_the_console_shows_everything() -> None:
     assert out.getvalue() == "…\nHello\nworld\n[👨‍👩‍👧]\n> half done\n"
 
 
-def test_the_console_is_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    ConsoleResponder().post("hi")
-    assert capsys.readouterr().out == "hi\n"
-
-
 @pytest.mark.parametrize(
     ("answers", "answer"),
     [
@@ -101,13 +82,6 @@ def test_questions_on_the_console(answers: list[str], answer: PermissionAnswer |
     assert out.getvalue().startswith('Bash wants to run (not read-only):\n  {"command": "ls"}\nAllow? ')
 
 
-def test_the_whole_of_a_long_command_is_shown() -> None:
-    responder, out = console("n")
-    command = f'{{"command": "ls {" " * 10_000}; rm -rf /"}}'
-    responder.ask_permission(PermissionRequest(call=ToolCall("1", "Bash", command)))
-    assert "; rm -rf /" in out.getvalue()
-
-
 @pytest.mark.parametrize(
     "evil", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\u202e", "\u2066", "\x08\x08", "\x00", "\ud800"]
 )
@@ -119,24 +93,6 @@ def test_the_model_cannot_command_the_terminal(evil: str) -> None:
     assert evil not in out.getvalue()
     assert out.getvalue().isprintable() or set(out.getvalue()) - {"\n"} >= set()
     assert [each for each in out.getvalue() if not each.isprintable() and each != "\n"] == []
-
-
-def test_one_question_at_a_time() -> None:
-    out = io.StringIO()
-    inside = threading.Lock()
-
-    def ask(_prompt: str) -> str:
-        assert inside.acquire(blocking=False)
-        inside.release()
-        return "y"
-
-    responder = ConsoleResponder(out=out, ask=ask)
-    threads = [threading.Thread(target=responder.ask_permission, args=(ASKED,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert out.getvalue().count("wants to run") == 8
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -180,20 +136,6 @@ def test_what_the_responder_complains_about_is_what_the_model_reads(called: Call
 
     responder = CallbackResponder(reaction=fails_later if is_async else fails)
     assert bad(called(react_emoji_tool(responder), emoji="x"), "execution") == "the channel is archived"
-
-
-def test_a_message_is_not_sent_twice() -> None:
-    sent: list[str] = []
-
-    def fails(text: str) -> None:
-        sent.append(text)
-        raise OSError("perhaps it arrived")
-
-    tool = send_update_tool(CallbackResponder(update=fails))
-    call(tool, config=ToolConfig(tool_error_handling=ToolErrorHandling.RETRY), message="hi")
-    assert sent == ["hi"]
-    assert not tool.options.idempotent
-    assert react_emoji_tool(NullResponder()).options.idempotent
 
 
 def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from dragoman.toolkit import match_worker
-from dragoman.toolkit.matcher import Matcher, TooSlowError
 from dragoman.toolkit.search import GrepLimits, grep_tool
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 
 ENDLESS = r"^(a|a|b?a)*$"
@@ -66,13 +62,6 @@ def test_ways_to_search(grep: AnyTool) -> None:
     assert good(call(grep, pattern="1$")) == "src/b.py:1:OS = 1"
 
 
-def test_lines_around(root: Path, grep: AnyTool) -> None:
-    (root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
-    assert good(call(grep, pattern=r"^(5|6|12)$", path="n", context_lines=1)).splitlines() == [
-        "n-4-4", "n:5:5", "n:6:6", "n-7-7", "--", "n-11-11", "n:12:12", "n-13-13",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "pattern", ["(", "[a", "a{2,1}", "(?P<x", "*", "(?<=a+)b", "\\", "a**", "(?z)", "x" * 20_000 + "("]
 )
@@ -103,14 +92,6 @@ def no_worker_is_left() -> bool:
     return True
 
 
-def test_what_was_found_before_the_time_was_over_is_kept(root: Path) -> None:
-    (root / "1").write_text("aaa\n")
-    (root / "2").write_text(BAIT)
-    grep = grep_tool(Workspace(root), limits=GrepLimits(seconds=0.5))
-    text = good(call(grep, pattern=ENDLESS, glob="[12]"))
-    assert text.startswith("1:1:aaa\n[Stopped after 0.5 seconds, in 2.")
-
-
 def test_the_time_of_the_run_counts_too(root: Path, grep: AnyTool) -> None:
     (root / "1").write_text(BAIT)
     text = good(call(grep, config=ToolConfig(execution_timeout=1.5), pattern=ENDLESS, path="1"))
@@ -130,14 +111,6 @@ def test_a_search_that_is_cancelled_ends_its_child(called: Call, root: Path, gre
     pytest.fail("the child still runs")
 
 
-@pytest.mark.parametrize("pattern", ["((((a{0,500}){0,500}){0,500}){0,500}){0,500}", "(" * 3000 + "a" + ")" * 3000])
-def test_expressions_that_want_too_much(root: Path, pattern: str) -> None:
-    grep = grep_tool(Workspace(root), limits=GrepLimits(seconds=1.0))
-    result = call(grep, pattern=pattern)
-    assert result.text  # an answer of whatever kind, in time
-    assert no_worker_is_left()
-
-
 def test_what_is_not_searched_is_told(root: Path, grep: AnyTool) -> None:
     (root / "binary").write_bytes(b"os\0os")
     (root / "large").write_bytes(b"os\n" * 2_000_000)
@@ -151,42 +124,3 @@ def test_what_is_not_searched_is_told(root: Path, grep: AnyTool) -> None:
     assert good(call(grep, pattern="import", path="link")) == "a.py:1:import os"
     assert "a pipe" in bad(call(grep, pattern="os", path="pipe"), "execution")
     assert "does not exist" in bad(call(grep, pattern="os", path="nothing"), "execution")
-
-
-def test_many_findings_are_cut(root: Path) -> None:
-    (root / "many").write_text("os\n" * 1000)
-    (root / "more").write_text("os\n" * 1000)
-    grep = grep_tool(Workspace(root), limits=GrepLimits(lines=10))
-    lines = good(call(grep, pattern="^os$")).splitlines()
-    assert len(lines) == 11
-    assert lines[10] == "[Cut after 10 lines. To see others, use a path, a glob or another pattern.]"
-
-
-def test_long_lines_are_cut(root: Path, grep: AnyTool) -> None:
-    (root / "long").write_text("x" * 1_000_000)
-    text = good(call(grep, pattern="x", path="long"))
-    assert len(text) < 600
-    assert text.endswith("… [1000000 characters]")
-
-
-def test_a_child_that_is_gone_is_an_error(root: Path) -> None:
-    from dragoman.errors import ToolError
-
-    with Matcher("a", ignore_case=False, deadline=time.monotonic() + 20, check=lambda: None) as matcher:
-        assert matcher.search(b"b\na", 5).lines == [1]
-        matcher._child.kill()
-        matcher._child.wait()
-        with pytest.raises(ToolError, match="ended unexpectedly"):
-            matcher.search(b"a" * 200_000, 5)
-
-
-def test_the_deadline_of_a_matcher_holds() -> None:
-    with (
-        Matcher(ENDLESS, ignore_case=False, deadline=time.monotonic() + 0.4, check=lambda: None) as matcher,
-        pytest.raises(TooSlowError),
-    ):
-        matcher.search(BAIT.encode(), 5)
-
-
-def test_the_worker_on_its_own() -> None:
-    assert match_worker.matching_lines(re.compile("a$"), "a\r\nb\nba\na", 2) == ([0, 2], 3)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dragoman.toolkit import write as module
 from dragoman.toolkit.workspace import Place, Workspace
 from dragoman.toolkit.write import edit_tool, write_tool
-from dragoman.tools.config import ToolConfig, ToolErrorHandling
 from dragoman.tools.definition import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
@@ -31,14 +30,6 @@ def test_a_file_is_made_with_its_directories(called: Call, tmp_path: Path, write
     assert [path.name for path in (tmp_path / "a/b").iterdir()] == ["c.txt"]
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755])
-def test_the_mode_stays(tmp_path: Path, write: AnyTool, mode: int) -> None:
-    (tmp_path / "a").write_text("x")
-    (tmp_path / "a").chmod(mode)
-    good(call(write, file_path="a", content="y"))
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode
-
-
 def test_new_content_is_not_set_user_id(tmp_path: Path, write: AnyTool) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "a").chmod(0o4755)
@@ -46,33 +37,11 @@ def test_new_content_is_not_set_user_id(tmp_path: Path, write: AnyTool) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o755
 
 
-def test_a_new_file_has_the_usual_mode(tmp_path: Path, write: AnyTool) -> None:
-    before = os.umask(0o027)
-    try:
-        good(call(write, file_path="a", content="y"))
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_read_only_file_stays_as_it_is(tmp_path: Path, write: AnyTool) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "a").chmod(0o444)
     assert "read-only" in bad(call(write, file_path="a", content="y"), "execution")
-
-
-def test_what_is_too_large_is_not_written(tmp_path: Path, write: AnyTool) -> None:
-    assert "too large" in bad(call(write, file_path="a", content="x" * 1001), "execution")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_link_stays_a_link_and_its_target_is_written(tmp_path: Path, write: AnyTool) -> None:
-    (tmp_path / "target").write_text("x")
-    (tmp_path / "link").symlink_to("target")
-    assert good(call(write, file_path="link", content="y")) == "replaced target (1 bytes)"
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_text() == "y"
 
 
 def test_nobody_ever_sees_half_a_file(tmp_path: Path) -> None:
@@ -125,13 +94,6 @@ def test_one_piece_is_replaced_and_shown(called: Call, tmp_path: Path, edit: Any
     assert (tmp_path / "a.py").read_text() == "one\ntwo\nthree\nFO\nxur\nfive\nsix\nseven\n"
 
 
-def test_an_edit_is_never_repeated_by_itself(tmp_path: Path, edit: AnyTool) -> None:
-    assert (edit.options.read_only, edit.options.idempotent, edit.options.retries) == (False, False, 0)
-    (tmp_path / "a").write_text("x")
-    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
-    assert call(edit, config=config, file_path="a", old_string="y", new_string="z").retries == 0
-
-
 def test_what_is_not_there(tmp_path: Path, edit: AnyTool) -> None:
     (tmp_path / "a").write_text("if x:\n\treturn  1\n")
     assert "was not found" in bad(call(edit, file_path="a", old_string="return 2", new_string="x"), "execution")
@@ -152,23 +114,6 @@ def test_what_is_there_more_than_once(tmp_path: Path, edit: AnyTool) -> None:
     assert (tmp_path / "a").read_text() == "z\nyz\n" * 10
 
 
-def test_occurrences_do_not_overlap(tmp_path: Path, edit: AnyTool) -> None:
-    (tmp_path / "a").write_text("aaaa")
-    good(call(edit, file_path="a", old_string="aa", new_string="b", replace_all=True))
-    assert (tmp_path / "a").read_text() == "bb"
-
-
-def test_an_empty_new_text_deletes(tmp_path: Path, edit: AnyTool) -> None:
-    (tmp_path / "a").write_text("one two")
-    good(call(edit, file_path="a", old_string=" two", new_string=""))
-    assert (tmp_path / "a").read_text() == "one"
-
-
-def test_nothing_to_change(tmp_path: Path, edit: AnyTool) -> None:
-    (tmp_path / "a").write_text("x")
-    assert "nothing to change" in bad(call(edit, file_path="a", old_string="x", new_string="x"), "validation")
-
-
 def test_line_ends_of_the_file_are_kept(tmp_path: Path, edit: AnyTool) -> None:
     (tmp_path / "a").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     good(call(edit, file_path="a", old_string="one\ntwo\n", new_string="1\n2\n"))
@@ -184,28 +129,6 @@ def test_the_encoding_is_kept(tmp_path: Path, edit: AnyTool, encoding: str) -> N
     assert (tmp_path / "a").read_bytes() == "Grüße\nWält\n".encode(encoding)
 
 
-def test_a_character_that_the_encoding_does_not_have(tmp_path: Path, edit: AnyTool) -> None:
-    (tmp_path / "a").write_bytes("Grüße".encode("latin-1"))
-    assert "no character '☃'" in bad(call(edit, file_path="a", old_string="Gr", new_string="☃"), "execution")
-    assert (tmp_path / "a").read_bytes() == "Grüße".encode("latin-1")
-
-
-@pytest.mark.parametrize(
-    ("data", "words"), [(b"a\0b", "binary data"), (b"a" * 10_001, "too large"), (b"a\xff\xfe", "")]
-)
-def test_files_that_are_not_for_editing(tmp_path: Path, edit: AnyTool, data: bytes, words: str) -> None:
-    (tmp_path / "a").write_bytes(data)
-    result = call(edit, file_path="a", old_string="a", new_string="b" * 5, replace_all=True)
-    assert (words in bad(result, "execution")) if words else good(result)
-
-
-def test_a_file_that_would_become_too_large(tmp_path: Path, edit: AnyTool) -> None:
-    (tmp_path / "a").write_text("a" * 5000)
-    assert "would become too large" in bad(
-        call(edit, file_path="a", old_string="a", new_string="bbb", replace_all=True), "execution"
-    )
-
-
 def test_what_somebody_else_wrote_meanwhile_is_not_lost(
     tmp_path: Path, edit: AnyTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,13 +142,6 @@ def test_what_somebody_else_wrote_meanwhile_is_not_lost(
     monkeypatch.setattr(module, "_check_unchanged", late)
     assert "changed while" in bad(call(edit, file_path="a", old_string="one", new_string="1"), "execution")
     assert (tmp_path / "a").read_text() == "one, and more"
-
-
-def test_the_diff_of_a_huge_change_is_short(tmp_path: Path) -> None:
-    edit = edit_tool(Workspace(tmp_path))
-    (tmp_path / "a").write_text("x" * 2_000_000 + "\n" + "line\n" * 100_000)
-    text = good(call(edit, file_path="a", old_string="line\n" * 100_000, new_string="y" * 2_000_000))
-    assert len(text) < 20_000
 
 
 @given(

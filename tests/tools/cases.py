@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.conversation import (
-    ToolCall,
-)
-from dragoman.tools.config import RetryConfig
+from dragoman.conversation import ToolCall
+from dragoman.tools.arguments.reader import Arguments
 from dragoman.tools.definition import tool
+from dragoman.tools.run import RetryConfig
 
 NO_WAIT = RetryConfig(backoff_base=0)
 
@@ -36,3 +35,9 @@ async def aboom() -> None:
 
 def call(name: str, arguments: str = "", id: str = "1") -> ToolCall:
     return ToolCall(id, name, arguments)
+
+
+def values_of(arguments: Arguments, text: str) -> tuple[object, ...]:
+    """What a call with this JSON gives to the function, in the order of its parameters."""
+    positional, keywords = arguments.bind(arguments.decode(text))
+    return (*positional, *keywords.values())

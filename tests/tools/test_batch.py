@@ -8,13 +8,11 @@ import time
 
 import pytest
 
-from dragoman.conversation import ToolCall, ToolFinished, ToolStarted
+from dragoman.conversation import ToolCall, ToolStarted
 from dragoman.errors import ToolAbortedError
-from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolContext, ToolErrorHandling, ToolRun
 from tests.tools.colours import Runner, both_colours
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
@@ -58,24 +56,6 @@ def test_a_call_that_was_done_when_another_aborted_keeps_its_result(execute_all:
     assert (failed.error_type, done.text) == ("execution", "paid")
 
 
-def test_leaving_the_events_keeps_what_is_done() -> None:
-    together = threading.Barrier(2, timeout=10)
-
-    @tool
-    def work() -> str:
-        together.wait()
-        return "done"
-
-    with ToolExecutor([work]) as executor:
-        batch = executor.batch(calls("work", "work"))
-        events = executor.events(batch)
-        while not isinstance(next(events), ToolFinished):
-            pass
-        wait_until_idle(executor, 2)  # the other one is done as well now, but nobody has looked
-        events.close()
-    assert [result.text for result in batch.results] == ["done", "done"]
-
-
 @both_colours
 @pytest.mark.parametrize("how", ["abort", "leave"])
 def test_a_tool_hears_that_nobody_waits_for_it_any_more(execute_all: Runner, how: str) -> None:
@@ -108,60 +88,6 @@ def test_a_tool_hears_that_nobody_waits_for_it_any_more(execute_all: Runner, how
 
         asyncio.run(main())
     assert heard.wait(5)
-
-
-@both_colours
-def test_a_run_that_is_cancelled_was_not_aborted_by_a_tool(execute_all: Runner) -> None:
-    run = ToolRun()
-
-    def stop() -> None:
-        run.cancel()
-        time.sleep(0.1)
-
-    executed = execute_all(ToolExecutor([stop], ABORT), calls("stop", "stop"), run)
-    assert [result.error_type for result in executed.results] == ["cancelled", "cancelled"]
-    assert all("the run was cancelled" in result.text for result in executed.results)
-
-
-@both_colours
-def test_a_call_that_is_cancelled_tells_how_long_it_took_and_how_often_it_was_tried(execute_all: Runner) -> None:
-    run = ToolRun()
-    seen: list[str | None] = []
-
-    @tool(retries=1)
-    def work(context: ToolContext[None]) -> str:
-        if context.attempt == 1:
-            raise OSError("not now")
-        time.sleep(0.05)
-        run.cancel()
-        threading.Event().wait(0.2)
-        return "late"
-
-    def trace(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
-        result = yield
-        seen.append(result.error_type)
-
-    config = ToolConfig(retry=RetryConfig(backoff_base=0))
-    [result, _] = execute_all(ToolExecutor([work], config, middleware=[trace]), calls("work", "work"), run).results
-    assert (result.error_type, result.retries) == ("cancelled", 1)
-    assert result.duration is not None
-    assert result.duration >= 0.05
-    assert seen == ["cancelled", "cancelled"]
-
-
-def test_a_batch_runs_its_calls_once() -> None:
-    ran: list[int] = []
-
-    @tool
-    def count() -> int:
-        ran.append(1)
-        return len(ran)
-
-    with ToolExecutor([count], ToolConfig(max_parallel_tools=1)) as executor:
-        batch = executor.batch(calls("count", "count"))
-        assert len(list(executor.events(batch))) == 4
-        assert list(executor.events(batch)) == []
-    assert len(ran) == 2
 
 
 @both_colours

@@ -1,23 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 
 import pytest
 
 from dragoman.conversation import (
-    Conversation,
     ToolFinished,
-    ToolResult,
 )
-from dragoman.errors import ToolCancelledError
-from dragoman.tools.config import ToolConfig
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolContext, ToolRun
 from tests.tools.cases import call, echo
 from tests.tools.colours import Runner, both_colours, one
 
@@ -73,20 +67,6 @@ def test_cancelling_the_task_leaves_complete_results_and_nothing_running() -> No
     asyncio.run(main())
 
 
-def test_an_async_tool_that_is_cancelled_from_elsewhere_has_its_result() -> None:
-    @tool
-    async def gives_up() -> None:
-        raise asyncio.CancelledError
-
-    async def main() -> ToolResult:
-        async with ToolExecutor([gives_up]) as executor:
-            return await executor.aexecute(call("gives_up"))
-
-    assert asyncio.run(main()).error_type == "cancelled"
-    with ToolExecutor([gives_up]) as executor:
-        assert executor.execute(call("gives_up")).error_type == "cancelled"
-
-
 def test_ctrl_c_in_the_callers_thread_goes_through_and_leaves_complete_results() -> None:
     @tool
     def interrupted() -> None:
@@ -116,31 +96,3 @@ def test_leaving_the_events_early_cancels_the_rest() -> None:
         assert [r.error_type for r in batch.results] == ["cancelled", None]
         assert executor.abandoned == 1
         release.set()
-
-
-def test_a_batch_that_never_ran_counts_as_cancelled() -> None:
-    with ToolExecutor([echo]) as executor:
-        assert [r.error_type for r in executor.batch([call("echo")]).results] == ["cancelled"]
-
-
-def test_raise_if_cancelled() -> None:
-    run = ToolRun()
-    run.cancel()
-    heard: list[str] = []
-    forget = run.on_cancel(lambda: heard.append("late"))
-    assert heard == ["late"]
-    forget()
-    run.cancel()
-    assert heard == ["late"]
-    context = ToolContext(
-        call_id="1",
-        tool_name="f",
-        deps=None,
-        conversation=Conversation(),
-        deadline=None,
-        clock=time.monotonic,
-        cancelled=lambda: run.cancelled,
-        logger=logging.getLogger("x"),
-    )
-    with pytest.raises(ToolCancelledError, match="'f'"):
-        context.raise_if_cancelled()

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
 
 from dragoman.conversation import ToolCall, ToolExample
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.context import ToolContext
-from dragoman.tools.context import ToolContext as Surroundings
 from dragoman.tools.definition import Tool, tool, tools_of
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry
+from dragoman.tools.run import ToolContext
 
 
 def weather(city: str, days: int = 1) -> str:
@@ -42,10 +40,6 @@ def test_a_tool_from_a_function() -> None:
         "additionalProperties": False,
     }
     assert run(made, '{"city": "Lyon"}') == "Lyon: sunny for 1"
-
-
-def test_the_function_can_still_be_called() -> None:
-    assert tool(weather)("Lyon", days=2) == "Lyon: sunny for 2"
 
 
 def test_everything_can_be_said_in_the_decorator() -> None:
@@ -81,15 +75,6 @@ def test_everything_can_be_said_in_the_decorator() -> None:
     assert (options.requires_approval, options.read_only, options.idempotent) == (True, True, True)
 
 
-def test_a_function_without_parameters_works() -> None:
-    @tool
-    def now() -> str:
-        return "noon"
-
-    assert now.spec.schema["properties"] == {}
-    assert run(now) == run(now, "{}") == "noon"
-
-
 def test_the_context_is_not_part_of_the_schema() -> None:
     @tool
     def who(context: ToolContext[dict[str, str]], formal: bool = False) -> str:
@@ -97,14 +82,6 @@ def test_the_context_is_not_part_of_the_schema() -> None:
 
     assert list(who.spec.schema["properties"]) == ["formal"]  # type: ignore[call-overload]
     assert run(who, '{"formal": true}') == "who 1 True"
-
-
-def test_the_context_may_go_by_another_name() -> None:
-    @tool
-    def who(context: Surroundings[None], formal: bool = False) -> str:
-        return f"{context.call_id} {formal}"
-
-    assert run(who) == "1 False"
 
 
 def test_a_context_elsewhere_is_refused() -> None:
@@ -153,28 +130,6 @@ def test_tools_of_an_object_are_bound_to_it() -> None:
     assert list(add.spec.schema["properties"]) == ["amount"]  # type: ignore[call-overload]
 
 
-def test_an_overridden_method_keeps_its_place_and_takes_its_new_meaning() -> None:
-    add, read = tools_of(Doubling())
-    assert (add.description, read.name) == ("Count twice as fast.", "read_count")
-    assert run(add, '{"amount": 3}') == "6"
-
-
-def test_an_override_that_is_no_tool_is_refused() -> None:
-    class Silent(Counter):
-        def add(self, amount: int) -> int:  # type: ignore[override]
-            return amount
-
-    with pytest.raises(ToolDefinitionError, match="Silent.add overrides a tool.*@tool"):
-        tools_of(Silent())
-
-
-def test_undecorated_methods_can_be_named() -> None:
-    plain, add = tools_of(Counter(), "plain", "add")
-    assert (plain.name, plain.description) == ("plain", "Nothing special.")
-    assert run(plain, '{"text": "ab"}') == "abab"
-    assert run(add, '{"amount": 1}') == "1"
-
-
 def test_an_object_without_tools_says_what_to_do() -> None:
     with pytest.raises(ToolDefinitionError, match="no method decorated with @tool.*Decorate"):
         tools_of(object())
@@ -193,24 +148,6 @@ def test_a_tool_from_a_json_schema() -> None:
     assert run(made, '{"n": 1}') == "2"
     assert "expected integer" in run(made, '{"n": "x"}')
     assert "n" in run(made, "{}")
-
-
-def test_a_json_schema_may_be_left_out() -> None:
-    assert run(Tool.from_schema(lambda: "pong", name="ping")) == "pong"
-
-
-def test_a_schema_tool_may_take_the_context() -> None:
-    def call(context: ToolContext[None], **arguments: object) -> str:
-        return f"{context.call_id} {arguments}"
-
-    schema = {"type": "object", "properties": {"a b": {"type": "string"}}}
-    assert run(Tool.from_schema(call, schema), '{"a b": "x"}') == "1 {'a b': 'x'}"
-
-
-def test_notes_tell_what_was_rewritten() -> None:
-    made = Tool.from_schema(lambda **_: None, {"type": "dict", "properties": {"x": {"type": "float"}}}, name="odd")
-    assert len(made.notes) == 2
-    assert made.spec.schema["type"] == "object"
 
 
 def test_a_broken_schema_names_the_tool() -> None:
@@ -245,44 +182,6 @@ class AsyncGreeter:
         return f"hello {name}"
 
 
-def test_partials_and_callable_objects_work() -> None:
-    fixed = tool(functools.partial(weather, days=7), name="week")
-    assert fixed.description == "Say how the weather will be."
-    assert run(fixed, '{"city": "Lyon"}') == "Lyon: sunny for 7"
-    assert tool(functools.partial(weather, days=7)).name == "weather"
-    greet = tool(Greeter())
-    assert (greet.name, greet.description) == ("Greeter", "Greet somebody.")
-    assert run(greet, '{"name": "you"}') == "hello you"
-    assert tool(AsyncGreeter()).is_async
-    assert run(tool(AsyncGreeter()), '{"name": "you"}') == "hello you"
-
-
-def test_an_object_that_happens_to_have_a_func_is_no_partial() -> None:
-    class Holder:
-        func = 3
-
-        def __call__(self, name: str) -> str:
-            """Greet somebody."""
-            return name
-
-    assert (tool(Holder()).name, tool(Holder()).description) == ("Holder", "Greet somebody.")
-
-
-def test_cached_functions_and_static_methods_work() -> None:
-    cached = tool(functools.lru_cache(weather))
-    assert (cached.name, cached.description) == ("weather", "Say how the weather will be.")
-    assert run(cached, '{"city": "Lyon"}') == "Lyon: sunny for 1"
-
-    class Static:
-        @tool
-        @staticmethod
-        def twice(n: int) -> int:
-            return 2 * n
-
-    [twice] = tools_of(Static())
-    assert run(twice, '{"n": 2}') == "4"
-
-
 def test_a_setting_that_does_not_exist_is_not_dropped() -> None:
     with pytest.raises(ToolDefinitionError, match="no setting 'timout'.*timeout"):
         tool(weather, timout=3)  # type: ignore[call-overload]
@@ -298,12 +197,6 @@ def test_what_is_no_function_is_refused(thing: Any) -> None:
         Tool.from_function(thing)
 
 
-def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(ToolDefinitionError, match="lambda has no name.*name="):
-        tool(lambda: 1)
-    assert run(tool(lambda: 1, name="one")) == "1"
-
-
 @pytest.mark.parametrize("name", [" ", "a\nb", " a", "\x00", "a "])
 def test_names_that_nobody_could_call_are_refused(name: str) -> None:
     with pytest.raises(ToolDefinitionError, match="cannot be the name"):
@@ -317,14 +210,3 @@ def test_names_that_nobody_could_call_are_refused(name: str) -> None:
 def test_senseless_settings_are_refused(setting: str, value: float) -> None:
     with pytest.raises(ToolDefinitionError, match=f"{setting}=.*0 or more"):
         tool(weather, **{setting: value})  # type: ignore[call-overload]
-
-
-def test_renaming_changes_nothing_else() -> None:
-    renamed = tool(weather).renamed("météo")
-    assert renamed.name == "météo"
-    assert run(renamed, '{"city": "Lyon"}') == "Lyon: sunny for 1"
-
-
-def test_a_builtin_that_tells_no_signature_can_have_a_schema() -> None:
-    made = Tool.from_schema(max, {"type": "object"})  # inspect cannot tell the parameters of max
-    assert (made.name, made.takes_context) == ("max", False)

@@ -1,21 +1,15 @@
 from __future__ import annotations
 
-import logging
 import time
-from typing import Any
 
-import msgspec
 import pytest
 
 from dragoman.conversation import (
-    Text,
     ToolCall,
-    ToolResult,
 )
 from dragoman.errors import ToolExecutionError
 from dragoman.tools.definition import tool
-from dragoman.tools.executor import Executed, ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.executor import ToolExecutor
 from tests.tools.cases import aboom, aecho, boom, call, echo
 from tests.tools.colours import Runner, both_colours, one
 
@@ -80,18 +74,6 @@ def test_an_async_tool_cannot_end_the_program(execute_all: Runner) -> None:
     assert (result.error_type, "SystemExit: 3" in result.text) == ("execution", True)
 
 
-def test_an_exception_whose_text_fails_is_still_only_a_failed_tool() -> None:
-    class Mean(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("ha")
-
-    def mean() -> None:
-        raise Mean
-
-    with ToolExecutor([mean]) as executor:
-        assert executor.execute(call("mean")).text == "executing tool 'mean': Mean"
-
-
 @both_colours
 def test_a_tool_may_choose_the_text_of_its_failure(execute_all: Runner) -> None:
     def picky() -> None:
@@ -112,33 +94,5 @@ def test_results_keep_the_order_of_the_calls(execute_all: Runner) -> None:
     assert [result.call_id for result in executed.results] == [str(s) for s in naps]
 
 
-@both_colours
-def test_no_calls_no_results(execute_all: Runner) -> None:
-    assert execute_all(ToolExecutor([echo]), []) == Executed(())
-
-
 def _raise(error: BaseException) -> None:
     raise error
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda: None,
-        lambda: "text",
-        lambda: {"a": 1},
-        lambda: aecho("later"),
-        lambda: ToolResult("", "", (Text("its own"),), is_error=True),
-        lambda: [object()],
-        lambda: _raise(ValueError("no luck")),
-        lambda: _raise(ToolExecutionError("Only on weekdays.")),
-        lambda: _raise(SystemExit(3)),
-        lambda: _raise(StopIteration()),
-    ],
-)
-def test_the_quick_way_gives_what_the_machinery_gives(function: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with ToolExecutor([tool(function, name="f")]) as executor, caplog.at_level(logging.INFO, "dragoman.tools"):
-        quick, slow = executor.execute(call("f", "{}")), executor.execute(call("f", "{}"), ToolRun())
-    assert quick.duration is not None
-    assert msgspec.structs.replace(quick, duration=None) == msgspec.structs.replace(slow, duration=None)
-    assert len(caplog.records) == 2

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
-from tests.tools.cases import aecho, call
+from dragoman.tools.run import ToolConfig
+from tests.tools.cases import call
 from tests.tools.colours import Runner, both_colours
 
 
@@ -71,14 +71,6 @@ def test_context_variables_reach_the_tool(execute_all: Runner) -> None:
     finally:
         user.reset(token)
     assert [result.text for result in executed.results] == ["me", "me"]
-
-
-def test_async_tools_work_where_a_loop_is_already_running() -> None:
-    async def notebook() -> str:
-        with ToolExecutor([aecho]) as executor:  # plain use inside a running loop, as in a notebook cell
-            return executor.execute(call("aecho", '{"text": "x"}')).text
-
-    assert asyncio.run(notebook()) == "x"
 
 
 def test_async_tools_of_a_plain_program_share_one_loop_that_ends_with_the_executor() -> None:

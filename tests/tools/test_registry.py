@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.conversation import ToolCall
 from dragoman.errors import ToolConflictError, ToolNotFoundError
 from dragoman.tools.definition import AnyTool, Tool
-from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry, as_tool_set
 
 
@@ -37,21 +35,6 @@ def test_register_get_list_unregister() -> None:
     assert names(registry) == ["b"]
 
 
-def test_functions_become_tools() -> None:
-    def ping() -> str:
-        """Answer."""
-        return "pong"
-
-    assert ToolRegistry([ping]).get("ping").description == "Answer."
-
-
-def test_the_order_is_that_of_registration() -> None:
-    registry = ToolRegistry([C, A, B])
-    assert names(registry) == [spec.name for spec in registry.specs] == ["c", "a", "b"]
-    registry.register(named("a"), replace=True)
-    assert names(registry) == ["c", "a", "b"]  # a replaced tool keeps its place: prompt caches depend on it
-
-
 def test_a_name_that_is_not_there() -> None:
     registry = ToolRegistry([named("get_weather"), named("get_time")])
     with pytest.raises(ToolNotFoundError, match="tool 'get_wether' not found. Did you mean 'get_weather'"):
@@ -71,14 +54,6 @@ def test_two_tools_of_one_name_conflict() -> None:
     assert registry.get("a") is A
     registry.register(other, replace=True)
     assert registry.get("a") is other
-
-
-def test_a_clone_goes_its_own_way() -> None:
-    registry = ToolRegistry([A])
-    clone = registry.clone()
-    clone.register(B)
-    registry.register(C)
-    assert (names(registry), names(clone)) == (["a", "c"], ["a", "b"])
 
 
 def test_merging() -> None:
@@ -124,14 +99,6 @@ def test_views_filter_rename_and_follow() -> None:
 def test_a_view_with_two_tools_of_one_name_is_an_error() -> None:
     with pytest.raises(ToolConflictError):
         names(ToolRegistry([A, B]).renamed({"a": "b"}))
-
-
-def test_a_view_that_comes_into_conflict_later_gives_a_result_all_the_same() -> None:
-    registry = ToolRegistry([A])
-    with ToolExecutor(registry.renamed({"a": "b"})) as executor:
-        assert executor.execute(ToolCall("1", "b")).text == "a"
-        registry.register(B)
-        assert executor.execute(ToolCall("1", "b")).error_type == "conflict"
 
 
 def test_whatever_holds_tools_can_be_given() -> None:
@@ -192,25 +159,3 @@ def test_concurrent_change_never_shows_a_torn_state() -> None:
         thread.join()
     assert failures == []
     assert names(registry) == ["fixed"]
-
-
-def test_tool_is_not_registered_twice_under_concurrency() -> None:
-    registry = ToolRegistry()
-    candidates = [named("one") for _ in range(8)]
-    barrier = threading.Barrier(8)
-    outcomes: list[bool] = []
-
-    def race(candidate: AnyTool) -> None:
-        barrier.wait()
-        try:
-            registry.register(candidate)
-            outcomes.append(True)
-        except ToolConflictError:
-            outcomes.append(False)
-
-    threads = [threading.Thread(target=race, args=(candidate,)) for candidate in candidates]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes.count(True) == 1

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from dragoman.tools.config import RetryConfig, ToolConfig, ToolErrorHandling
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling
 from tests.tools.cases import NO_WAIT, call, echo
 from tests.tools.colours import Runner, both_colours, one
 
@@ -67,12 +66,6 @@ def test_a_timeout_is_retried_too(execute_all: Runner) -> None:
 def test_what_cannot_end_better_is_not_retried(execute_all: Runner) -> None:
     executor = ToolExecutor([tool(echo.function, name="echo", retries=5)], RETRY)
     assert one(execute_all(executor, [call("echo", "{}")])).retries == 0
-
-
-def test_waiting_between_retries_grows_and_varies() -> None:
-    retry = RetryConfig(backoff_base=1, backoff_factor=2, backoff_max=5, jitter=0.5)
-    assert [retry.delay(n, 0.5) for n in (1, 2, 3, 4, 5000)] == [1, 2, 4, 5, 5]
-    assert (retry.delay(1, 0.0), retry.delay(1, 1.0)) == (0.5, 1.5)
 
 
 @both_colours

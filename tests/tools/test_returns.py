@@ -8,11 +8,10 @@ from dragoman.conversation import (
     Json,
     Media,
     Text,
-    ToolResult,
 )
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import Tool, tool
 from dragoman.tools.executor import ToolExecutor
+from dragoman.tools.run import ToolConfig
 from tests.tools.cases import aecho, call
 from tests.tools.colours import Runner, both_colours, one
 
@@ -48,15 +47,6 @@ def test_what_cannot_be_json_is_the_tools_failure() -> None:
             result = executor.execute(call(name))
             assert result.error_type == "execution"
             assert "type object cannot be written as JSON" in result.text
-
-
-def test_a_tool_may_have_the_last_word_on_its_result() -> None:
-    def judge() -> ToolResult:
-        return ToolResult("?", "?", (Text("guilty"),), is_error=True)
-
-    with ToolExecutor([judge]) as executor:
-        result = executor.execute(call("judge"))
-    assert (result.call_id, result.name, result.text, result.is_error) == ("1", "judge", "guilty", True)
 
 
 @both_colours

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -31,15 +30,6 @@ def wait_until_gone(before: list[threading.Thread]) -> None:
     assert [thread for thread in workers_alive() if thread not in before] == []
 
 
-def test_an_idle_thread_is_used_again_and_ends_on_close() -> None:
-    before = workers_alive()
-    workers = WorkerThreads()
-    idents = {workers.submit(threading.get_ident).result() for _ in range(5)}
-    assert len(idents) == 1
-    workers.close()
-    wait_until_gone(before)
-
-
 def test_an_idle_thread_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.01)
     before = workers_alive()
@@ -47,30 +37,6 @@ def test_an_idle_thread_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert workers.submit(lambda: 1).result() == 1
     wait_until_gone(before)
     assert workers.submit(lambda: 2).result() == 2
-    workers.close()
-
-
-def test_work_after_closing_is_done_by_a_thread_that_then_ends() -> None:
-    before = workers_alive()
-    workers = WorkerThreads()
-    workers.close()
-    assert workers.submit(lambda: 1).result() == 1
-    wait_until_gone(before)
-
-
-def test_what_a_function_raises_belongs_to_its_future() -> None:
-    workers = WorkerThreads()
-    with pytest.raises(KeyboardInterrupt):
-        workers.submit(lambda: (_ for _ in ()).throw(KeyboardInterrupt)).result()
-    workers.close()
-
-
-def test_a_thread_taken_in_the_last_moment_does_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_IDLE_SECONDS", 0.001)
-    workers = WorkerThreads()
-    for n in range(200):  # idle threads give up all the time while new work arrives
-        assert workers.submit(lambda n=n: n).result(timeout=10) == n
-        time.sleep(0.001)
     workers.close()
 
 
@@ -94,32 +60,6 @@ def test_closing_the_loop_cancels_what_still_runs() -> None:
     loop.close()  # once more does no harm
 
 
-def test_the_loop_can_close_itself() -> None:
-    loop = LoopThread()
-
-    async def close() -> None:
-        loop.close()
-
-    loop.submit(close).result(timeout=10)
-    assert not loop.running
-
-
-def test_an_idle_thread_keeps_nothing_alive() -> None:
-    class Big:
-        pass
-
-    workers = WorkerThreads()
-    made = workers.submit(Big).result()
-    gone = weakref.ref(made)
-    del made
-    deadline = time.monotonic() + threads._IDLE_SECONDS / 2
-    while gone() is not None and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.005)
-    assert gone() is None
-    workers.close()
-
-
 # --- the loop thread -------------------------------------------------------------------------------------------------
 
 
@@ -140,28 +80,6 @@ def test_the_loop_cannot_be_waited_for_by_itself(loop: LoopThread) -> None:
 
     with pytest.raises(RuntimeError, match="would stand still"):
         loop.submit(inner).result(timeout=10)
-
-
-def test_a_loop_that_ended_by_itself_is_replaced(loop: LoopThread) -> None:
-    async def end() -> None:
-        asyncio.get_running_loop().call_soon(sys.exit)
-        await asyncio.sleep(30)
-
-    with pytest.raises(CancelledError):
-        loop.submit(end).result(timeout=10)
-    assert loop.submit(nothing).result(timeout=10) == "done"
-
-
-def test_a_loop_without_a_thread_is_not_kept(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="can't start"):
-            loop.submit(nothing)
-    assert not loop.running
-    assert loop.submit(nothing).result(timeout=10) == "done"
 
 
 def test_closing_frees_those_who_wait_for_a_task_that_will_not_end(

@@ -10,11 +10,9 @@ from dragoman.conversation import (
     Conversation,
     Message,
 )
-from dragoman.tools.config import ToolConfig
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import tool
 from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolContext, ToolRun
 from tests.tools.cases import call, echo
 from tests.tools.colours import Runner, both_colours, one
 
@@ -79,31 +77,6 @@ def test_an_async_tool_that_refuses_to_be_cancelled_is_not_waited_for() -> None:
 
 
 @both_colours
-def test_the_runs_own_deadline_holds_over_several_batches(execute_all: Runner) -> None:
-    now = 100.0
-    executor = ToolExecutor([echo], ToolConfig(run_timeout=5), clock=lambda: now)
-    run = ToolRun()
-    assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).text == "x"
-    assert run.deadline == 105.0
-    now = 106.0
-    assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).error_type == "timeout"
-
-
-@both_colours
-def test_the_runs_own_deadline_cuts_what_is_running(execute_all: Runner) -> None:
-    release = threading.Event()
-
-    @tool(timeout=30)
-    def hang() -> None:
-        release.wait(30)
-
-    executor = ToolExecutor([hang], ToolConfig(run_timeout=0.05, max_parallel_tools=1))
-    executed = execute_all(executor, [call("hang"), call("hang", id="2")])
-    release.set()
-    assert [result.error_type for result in executed.results] == ["timeout", "timeout"]
-
-
-@both_colours
 def test_a_tool_sees_its_context(execute_all: Runner) -> None:
     conversation = Conversation().plus(Message.user("hi"))
 
@@ -130,12 +103,3 @@ def test_a_tool_sees_its_context(execute_all: Runner) -> None:
         "cancelled": False,
     }
     assert deps == ["seen"]
-
-
-def test_a_context_without_a_deadline() -> None:
-    @tool
-    def look(context: ToolContext[None]) -> bool:
-        return context.remaining is None and not context.cancelled
-
-    with ToolExecutor([look]) as executor:
-        assert executor.execute(call("look")).value is True

@@ -21,7 +21,7 @@ from dragoman.errors import ConfigurationError, InvalidBaseURLError
 from dragoman.providers.catalogue import PROVIDERS, profile_of, split_model
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
-from dragoman.tools.config import ToolConfig
+from dragoman.tools.run import ToolConfig
 from dragoman.transport.addresses import validate_base_url
 from dragoman.transport.protocol import Timeouts, Transport
 from dragoman.transport.retry import RetryPolicy

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigurationError
 from dragoman.providers.options import ModelOptions
-from dragoman.tools.config import ToolConfig
+from dragoman.tools.run import ToolConfig
 from dragoman.transport.protocol import Timeouts
 from dragoman.transport.retry import RetryPolicy
 

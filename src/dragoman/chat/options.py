@@ -13,9 +13,9 @@ from dragoman.conversation import Conversation
 from dragoman.engines.factory import EngineOptions
 from dragoman.errors import ConfigurationError
 from dragoman.loop.settings import LoopOptions
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.permission import PermissionCheck
 from dragoman.tools.registry import AnyTools
+from dragoman.tools.run import ToolConfig
 
 if TYPE_CHECKING:
     import logging

@@ -13,10 +13,10 @@ from typing import Final
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.toolkit.permissions import PermissionChecker, Rule
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Approval, Ask, Decision, PendingApproval, approve, deny
 from dragoman.tools.registry import ToolSet
+from dragoman.tools.run import ToolContext
 
 from .arguments import Approve
 from .terminal import Terminal, escape_controls, to_line

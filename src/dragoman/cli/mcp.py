@@ -10,11 +10,11 @@ from dragoman.chat.config import load_config
 from dragoman.conversation import ToolCall
 from dragoman.mcp import McpServers, serve_http, serve_stdio
 from dragoman.toolkit.permissions import PermissionChecker
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
 from dragoman.tools.registry import not_found
+from dragoman.tools.run import ToolContext
 
 from .arguments import Parser, add_json
 from .output import print_json, print_table

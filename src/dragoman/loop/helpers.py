@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines.engine import AsyncEngine, Engine
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import AnyTools
+from dragoman.tools.run import ToolConfig
 
 from .orchestrator import AsyncOrchestrator, Orchestrator, configured
 

@@ -15,10 +15,10 @@ from dragoman.engines.engine import AsyncEngine, Engine
 from dragoman.engines.factory import async_engine, engine
 from dragoman.errors import ConfigurationError
 from dragoman.providers.profile import Profile
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Approval
 from dragoman.tools.registry import AnyTools
+from dragoman.tools.run import ToolConfig
 
 from .io import AsyncIO, PlainIO
 from .run import LoopRun, RunResult

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypedDict
 from msgspec import Struct
 
 from dragoman.providers.options import ModelOptions
-from dragoman.tools.config import ToolConfig
+from dragoman.tools.run import ToolConfig
 
 from .context import ContextPolicy
 from .hooks import LoopHooks

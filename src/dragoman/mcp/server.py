@@ -34,11 +34,10 @@ from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.tools.arguments.json_schema import compile_schema
 from dragoman.tools.arguments.problems import is_object
 from dragoman.tools.call import Outcome
-from dragoman.tools.config import ToolConfig
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import AnyTools
-from dragoman.tools.run import ToolRun
+from dragoman.tools.run import ToolConfig, ToolRun
 
 from .catalogue import Catalogue, OfferList, Offers
 from .content import to_content, to_structured

@@ -20,8 +20,8 @@ from msgspec import Meta, Struct
 
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolContext
 from dragoman.transport.decoding import Unpacker, unpacker
 from dragoman.transport.errors import MalformedReplyError
 from dragoman.transport.http1 import ReplyReader, request_head
@@ -31,8 +31,7 @@ from dragoman.transport.routes import Routes
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
 from .decorator import ready
 from .page_text import page_text
-from .read import MAX_IMAGE_BYTES
-from .text import image_type
+from .read import MAX_IMAGE_BYTES, image_type
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TEXT_TYPES: Final = frozenset(

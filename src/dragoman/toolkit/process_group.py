@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from dragoman._descriptors import Descriptor, owned
 
-from .text import UTF8, clip
+from .read import UTF8, clip
 
 Ending: TypeAlias = Literal["exited", "timeout", "cancelled"]
 

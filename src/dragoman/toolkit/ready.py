@@ -1,18 +1,22 @@
-"""The ready tools in one registry. Only those that are wanted are built."""
+"""The ready tools in one registry, of which only those that are wanted are built; and `now`, the smallest of them."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, tzinfo
+from difflib import get_close_matches
+from zoneinfo import ZoneInfo, available_timezones
 
-from dragoman.errors import ConfigurationError
+from dragoman.errors import ConfigurationError, ToolExecutionError
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.registry import ToolRegistry
 
 from .bash import BashSettings, bash_tool
 from .calculator import calculator_tool
+from .decorator import ready
 from .fetch import FetchSettings, fetch_tool
-from .now import now_tool
 from .read import read_tool
 from .responder import Responder, react_emoji_tool, send_update_tool
 from .search import GrepLimits, glob_tool, grep_tool
@@ -60,3 +64,36 @@ def toolkit(
             hint = f"There are: {', '.join(makers)}."
             raise ConfigurationError(f"There is no ready tool {name!r}.", hint=hint)
     return ToolRegistry([makers[name]() for name in wanted])
+
+
+# --- now -------------------------------------------------------------------------------------------------------------
+
+
+def now_tool(*, clock: Callable[[], float] = time.time, default: str = "UTC") -> AnyTool:
+    """The tool `now`. The clock gives seconds since 1970, as `time.time` does."""
+
+    @ready(name="now", read_only=True, idempotent=True)
+    def now(*, timezone: str = default) -> str:
+        """Tell the date and the time.
+
+        Args:
+            timezone: Where, as an IANA name such as Europe/Berlin or UTC.
+        """
+        zone = _zone(timezone or default)
+        there = datetime.fromtimestamp(clock(), zone)
+        return f"{there.isoformat(timespec='seconds')} ({there:%A}, {timezone or default})"
+
+    return now
+
+
+def _zone(name: str) -> tzinfo:
+    if name.upper() in ("UTC", "Z", "GMT"):  # also where the machine has no table of zones
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):  # not there; a path; a directory
+        pass
+    known = available_timezones()
+    nearest = get_close_matches(name[:80], known, n=3) or [each for each in ("Europe/London", "UTC") if each in known]
+    hint = f"Did you mean {' or '.join(nearest)}?" if nearest else "This machine has no time zones; use UTC."
+    raise ToolExecutionError(f"there is no time zone {name[:80]!r}.", hint=hint)

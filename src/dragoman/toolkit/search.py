@@ -14,12 +14,12 @@ from msgspec import Meta, Struct
 
 from dragoman._descriptors import owned
 from dragoman.errors import ToolValidationError
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolContext
 
 from .decorator import ready
 from .matcher import Matcher, TooSlowError
-from .text import detect, is_binary
+from .read import detect, is_binary
 from .walk import PathPattern, PatternError, Walk, ignore_files_above
 from .workspace import Workspace, readable_errors
 

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from dragoman._descriptors import owned
 from dragoman.errors import ToolExecutionError, ToolValidationError
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.run import ToolContext
 
 from .decorator import ready
-from .text import Encoding, detect, is_binary
+from .read import Encoding, detect, is_binary
 from .workspace import Place, Workspace, failure, readable_errors
 
 MAX_WRITE_BYTES: Final = 16 * 1024 * 1024

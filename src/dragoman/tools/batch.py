@@ -12,12 +12,10 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ToolAbortedError, ToolError
 
-from .call import CallExecution, Outcome, Settings, cancelled
-from .config import ToolErrorHandling
+from .call import CallExecution, Outcome, Settings, cancelled, execution_error, failure
 from .permission import PendingApproval
 from .registry import ToolSet
-from .results import execution_error, failure
-from .run import ToolRun
+from .run import ToolErrorHandling, ToolRun
 from .runner import Job, Runner
 
 

@@ -6,13 +6,15 @@ retry. Functions are run by a `Runner`, so plain and async runs, one call and ma
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
+from msgspec import Raw
 
-from dragoman.conversation import ToolCall, ToolResult
+from dragoman.conversation import Json, Media, ResultPart, Text, ToolCall, ToolResult
 from dragoman.errors import (
     ToolBudgetError,
     ToolCancelledError,
@@ -24,13 +26,10 @@ from dragoman.errors import (
 )
 
 from .arguments.problems import InvalidArguments
-from .config import ToolConfig, ToolErrorHandling
-from .context import ToolContext
 from .definition import AnyTool
 from .permission import Allow, Ask, Decision, Deny, PendingApproval, PermissionCheck
 from .registry import ToolSet, not_found
-from .results import execution_error, failure, success
-from .run import ToolRun
+from .run import ToolConfig, ToolContext, ToolErrorHandling, ToolRun
 from .runner import Runner, StoppedError, TimedOutError, discard
 
 if TYPE_CHECKING:
@@ -67,9 +66,6 @@ class CallExecution:
 
     None of them raises for what the tool, the model, the policy or the middleware did wrong: that is an outcome too.
     """
-
-    __slots__ = ("_arguments", "_asked", "_call", "_given_up", "_layers", "_retries", "_run", "_settings", "_started",
-                 "_tool", "_tools")  # fmt: skip
 
     def __init__(self, tools: ToolSet, call: ToolCall, run: ToolRun, settings: Settings) -> None:
         self._tools: ToolSet = tools
@@ -243,11 +239,9 @@ class CallExecution:
 
     def _bind(self, tool: AnyTool, deadline: float | None) -> Callable[[], object]:
         """The function with its arguments. Each try has a context of its own, which knows when it was given up."""
-        arguments = tool.arguments
-        positional = arguments.positional(self._arguments)
+        positional, keywords = tool.arguments.bind(self._arguments)
         if tool.takes_context:
             positional = (self._context(deadline), *positional)
-        keywords = arguments.keywords(self._arguments) if arguments.keywords is not None else {}
         return partial(tool.function, *positional, **keywords)
 
     def _context(self, deadline: float | None) -> ToolContext[object]:
@@ -259,8 +253,8 @@ class CallExecution:
             conversation=self._run.conversation,
             deadline=deadline,
             clock=self._settings.clock,
-            cancelled=lambda: self._given_up or self._run.cancelled or self._retries >= attempt,
-            logger=self._settings.logger,
+            given_up=lambda: self._given_up or self._run.cancelled or self._retries >= attempt,
+            parent_logger=self._settings.logger,
             attempt=attempt,
         )
 
@@ -360,10 +354,6 @@ def decode_arguments(tool: AnyTool, call: ToolCall) -> object:
         raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments)
     try:
         return tool.arguments.decode(call.arguments)
-    except Exception:  # noqa: BLE001, S110 - the quick way says only that something is wrong; the other one says what
-        pass
-    try:
-        return tool.arguments.recover(call.arguments)
     except InvalidArguments as error:
         message = f"invalid arguments for tool {call.name!r}: {error}."
         raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments) from None
@@ -387,3 +377,84 @@ def _timed_out(call: ToolCall, timeout: float) -> ToolTimeoutError:
 def cancelled(call: ToolCall, why: str = "the run was cancelled") -> ToolCancelledError:
     """The error of a call that was not finished."""
     return ToolCancelledError(f"tool {call.name!r} was not finished: {why}.", tool_name=call.name, call_id=call.id)
+
+
+# --- from what a function returned or raised to what the model reads --------------------------------------------------
+
+NOTHING: tuple[ResultPart, ...] = (Json(Raw(b"null")),)
+"""What the model reads of a function that returned None."""
+_PARTS = (Text, Json, Media)
+
+
+def _json_ready(value: object) -> object:
+    """For values that msgspec cannot write by itself."""
+    dump = getattr(value, "model_dump", None)  # pydantic's models, without importing pydantic
+    if callable(dump):
+        return dump(mode="json")
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    message = f"a value of type {type(value).__name__} cannot be written as JSON"
+    raise TypeError(message)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_json_ready)
+
+
+def _readable(text: str) -> str:
+    """The text as UTF-8 can carry it: half a surrogate pair, as in odd file names, makes a conversation unwritable."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def content_of(value: object) -> tuple[ResultPart, ...]:
+    """What the model reads: text as it is, parts as they are, anything else as JSON."""
+    if isinstance(value, str):
+        return (Text(_readable(value)),)
+    if value is None:
+        return NOTHING
+    if isinstance(value, _PARTS):
+        return (value,)
+    if isinstance(value, list | tuple) and value and all(isinstance(v, _PARTS) for v in cast("list[object]", value)):
+        return tuple(cast("list[ResultPart]", value))
+    return (Json(Raw(_encoder.encode(value))),)
+
+
+def success(call: ToolCall, value: object, duration: float, retries: int = 0) -> ToolResult:
+    """The result of a call that returned. Raises ToolExecutionError if the value cannot be written as JSON."""
+    if isinstance(value, ToolResult):  # a tool that wants the last word on its result
+        return msgspec.structs.replace(value, call_id=call.id, name=call.name, duration=duration, retries=retries)
+    try:
+        content = content_of(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"tool {call.name!r} returned a value that the model cannot read: {error}."
+        hint = "Return text, JSON-like data, a dataclass, or a content block."
+        raise ToolExecutionError(message, tool_name=call.name, call_id=call.id, hint=hint) from error
+    return ToolResult(call.id, call.name, content, duration=duration, retries=retries)
+
+
+def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0) -> ToolResult:
+    """The result of a call that failed; the model reads what happened and what to do next."""
+    return ToolResult(
+        call.id,
+        call.name,
+        (Text(_readable(str(error))),),
+        is_error=True,
+        error_type=error.type,
+        duration=duration,
+        retries=retries,
+    )
+
+
+def execution_error(call: ToolCall, error: BaseException) -> ToolError:
+    """What a tool raised, as an error that names the tool. A ToolError keeps its own text."""
+    if isinstance(error, ToolError):
+        error.tool_name = error.tool_name or call.name
+        error.call_id = error.call_id or call.id
+        return error
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 -- an exception whose text raises is still only a failed tool
+        text = ""
+    message = f"executing tool {call.name!r}: {type(error).__name__}{': ' if text else ''}{text}"
+    wrapped = ToolExecutionError(message, tool_name=call.name, call_id=call.id, details=error)
+    wrapped.__cause__ = error
+    return wrapped

@@ -32,7 +32,7 @@ from msgspec import Raw, Struct
 from dragoman.conversation import ToolCall, ToolExample, ToolSpec
 from dragoman.errors import ToolDefinitionError
 
-from .context import ToolContext
+from .run import ToolContext
 
 if TYPE_CHECKING:
     from .arguments.reader import Arguments
@@ -97,12 +97,6 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     takes_context: bool = False
     needs_self: bool = False
     """A method that was taken from a class rather than from an object; it cannot run."""
-
-    simple: bool = False
-    """A plain function under no restriction of its own, which may be called without further ado. Found out here."""
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "simple", _is_simple(self))
 
     @property
     def name(self) -> str:
@@ -295,16 +289,6 @@ def _check_name(name: str) -> str:
         message = f"{name!r} cannot be the name of a tool."
         raise ToolDefinitionError(message, hint="Use letters, digits, '_' and '-'.", tool_name=name)
     return name
-
-
-def _is_simple(tool: AnyTool) -> bool:
-    options = tool.options
-    return (
-        not (tool.is_async or tool.takes_context or tool.needs_self or options.retries or options.requires_approval)
-        and options.timeout is None
-        and options.budget is None
-        and tool.arguments.keywords is None
-    )
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

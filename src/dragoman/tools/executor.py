@@ -22,12 +22,10 @@ from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarte
 from dragoman.errors import ToolDeniedError, ToolError
 
 from .batch import Batch
-from .call import Middleware, Outcome, Settings
-from .config import ToolConfig
+from .call import Middleware, Outcome, Settings, failure
 from .permission import PendingApproval, PermissionCheck
 from .registry import AnyTools, ToolSet, as_tool_set
-from .results import failure
-from .run import ToolRun
+from .run import ToolConfig, ToolRun
 from .runner import PlainRunner
 from .threads import LoopThread, WorkerThreads
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 from dragoman.conversation import ToolCall
 
 if TYPE_CHECKING:
-    from .context import ToolContext
     from .definition import Tool
+    from .run import ToolContext
 
 
 class Allow(Struct, frozen=True):

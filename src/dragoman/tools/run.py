@@ -1,20 +1,106 @@
-"""What several batches of tool calls have in common: one run of the loop.
+"""One run of tools: how they are used in it (ToolConfig), what its calls share (ToolRun), what a tool may know of its
+call (ToolContext).
 
-Owns: the run's deadline, the counts for budgets, cancellation, approvals, and what tools get to see.
-Must not know: how a call is carried out.
+What is code rather than data (permissions, middleware, hooks) goes to the executor's constructor.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Generic, TypeVar
 
-from dragoman.conversation import Conversation, ToolCall
-from dragoman.tools.permission import Approval
+from msgspec import Struct
 
-__all__ = ["ToolRun"]
+from dragoman.conversation import Conversation, ToolCall, ToolChoice
+from dragoman.errors import ConfigurationError, ToolCancelledError
+
+from .permission import Approval
+
+Deps = TypeVar("Deps")
 
 _NO_CONVERSATION = Conversation()
+
+# --- how tools are used, as plain data that a configuration file can hold ---------------------------------------------
+
+
+def _not_negative(config: Struct, *names: str) -> None:
+    for name in names:
+        value: float | None = getattr(config, name)
+        # `not >=` rather than `<`: NaN compares false with everything.
+        if value is not None and not value >= 0:
+            message = f"{name} is {value}."
+            raise ConfigurationError(message, hint=f"Give {name} a value of 0 or more.")
+
+
+class ToolErrorHandling(Enum):
+    """What a run does when a tool fails."""
+
+    CONTINUE = "continue"
+    """The model reads the error and goes on. A tool is retried only if its definition says so."""
+    ABORT = "abort"
+    """The run stops; calls that have not finished are cancelled."""
+    RETRY = "retry"
+    """Every tool is retried, except those that say `retries=0`; then the model reads the error."""
+
+
+class RetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How often a failed or timed-out call is tried again, and how long to wait in between."""
+
+    max_retries: int = 2
+    backoff_base: float = 0.5
+    """Seconds before the first retry."""
+    backoff_factor: float = 2.0
+    backoff_max: float = 30.0
+    jitter: float = 0.25
+    """The wait varies by up to this share in both directions, so that many clients do not retry in step."""
+
+    def __post_init__(self) -> None:
+        _not_negative(self, "max_retries", "backoff_base", "backoff_factor", "backoff_max", "jitter")
+
+    def delay(self, retry: int, random: float) -> float:
+        """Seconds to wait before retry number `retry` (from 1); `random` is between 0 and 1."""
+        # Capped before the power can overflow: 2.0 ** 2000 is an error in Python.
+        exponent = min(retry - 1, 64)
+        wait = min(self.backoff_base * self.backoff_factor**exponent, self.backoff_max)
+        return max(0.0, wait * (1.0 + self.jitter * (2.0 * random - 1.0)))
+
+
+class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How tools are used in a run."""
+
+    enabled: bool = True
+    tool_choice: ToolChoice = "auto"
+    max_iterations: int = 20
+    execution_timeout: float | None = None
+    """Seconds for one try of one call, where the tool does not say otherwise (`inf`: no limit). None: no limit."""
+    run_timeout: float | None = None
+    """Seconds for all tool calls of a run, counted from its start. None: no limit."""
+    max_parallel_tools: int = 5
+    """How many calls run at once. 1 runs them one after the other, in the caller's own thread where possible."""
+    allowed_tools: frozenset[str] | None = None
+    """The tools that may be called; None means all."""
+    budgets: dict[str, int] = {}
+    """How often each tool may be called in a run, where the tool does not say otherwise."""
+    tool_error_handling: ToolErrorHandling = ToolErrorHandling.CONTINUE
+    retry: RetryConfig = RetryConfig()
+
+    def __post_init__(self) -> None:
+        if self.max_parallel_tools < 1:
+            message = f"max_parallel_tools is {self.max_parallel_tools}."
+            raise ConfigurationError(
+                message, hint="Use 1 to run tools one after the other, or more to run them at once."
+            )
+        _not_negative(self, "max_iterations", "execution_timeout", "run_timeout")
+        for name, budget in self.budgets.items():
+            if budget < 0:
+                message = f"budgets allows {budget} calls of {name!r}."
+                raise ConfigurationError(message, hint="Give it a value of 0 or more.")
+
+
+# --- what the calls of a run share -----------------------------------------------------------------------------------
 
 
 class ToolRun:
@@ -90,3 +176,49 @@ class ToolRun:
                 self._listeners.remove(listener)
 
         return forget
+
+
+# --- what a tool may know of its call --------------------------------------------------------------------------------
+
+
+class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
+    """The call a tool runs for. A tool that declares it as its first parameter gets it; the model never sees it."""
+
+    call_id: str
+    tool_name: str
+    deps: Deps
+    """Whatever the program gave to the run for its tools."""
+    conversation: Conversation
+    """The conversation as it was when the model made the call."""
+    deadline: float | None
+    """When the call must be done, on the clock of `time.monotonic`; None means no limit."""
+    attempt: int = 1
+    """1 for the first try, then 2 for the first retry, and so on."""
+    clock: Callable[[], float]
+    given_up: Callable[[], bool]
+    """Whether nobody waits for the result any more, but for the time; see `cancelled`."""
+    parent_logger: logging.Logger
+
+    @property
+    def logger(self) -> logging.Logger:
+        """A logger of the tool's own, below that of the executor."""
+        return self.parent_logger.getChild(self.tool_name)
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds left, never negative; None means no limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - self.clock())
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more: the time is over, or the run was cancelled, aborted or left.
+
+        A long-running function should look at it now and then; a thread cannot be stopped from outside.
+        """
+        return self.given_up() or self.remaining == 0.0
+
+    def raise_if_cancelled(self) -> None:
+        """Stop here if nobody waits for the result any more."""
+        if self.cancelled:
+            message = f"The call of {self.tool_name!r} was cancelled."
+            raise ToolCancelledError(message, tool_name=self.tool_name, call_id=self.call_id)

@@ -10,18 +10,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from dragoman._stepping import step
 
 from .run import ToolRun
 from .threads import LoopThread, WorkerThreads
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 T = TypeVar("T")
 

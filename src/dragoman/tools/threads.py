@@ -11,24 +11,22 @@ from __future__ import annotations
 
 import contextvars
 import os
+import queue
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
-    import queue
-    from concurrent.futures import Future
-
-__all__ = ["LoopThread", "WorkerThreads", "start_thread"]
 
 _IDLE_SECONDS = 10.0
 _JOIN_SECONDS = 5.0
 
-_Job: TypeAlias = "tuple[Future[Any], Callable[[], Any]]"
+_Job: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
 
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
@@ -65,9 +63,6 @@ class WorkerThreads:
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
         """Run the function in a worker, in a copy of the caller's context variables."""
-        import queue
-        from concurrent.futures import Future
-
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         job = (future, partial(contextvars.copy_context().run, function))
@@ -77,7 +72,7 @@ class WorkerThreads:
                 del self._idle[-1]  # and not with a call: Ctrl-C may come after one, and nobody would know the thread
                 inbox.put(job)
         if inbox is None:
-            inbox = queue.SimpleQueue["_Job | None"]()
+            inbox = queue.SimpleQueue[_Job | None]()
             inbox.put(job)  # before the start, which Ctrl-C may interrupt: no thread waits for a job that never comes
             start_thread(partial(self._work, inbox), "dragoman-tool")
         return future
@@ -113,8 +108,6 @@ class WorkerThreads:
                 return
 
     def _next_job(self, inbox: queue.SimpleQueue[_Job | None]) -> _Job | None:
-        import queue
-
         try:
             return inbox.get(timeout=_IDLE_SECONDS)
         except queue.Empty:
@@ -185,9 +178,7 @@ class LoopThread:
             thread.join(_JOIN_SECONDS)
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        import queue
-
-        ready, unfinished = queue.SimpleQueue["asyncio.AbstractEventLoop | Exception"](), set["Future[Any]"]()
+        ready, unfinished = queue.SimpleQueue["asyncio.AbstractEventLoop | Exception"](), set[Future[Any]]()
         known: list[asyncio.AbstractEventLoop] = []
         thread = start_thread(partial(self._run, ready, known, unfinished), "dragoman-loop")
         loop = ready.get()

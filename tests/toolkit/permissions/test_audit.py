@@ -13,7 +13,6 @@ from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Ru
 from dragoman.toolkit.permissions.checker import audit
 from dragoman.toolkit.permissions.judge import Verdict
 from dragoman.toolkit.permissions.subject import Subject
-from dragoman.toolkit.responder import PermissionAnswer
 from dragoman.tools.executor import ToolExecutor
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, call
 
@@ -87,22 +86,6 @@ def test_the_same_call_leaves_the_same_line_on_every_door(caplog: pytest.LogCapt
     assert refusal.reason in texts[0]  # type: ignore[union-attr]
 
 
-def test_a_persons_answer_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "dragoman.audit")
-
-    class Person:
-        def ask_permission(self, request: object) -> PermissionAnswer:
-            return PermissionAnswer(allowed=True, remember="session")
-
-    checker = PermissionChecker(responder=Person())
-    with ToolExecutor(TOOLS, permission=checker) as executor:
-        for _ in range(2):
-            executor.execute(call("Bash", command="pwd"))
-    first, second = lines(caplog)
-    assert "decision=allow by=person" in first
-    assert "decision=allow by=session" in second
-
-
 def test_arguments_are_not_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "sk-very-secret-0123456789"
@@ -134,7 +117,7 @@ def test_no_text_can_forge_a_line(tool: str, rule: str, reason: str, door: str) 
             written.append(self.format(record))
 
     logger = _alone("forging", Keep())
-    subject = Subject(tool=tool, read_only=False, arguments={}, fingerprint="0" * 64)
+    subject = Subject(tool=tool, read_only=False, fingerprint="0" * 64)
     audit(logger, subject, Verdict("deny", reason, "rule", rule), door=door)
     [line] = written
     assert line.isprintable()
@@ -147,18 +130,5 @@ def test_no_text_can_forge_a_line(tool: str, rule: str, reason: str, door: str) 
 
 def test_nothing_is_printed_where_no_logging_is_set_up(capsys: pytest.CaptureFixture[str]) -> None:
     logger = _alone("nobody")
-    audit(logger, Subject(tool="x", read_only=False, arguments={}), Verdict("deny", "no"), door="api")
+    audit(logger, Subject(tool="x", read_only=False), Verdict("deny", "no"), door="api")
     assert capsys.readouterr() == ("", "")
-
-
-def test_the_logger_can_be_given() -> None:
-    records: list[logging.LogRecord] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
-    logger = _alone("mine", Keep())
-    checker = PermissionChecker(POLICY, logger=logger, door="batch")
-    checker.check(call("Bash", command="ls"))
-    assert records[0].permission["door"] == "batch"  # type: ignore[attr-defined]

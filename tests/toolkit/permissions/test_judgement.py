@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions import PermissionPolicy, Rule
 from dragoman.toolkit.permissions.judge import Judge, compile_rule, suggest_rule
 from dragoman.toolkit.permissions.places import Surroundings
 from dragoman.toolkit.permissions.rules import Match
 from dragoman.toolkit.permissions.shell import read_shell
 from dragoman.toolkit.permissions.subject import subject_of
-from tests.toolkit.permissions.helpers import BY_NAME, allow, ask, call, decision, deny
+from tests.toolkit.permissions.helpers import BY_NAME, allow, call, decision, deny
 
 AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
 STRENGTH = {"deny": 2, "ask": 1, "allow": 0}
@@ -52,8 +51,6 @@ def rules(draw: st.DrawFn) -> Rule:
                 {"path": ("src/*.py", "/etc")},
                 {"host": "a.example"},
                 {"host": "*"},
-                {"arguments": {"count": 1}},
-                {"arguments": {"anything": "a*"}},
                 {"command": "git", "path": "src"},
             ]
         )
@@ -87,7 +84,7 @@ def judged(chosen: list[Rule], made: ToolCall, default: Any = "ask") -> tuple[st
 def test_the_order_of_rules_does_not_matter(chosen: list[Rule], made: ToolCall, random: Any) -> None:
     shuffled = list(chosen)
     random.shuffle(shuffled)
-    assert judged(chosen, made) == judged(shuffled, made) == judged(chosen + shuffled, made)
+    assert judged(chosen, made)[0] == judged(shuffled, made)[0] == judged(chosen + shuffled, made)[0]
 
 
 @given(st.lists(rules(), max_size=6), rules(), calls())
@@ -126,7 +123,7 @@ WORDS = st.lists(
 @given(WORDS, rules())
 def test_a_rule_about_commands_allows_one_command_and_no_second(text: str, rule: Rule) -> None:
     made = call("Bash", command=text)
-    if rule.action != "allow" or not (rule.command or rule.path or rule.host or rule.arguments):
+    if rule.action != "allow" or not (rule.command or rule.path or rule.host):
         return
     if judged([rule], made)[0] == "allow":
         read = read_shell(text)
@@ -167,104 +164,9 @@ def test_suggested_rules(made: ToolCall, expected: Rule | None) -> None:
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wanted", "given_", "expected"),
-    [
-        ("a*", "abc", "allow"),
-        ("a*", "xabc", "ask"),
-        ("abc", "abc", "allow"),
-        ("abc", "ABC", "ask"),
-        ("a*", "a\nb", "allow"),
-        ("[ab]", "b", "allow"),
-    ],
-)
-def test_arguments_are_compared_as_texts(wanted: str, given_: str, expected: str) -> None:
-    made = ToolCall("1", "other", json.dumps({"anything": given_}))
-    assert decision([allow("other", arguments={"anything": wanted})], made) == expected
-
-
-@pytest.mark.parametrize(
-    ("wanted", "given_", "expected"),
-    [
-        (1, 1, "allow"),
-        (1, True, "ask"),
-        (True, True, "allow"),
-        (None, None, "allow"),
-        (1, "1", "ask"),
-        (0, False, "ask"),
-    ],
-)
-def test_other_arguments_must_be_equal(wanted: Any, given_: object, expected: str) -> None:
-    made = ToolCall("1", "other", json.dumps({"n": given_}))
-    assert decision([allow("other", arguments={"n": wanted})], made) == expected
-
-
-def test_of_a_list_all_must_be_allowed_and_one_is_enough_to_deny() -> None:
-    made = ToolCall("1", "other", '{"names": ["a1", "b1"]}')
-    assert decision([allow("other", arguments={"names": "a*"})], made) == "ask"
-    assert decision([allow("other", arguments={"names": "?1"})], made) == "allow"
-    assert decision([deny("other", arguments={"names": "a*"})], made) == "deny"
-    assert decision([allow("other", arguments={"names": "*"})], ToolCall("1", "other", '{"names": []}')) == "ask"
-    nested = ToolCall("1", "other", '{"names": [["a1"]]}')
-    assert decision([deny("other", arguments={"names": "a*"}), allow("other")], nested) == "ask"
-
-
-def test_an_argument_that_is_not_there_fits_nothing() -> None:
-    made = ToolCall("1", "other", "{}")
-    assert decision([allow("other", arguments={"a": "*"})], made) == "ask"
-    assert decision([deny("other", arguments={"a": "*"}), allow("other")], made) == "allow"
-
-
-def test_defaults_count_as_arguments() -> None:
-    assert decision([deny("look", arguments={"count": 1})], ToolCall("1", "look", "{}")) == "deny"
-
-
-def test_a_pattern_of_letters_cannot_allow_a_command_an_address_or_a_place_elsewhere() -> None:
-    with pytest.raises(ConfigurationError, match="anything could follow"):
-        decision([allow("Bash", arguments={"command": "git *"})], call("Bash", command="x"))
-    assert decision([allow("Bash", arguments={"command": "ls | wc"})], call("Bash", command="ls | wc")) == "allow"
-    assert decision([allow("Bash", arguments={"cwd": "*"})], call("Bash", command="ls")) == "ask"
-    assert decision([allow("Read", arguments={"file_path": "/etc/*"})], call("Read", file_path="/etc/passwd")) == "ask"
-    assert (
-        decision([allow("Read", arguments={"file_path": "/etc/hosts"})], call("Read", file_path="/etc/hosts"))
-        == "allow"
-    )
-    assert decision([allow("Fetch", arguments={"url": "https://a*"})], call("Fetch", url="https://a.example")) == "ask"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [("Bash", "allow"), ("B*", "allow"), ("*", "allow"), ("bash", "ask"), ("Ba", "ask"), ("[A-C]ash", "allow")],
-)
-def test_the_name_of_a_tool_may_be_a_pattern(pattern: str, expected: str) -> None:
-    assert decision([allow(pattern)], call("Bash", command="x; y")) == expected
-
-
-def test_a_rule_may_be_for_several_tools() -> None:
-    rules = [allow(("Bash", "W*")), deny(("x", "read"))]
-    assert decision(rules, call("Write", file_path="/x")) == decision(rules, call("Bash", command="x")) == "allow"
-    assert decision(rules, call("Fetch", url="https://x.example")) == "ask"
-    assert decision(rules, call("Read", file_path="x")) == "deny", "to deny, capitals do not matter"
-
-
-def test_defaults_of_a_policy() -> None:
-    policy = PermissionPolicy(default="deny", read_only="ask")
-    judge = Judge(policy, AROUND)
-    assert judge.decide(subject_of(call("Read", file_path="a"), BY_NAME["Read"])).action == "ask"
-    assert judge.decide(subject_of(call("Read", file_path="/a"), BY_NAME["Read"])).action == "deny"
-    assert judge.decide(subject_of(call("Write", file_path="a"), BY_NAME["Write"])).action == "deny"
-
-
 def test_the_model_cannot_declare_a_tool_to_be_harmless() -> None:
     made = ToolCall("1", "unknown", '{"read_only": true}')
     assert decision([], made) == "ask"
-
-
-def test_ask_beats_allow_and_has_its_reason() -> None:
-    assert judged([allow(), ask("Bash", command="git", reason="careful")], call("Bash", command="git x"))[:2] == (
-        "ask",
-        "careful",
-    )
 
 
 def test_keys_that_are_given_twice_are_judged_as_the_tool_gets_them() -> None:

@@ -90,11 +90,6 @@ def test_a_file_that_is_no_policy(content: bytes, tmp_path: Path) -> None:
         load_policy(tmp_path / "bad.toml")
 
 
-def test_an_empty_toml_file_is_the_default_policy(tmp_path: Path) -> None:
-    (tmp_path / "p.toml").touch()
-    assert load_policy(tmp_path / "p.toml") == PermissionPolicy()
-
-
 @given(
     st.dictionaries(
         st.text(max_size=8), st.none() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=3))
@@ -105,13 +100,3 @@ def test_nothing_but_our_own_errors_comes_of_any_data(data: dict[str, object]) -
         policy_from(data)
     except ConfigurationError:
         return
-
-
-def test_lists_become_tuples() -> None:
-    written = Rule(action="allow", tool=["a", "b"], command=["ls"])  # type: ignore[arg-type]
-    assert written == Rule(action="allow", tool=("a", "b"), command=("ls",))
-
-
-def test_rules_go_into_json_and_come_back() -> None:
-    assert policy_from(msgspec.to_builtins(POLICY)) == POLICY
-    assert policy_from(msgspec.json.decode(msgspec.json.encode(POLICY))) == POLICY

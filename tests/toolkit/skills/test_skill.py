@@ -48,24 +48,6 @@ def test_odd_skills_are_read_with_a_warning(
         assert any(warning in each for each in skill.warnings), skill.warnings
 
 
-def test_all_fields() -> None:
-    skill = read_skill(
-        "---\nname: a\ndescription: x\nlicense: MIT\ncompatibility: Needs git\nallowed-tools: Bash(git status:*) Read\n"
-        "metadata:\n  author: me\n  version: '1.0'\n---\n",
-        folder="a",
-    )
-    assert (skill.license, skill.compatibility) == ("MIT", "Needs git")
-    assert skill.allowed_tools == ("Bash(git status:*)", "Read")
-    assert skill.metadata == {"author": "me", "version": "1.0"}
-    assert read_skill("---\nallowed-tools:\n  - A\n  - B(c d)\n---\n", folder="a").allowed_tools == ("A", "B(c d)")
-
-
-def test_long_descriptions_are_cut() -> None:
-    skill = read_skill(f"---\nname: a\ndescription: {'x' * 5000}\n---\n", folder="a")
-    assert len(skill.description) == 1024
-    assert "is cut" in skill.warnings[0]
-
-
 @pytest.mark.parametrize(
     ("front", "values", "problem"),
     [

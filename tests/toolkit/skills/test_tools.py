@@ -82,20 +82,6 @@ def test_the_permission_rules_let_skills_be_loaded(
     assert [result.is_error for result in executed.results] == [False, False, True]
 
 
-def test_what_the_model_is_told_of_the_tools(store: DirectorySkillStore) -> None:
-    first, second = skill_tools(store)
-    assert (first.name, first.spec.schema["required"]) == ("Skill", ["name"])
-    assert (second.name, second.spec.schema["required"]) == ("LoadSkillSupporting", ["name", "path"])
-    assert first.options.read_only
-    assert second.options.read_only
-
-
-def test_a_skill_without_instructions(tmp_path: Path) -> None:
-    store = MemorySkillStore([Skill(name="a", description="x", body="")])
-    with ToolExecutor(skill_tools(store)) as executor:
-        assert executor.execute(ToolCall("1", "Skill", '{"name": "a"}')).text == "[The skill has no instructions.]"
-
-
 # --- the prompt ------------------------------------------------------------------------------------------------------
 
 

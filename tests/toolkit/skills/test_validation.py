@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import skills_ref
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.toolkit.skills import validate_skill
@@ -197,27 +195,3 @@ def documents(draw: st.DrawFn) -> tuple[str, str]:
     pairs = draw(st.permutations(pairs))
     folder = draw(st.sampled_from([name.strip("'\""), "other"])) or "empty"
     return folder.replace("/", "_"), "---\n" + "".join(f"{pair}\n" for pair in pairs) + "---\nbody\n"
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
-@given(document=documents())
-def test_generated_skills_are_judged_alike(document: tuple[str, str], tmp_path: Path) -> None:
-    directory = made(tmp_path, *document)
-    ours, theirs = validate_skill(directory), skills_ref.validate(directory)
-    assert (ours == ()) == (theirs == []), (document, ours, theirs)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
-@given(document=documents())
-def test_a_good_skill_is_read_as_the_reference_reads_it(document: tuple[str, str], tmp_path: Path) -> None:
-    from dragoman.toolkit.skills.skill import read_skill
-
-    directory = made(tmp_path, *document)
-    if validate_skill(directory):
-        return
-    expected: Any = skills_ref.read_properties(directory)
-    found = read_skill(document[1], folder=document[0])
-    assert (found.name, found.description) == (expected.name, expected.description)
-    assert found.compatibility == (expected.compatibility or "")
-    assert found.metadata == (expected.metadata or {})
-    assert found.warnings == ()

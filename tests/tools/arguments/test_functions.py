@@ -9,17 +9,15 @@ import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pydantic
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.reader import arguments_of_function, decoder_of_type
-
-if TYPE_CHECKING:
-    from fractions import Fraction
+from dragoman.tools.arguments.reader import arguments_of_function
+from tests.tools.cases import values_of
 
 
 def plain(a: int, b: str = "b", *, c: bool = False) -> object:
@@ -61,7 +59,8 @@ def passing_keywords(fn: Callable[..., object]) -> Callable[..., object]:
 def call(fn: Callable[..., object], text: str) -> object:
     arguments = arguments_of_function(fn)
     decoded = arguments.decode(text)
-    return fn(*arguments.positional(decoded), **(arguments.keywords(decoded) if arguments.keywords else {}))
+    positional, keywords = arguments.bind(decoded)
+    return fn(*positional, **keywords)
 
 
 @pytest.mark.parametrize(
@@ -82,31 +81,12 @@ def test_callables(fn: Callable[..., object]) -> None:
     assert call(fn, '{"a": 1}') == 1
 
 
-def test_decorated_functions_are_called_as_their_wrappers_allow() -> None:
-    assert call(passing_all(plain), '{"a": 1, "c": true}') == (1, "b", True)
-    assert call(passing_keywords(plain), '{"a": 1, "c": true}') == (1, "b", True)
-
-
 def test_what_a_partial_has_filled_in_is_not_offered() -> None:
     secret = functools.partial(functools.partial(plain, b="secret"), 1)
     arguments = arguments_of_function(secret)
     assert arguments.schema["properties"] == {"c": {"type": "boolean", "default": False}}
     assert "secret" not in str(arguments.schema)
     assert call(secret, '{"c": true}') == (1, "secret", True)
-
-
-def test_parameters_without_a_hint_take_the_type_of_their_default() -> None:
-    def tool(a=1, b="b", c=1.5, d=True, e=None, f=(1,)) -> None: ...  # type: ignore[no-untyped-def]
-
-    properties: Any = arguments_of_function(tool).schema["properties"]
-    assert [properties[name].get("type") for name in "abcdef"] == [
-        "integer",
-        "string",
-        "number",
-        "boolean",
-        None,
-        None,
-    ]
 
 
 def test_a_default_of_none_allows_null() -> None:
@@ -174,30 +154,7 @@ def test_refusals_name_the_parameter_and_the_fix(name: str) -> None:
     assert caught.value.hint == fix
 
 
-def test_a_function_that_does_not_tell_its_parameters() -> None:
-    with pytest.raises(ToolDefinitionError, match=r"max\(\) does not tell its parameters"):
-        arguments_of_function(max)
-
-
-def test_an_object_without_a_name_is_called_by_its_class() -> None:
-    class Odd:
-        def __call__(self, a) -> None: ...  # type: ignore[no-untyped-def]
-
-    with pytest.raises(ToolDefinitionError, match=r"^Parameter 'a' of Odd\(\)"):
-        arguments_of_function(Odd())
-
-
 # --- names ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Shadow:
-    int: int
-    date: str = "today"
-
-
-def test_a_field_named_like_a_type() -> None:
-    assert decoder_of_type(Shadow)('{"int": 1}') == Shadow(1)
 
 
 def test_classes_and_functions_inside_a_function() -> None:
@@ -213,73 +170,10 @@ def test_classes_and_functions_inside_a_function() -> None:
     def tool(outer: Outer, inners: list[Inner]) -> None: ...
 
     arguments = arguments_of_function(tool)
-    decoded = arguments.decode('{"outer": {"inner": {"value": 1}}, "inners": [{"value": 2}]}')
-    assert arguments.positional(decoded) == (Outer(Inner(1)), [Inner(2)])
-
-
-def test_names_of_a_closure_outlive_the_function_around() -> None:
-    def make():  # type: ignore[no-untyped-def]
-        @dataclass
-        class Inner:
-            value: int
-
-        def tool(inner: Inner) -> object:
-            return Inner(0)
-
-        return tool
-
-    arguments = arguments_of_function(make())
-    assert arguments.schema["properties"]["inner"]["type"] == "object"  # type: ignore[index]
-
-
-def test_names_in_a_class_body() -> None:
-    found = []
-
-    class Service:
-        @dataclass
-        class Request:
-            part: Part
-
-            @dataclass
-            class Part:
-                value: int
-
-        def handle(self, request: Request) -> None: ...
-
-        found.append(arguments_of_function(handle, skip=1))
-
-    assert found[0].positional(found[0].decode('{"request": {"part": {"value": 1}}}')) == (
-        Service.Request(Service.Request.Part(1)),
+    assert values_of(arguments, '{"outer": {"inner": {"value": 1}}, "inners": [{"value": 2}]}') == (
+        Outer(Inner(1)),
+        [Inner(2)],
     )
-
-
-def test_a_name_that_is_assigned_later() -> None:
-    def tool(value: Later) -> object:  # type: ignore[name-defined]  # noqa: F821 -- that is the point
-        return later
-
-    with pytest.raises(ToolDefinitionError, match="Parameter 'value' of tool.*the name Later in its annotation"):
-        arguments_of_function(tool)
-    later = 1
-
-
-def test_a_name_for_type_checkers_only() -> None:
-    def tool(amount: Fraction) -> None: ...
-
-    with pytest.raises(ToolDefinitionError) as caught:
-        arguments_of_function(tool)
-    assert str(caught.value) == (
-        "Parameter 'amount' of tool(): the name Fraction in its annotation is not defined. "
-        "Define or import it where the function is defined, before the tool is made; not only under TYPE_CHECKING."
-    )
-
-
-@pytest.mark.parametrize("annotation", ["int[", "int.nothing", "1 / 'a'"])
-def test_an_annotation_that_is_no_type(annotation: str) -> None:
-    def tool(value: int) -> None: ...
-
-    tool.__annotations__["value"] = annotation
-    with pytest.raises(ToolDefinitionError, match="its annotation .* cannot be evaluated"):
-        arguments_of_function(tool)
 
 
 # --- defaults ---------------------------------------------------------------------------------------------------------
@@ -348,17 +242,6 @@ def schema_of(hint: object, default: object) -> dict[str, object]:
 
     tool.__annotations__["value"] = hint
     arguments = arguments_of_function(tool)
-    assert arguments.positional(arguments.decode("{}"))[0] is default
-    assert arguments.positional(arguments.recover("{}"))[0] is default
+    assert values_of(arguments, "{}")[0] is default
     properties: Any = arguments.schema["properties"]
     return properties["value"]
-
-
-@pytest.mark.parametrize(("hint", "default", "shown"), SHOWN)
-def test_a_default_that_json_can_hold_is_shown(hint: object, default: object, shown: object) -> None:
-    assert schema_of(hint, default)["default"] == shown
-
-
-@pytest.mark.parametrize(("hint", "default"), HIDDEN)
-def test_any_other_default_works_and_is_not_shown(hint: object, default: object) -> None:
-    assert "default" not in schema_of(hint, default)

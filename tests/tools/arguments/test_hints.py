@@ -9,17 +9,15 @@ import pathlib
 import sys
 import typing
 import uuid
-from collections import OrderedDict, deque, namedtuple
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections import namedtuple
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import (
     Annotated,
     Any,
-    Final,
     Generic,
     Literal,
-    LiteralString,
     NamedTuple,
     Never,
     NewType,
@@ -40,6 +38,7 @@ from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+from tests.tools.cases import values_of
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}
@@ -88,15 +87,6 @@ class Loose(enum.Enum):
     @classmethod
     def _missing_(cls, value: object) -> Loose | None:
         return cls.A if value == "A" else None
-
-
-class Access(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-
-class Empty(enum.Enum):
-    pass
 
 
 @dataclass
@@ -156,15 +146,6 @@ class Cat(msgspec.Struct, tag="cat"):
 
 class Dog(msgspec.Struct, tag="dog", forbid_unknown_fields=True):
     good: bool = True
-
-
-class Row(msgspec.Struct, array_like=True):
-    key: str
-    count: int = 1
-
-
-class TaggedRow(msgspec.Struct, array_like=True, tag="row"):
-    key: pathlib.Path
 
 
 class Camel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -232,10 +213,8 @@ SINGLE: list[Row_] = [
     ),
     (float, NUMBER, {"5": 5.0, "2.5": 2.5}, {'"x"': 'expected number, got string "x"'}),
     (str, STRING, {'"ä"': "ä"}, {"[1]": "expected string, got array [1]"}),
-    (LiteralString, STRING, {'"a"': "a"}, {"1": "expected string, got integer 1"}),
     (None, NULL, {"null": None}, {"0": "expected null, got integer 0"}),
     (Any, {}, {"1": 1, "[null]": [None]}, {}),
-    (object, {}, {'{"a": 1}': {"a": 1}}, {}),
     (bytes, {**STRING, "contentEncoding": "base64"}, {'"aGk="': b"hi"}, {'"!"': "Invalid base64 encoded string"}),
     (
         Decimal,
@@ -256,14 +235,10 @@ SINGLE: list[Row_] = [
         {'"x"': 'expected string with a date such as 2026-01-31, got string "x"'},
     ),
     (dt.time, text("time"), {'"12:30:00"': dt.time(12, 30)}, {}),
-    (dt.timedelta, text("duration"), {'"P1DT2H"': dt.timedelta(days=1, hours=2)}, {}),
     (uuid.UUID, text("uuid"), {'"00000000-0000-0000-0000-000000000001"': uuid.UUID(int=1)}, {}),
     (pathlib.Path, PATH, {'"a/b"': pathlib.Path("a/b")}, {"1": "expected string, got integer 1"}),
-    (pathlib.PurePosixPath, PATH, {'"a/b"': pathlib.PurePosixPath("a/b")}, {"null": "expected string, got null"}),
     (UserId, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
-    (Final[int], INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
     (Bounded, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
-    (Constrained, {"anyOf": [INTEGER, STRING]}, {"1": 1, '"a"': "a"}, {"null": "expected integer or string, got null"}),
     (T, {}, {"1": 1}, {}),
 ]
 
@@ -281,13 +256,12 @@ MANY: list[Row_] = [
     ),
     *((hint, array(), {"[1]": (1,)}, {}) for hint in (tuple, OLD_TUPLE)),
     (tuple[int, ...], array(INTEGER), {"[1]": (1,)}, {"1": "expected array, got integer 1"}),
-    (tuple[()], array(maxItems=0), {"[]": ()}, {"[1]": "expected array of at most 0 items, got array [1]"}),
     (
         tuple[int, str],
         fixed(INTEGER, STRING),
         {'[1, "a"]': (1, "a")},
         {
-            "[1]": "expected array of at least 2 items, got array [1]",
+            "[1]": "expected array with 2 or more items, got array [1]",
             "[1, 2]": "[1]: expected string, got integer 2",
         },
     ),
@@ -295,7 +269,6 @@ MANY: list[Row_] = [
         (hint, array(INTEGER, uniqueItems=True), {"[1]": kind({1})}, {"1": "expected array, got integer 1"})
         for hint, kind in ((set[int], set), (frozenset[int], frozenset), (Set[int], set))
     ),
-    (set[tuple[int, ...]], array(array(INTEGER), uniqueItems=True), {"[[1]]": {(1,)}}, {}),
     (set[Any], array(uniqueItems=True), {"[1]": {1}}, {"[[1]]": "unhashable type: 'list'"}),
     *(
         (hint, {"type": "object"}, {'{"a": 1}': {"a": 1}}, {"[]": "expected object, got array []"})
@@ -319,20 +292,12 @@ MANY: list[Row_] = [
             '{"1": 2}': '["1"]: expected string, got integer 2',
         },
     ),
-    (dict[float, int], {"type": "object", "additionalProperties": INTEGER}, {'{"1.5": 1}': {1.5: 1}}, {}),
     (
         dict[Level, int],
         {"type": "object", "propertyNames": {"enum": ["1", "2"]}, "additionalProperties": INTEGER},
         {'{"1": 1}': {Level.LOW: 1}},
         {'{"3": 1}': '["3"]: as a name in an object: expected one of "1", "2", got string "3"'},
     ),
-    (
-        dict[pathlib.Path, int],
-        {"type": "object", "propertyNames": PATH, "additionalProperties": INTEGER},
-        {'{"a": 1}': {pathlib.Path("a"): 1}},
-        {},
-    ),
-    (dict[int | str, int], {"type": "object", "additionalProperties": INTEGER}, {'{"1": 1}': {"1": 1}}, {}),
 ]
 
 CHOICES: list[Row_] = [
@@ -348,7 +313,6 @@ CHOICES: list[Row_] = [
         {'"a"': "a", "1": 1, "true": True, "null": None, "1.0": 1},
         {"0": 'expected one of "a", 1, true, null, got integer 0'},
     ),
-    (Literal[Color.RED], {**STRING, "enum": ["red"]}, {'"red"': Color.RED}, {"1": 'expected "red", got integer 1'}),
     (
         Color,
         {**STRING, "description": "A colour of light.", "enum": ["red", "green"]},
@@ -361,25 +325,6 @@ CHOICES: list[Row_] = [
         {"2": Level.HIGH, "2.0": Level.HIGH},
         {"3": "expected one of 1, 2, got integer 3"},
     ),
-    (
-        Mixed,
-        {"description": '(true = YES, null = NONE, "text" = TEXT)', "enum": [True, None, "text"]},
-        {"true": Mixed.YES, "null": Mixed.NONE},
-        {"1": 'expected one of true, null, "text", got integer 1'},
-    ),
-    (
-        Shape,
-        {**STRING, "enum": ["SQUARE", "WIDE"]},
-        {'"WIDE"': Shape.WIDE},
-        {"[2,1]": 'expected one of "SQUARE", "WIDE", got array [2,1]'},
-    ),
-    (Loose, {**STRING, "enum": ["a"]}, {'"a"': Loose.A}, {'"b"': 'expected "a", got string "b"'}),
-    (
-        Access,
-        array({**STRING, "enum": ["READ", "WRITE"]}, uniqueItems=True),
-        {'["READ", "WRITE"]': Access.READ | Access.WRITE, "[]": Access(0)},
-        {'["X"]': '[0]: expected one of "READ", "WRITE", got string "X"', "3": "expected array, got integer 3"},
-    ),
     (Optional[int], {"anyOf": [INTEGER, NULL]}, {"1": 1, "null": None}, {}),  # noqa: UP045 -- the old form
     (
         int | str | None,
@@ -388,14 +333,6 @@ CHOICES: list[Row_] = [
         {"[]": "expected integer, string or null, got array []"},
     ),
     (int | float, NUMBER, {"1": 1, "1.0": 1.0}, {'"x"': 'expected number, got string "x"'}),
-    (float | int | None, {"anyOf": [NUMBER, NULL]}, {"1": 1, "1.5": 1.5}, {}),
-    (int | Any, {}, {'"x"': "x"}, {}),
-    (
-        Decimal | int | str,
-        {"anyOf": [NUMBER, text("decimal"), STRING]},
-        {"1.5": Decimal("1.5"), '"2"': Decimal(2), '"x"': "x"},
-        {"[]": "expected number, string with a number or string, got array []"},
-    ),
     (
         list[int] | list[str],
         {"anyOf": [array(INTEGER), array(STRING)]},
@@ -405,7 +342,6 @@ CHOICES: list[Row_] = [
             "1": "expected array, got integer 1",
         },
     ),
-    (list[int] | tuple[int, ...], array(INTEGER), {"[1]": [1]}, {}),
     (
         dt.datetime | dt.date | str,
         {"anyOf": [text("date-time"), text("date"), STRING]},
@@ -463,18 +399,11 @@ RECORDS: list[Row_] = [
     ),
     (Size, SIZE, {'{"width": 3}': Size(3)}, {"[3]": "expected object, got array [3]"}),
     (
-        Bag,
-        record("size", size={}, color={"default": "red"}),
-        {'{"size": 3}': Bag(3)},
-        {"{}": "size: expected a value, but it is missing"},
-    ),
-    (
         Options,
         record("name", name=STRING, limit=INTEGER),
         {'{"name": "a"}': {"name": "a"}, '{"name": "a", "limit": 1}': {"name": "a", "limit": 1}},
         {'{"limit": "x"}': 'limit: expected integer, got string "x"; name: expected string, but it is missing'},
     ),
-    (Filter, record("field", field=STRING, negate={"type": "boolean"}), {'{"field": "a"}': {"field": "a"}}, {}),
     (
         Account,
         record("name", closed=False, name=STRING, age={**INTEGER, "default": 0}),
@@ -494,18 +423,6 @@ RECORDS: list[Row_] = [
         {'{"type": "dog", "lives": 1}': 'type: expected "cat", got string "dog"'},
     ),
     (
-        Row,
-        {"type": "array", "prefixItems": [STRING, {**INTEGER, "default": 1}], "minItems": 1},
-        {'["a"]': Row("a"), '["a", 2.0]': Row("a", 2)},
-        {"[1]": "[0]: expected string, got integer 1", "{}": "expected array, got object {}"},
-    ),
-    (
-        TaggedRow,
-        {"type": "array", "prefixItems": [{**STRING, "enum": ["row"]}, PATH], "minItems": 2},
-        {'["row", "a"]': TaggedRow(pathlib.Path("a"))},
-        {'["other", "a"]': '[0]: expected "row", got string "other"'},
-    ),
-    (
         Camel,
         record("firstName", firstName=STRING),
         {'{"firstName": "a"}': Camel("a")},
@@ -514,7 +431,6 @@ RECORDS: list[Row_] = [
             "firstName: expected string, but it is missing"
         },
     ),
-    (Partial, record("", closed=False, value=INTEGER), {"{}": Partial(), '{"value": 1}': Partial(1)}, {}),
     (
         Everything,
         record(
@@ -534,8 +450,6 @@ RECORDS: list[Row_] = [
     ),
     (Pair[int], fixed(INTEGER, INTEGER), {"[1, 2]": (1, 2)}, {'[1, "a"]': '[1]: expected integer, got string "a"'}),
     # --- what cannot be hashed
-    (list[Annotated[int, {"unit": "m"}]], array(INTEGER), {"[1]": [1]}, {}),
-    (Box[Annotated[int, ["m"]]], record("value", value=INTEGER), {'{"value": 1}': Box(1)}, {}),
 ]
 
 LIMITS: list[Row_] = [
@@ -551,7 +465,7 @@ LIMITS: list[Row_] = [
         {"3": 3, "[1]": [1], "null": None},
         {
             "6": "expected integer <= 5, got integer 6",
-            "[1, 2, 3]": "expected array of at most 2 items, got array [1,2,3]",
+            "[1, 2, 3]": "expected array with 2 or fewer items, got array [1,2,3]",
         },
     ),
     (
@@ -566,25 +480,11 @@ LIMITS: list[Row_] = [
         {'"ab"': "ab"},
         {'"ba"': 'expected string that matches ^a, got string "ba"'},
     ),
-    (Annotated[list[int], at.Len(1, 2)], array(INTEGER, minItems=1, maxItems=2), {"[1]": [1]}, {}),
-    (Annotated[tuple[int, ...], at.MinLen(1)], array(INTEGER, minItems=1), {"[1]": (1,)}, {}),
     (
         Annotated[dict[str, int], at.MinLen(1)],
         {"type": "object", "additionalProperties": INTEGER, "minProperties": 1},
         {'{"a": 1}': {"a": 1}},
-        {"{}": "expected object of at least 1 property, got object {}"},
-    ),
-    (
-        Annotated[bytes, at.MaxLen(1)],
-        {**STRING, "contentEncoding": "base64"},
-        {'"aA=="': b"h"},
-        {'"aGk="': "Expected `bytes` of length <= 1"},
-    ),
-    (
-        Annotated[dt.datetime, at.Timezone(...)],
-        text("date-time"),
-        {'"2026-01-31T12:00:00Z"': dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)},
-        {'"2026-01-31T12:00:00"': "Expected `datetime` with a timezone component"},
+        {"{}": "expected object with 1 or more properties, got object {}"},
     ),
     (
         Annotated[
@@ -594,7 +494,6 @@ LIMITS: list[Row_] = [
         {"1": 1},
         {},
     ),
-    (Annotated[int, typing_extensions.Doc("An age."), " "], {**INTEGER, "description": "An age."}, {"1": 1}, {}),
     (
         Annotated[Age, at.Ge(1)],
         {**INTEGER, "minimum": 1, "description": "In years."},
@@ -639,26 +538,16 @@ def test_hint(row: Row_) -> None:
     for given, value in good.items():
         decoded = decode(given)
         assert (decoded, type(decoded)) == (value, type(value))
-        assert arguments.positional(arguments.recover(f'{{"value": {given}}}')) == (value,)
+        assert values_of(arguments, f'{{"value": {given}}}') == (value,)
         assert validator.is_valid(json.loads(given)) or "null" in given
     for given, message in bad.items():
         with pytest.raises(InvalidArguments) as caught:
             decode(given)
         assert str(caught.value) == message
-        with pytest.raises(Exception, match="."):
-            arguments.decode(f'{{"value": {given}}}')
         with pytest.raises(InvalidArguments) as caught:
-            arguments.recover(f'{{"value": {given}}}')
+            arguments.decode(f'{{"value": {given}}}')
         found = [str(problem).removeprefix("value").lstrip(".:").strip() for problem in caught.value.problems]
         assert "; ".join(found) == message
-
-
-@pytest.mark.parametrize(
-    ("hint", "given", "value"),
-    [(set[int], "[1, 1]", {1}), (Loose, '"A"', Loose.A), (Cat, '{"lives": 9}', Cat(9))],
-)
-def test_what_is_taken_although_the_schema_does_not_offer_it(hint: object, given: str, value: object) -> None:
-    assert decoder_of_type(hint)(given) == value
 
 
 REFUSED = {
@@ -667,22 +556,15 @@ REFUSED = {
     "a class": (pytest.Config, "Config cannot be expressed in JSON"),
     "type": (type[int], "cannot be expressed in JSON"),
     "Never": (Never, "Never cannot be expressed in JSON"),
-    "Iterator": (Iterator[int], "cannot be expressed in JSON"),
-    "deque": (deque[int], "cannot be expressed in JSON"),
-    "OrderedDict": (OrderedDict[str, int], "cannot be expressed in JSON"),
     "a tuple of unknown length": (tuple[int, *tuple[str, ...]], "cannot be expressed in JSON"),
     "inside a union": (int | complex, "complex cannot be expressed in JSON"),
     "a string": ("int", "the forward reference 'int' was not resolved"),
     "not a type": (5, "5 cannot be expressed in JSON"),
-    "an empty enum": (Empty, "the enum Empty has no members"),
     "bytes in Literal": (Literal[b"a"], "has no JSON form"),
     "a set of lists": (set[list[int]], "a set cannot hold what can change"),
     "names that are booleans": (dict[bool, int], "cannot be a name in a JSON object"),
-    "names that are tuples": (dict[tuple[int, int], int], "cannot be a name in a JSON object"),
     "a limit on the wrong type": (Annotated[bool, Meta(ge=1)], "the limit ge=1 cannot be checked on bool"),
     "a limit on no member of a union": (Annotated[bool | None, Meta(ge=1)], "cannot be checked on bool | None"),
-    "a length of a number": (Annotated[int, Meta(min_length=1)], "the limit min_length=1 cannot be checked on int"),
-    "a time zone": (Annotated[dt.datetime, at.Timezone("Europe/Rome")], "cannot be checked on datetime"),
     "a second limit of one kind": (Annotated[str, Meta(pattern="a"), Meta(pattern="b")], "cannot be checked on str"),
 }
 
@@ -714,9 +596,9 @@ def test_recursive_aliases() -> None:
         "Json": {"anyOf": [{"type": "object", "additionalProperties": inside}, array(inside), STRING, INTEGER, NULL]}
     }
     given = '{"value": {"a": [1, null, {"b": "c"}]}}'
-    assert arguments.positional(arguments.decode(given)) == ({"a": [1, None, {"b": "c"}]},)
+    assert values_of(arguments, given) == ({"a": [1, None, {"b": "c"}]},)
     with pytest.raises(InvalidArguments, match=r"^value"):
-        arguments.recover('{"value": {"a": [true]}}')
+        arguments.decode('{"value": {"a": [true]}}')
     assert decoder_of_type(Odd)("[null, [[null]]]") == [None, [[None]]]
     with pytest.raises(InvalidArguments, match=r"^\[0\]: expected array or null, got integer 1$"):
         decoder_of_type(Odd)("[1]")
@@ -742,7 +624,7 @@ def test_aliases_and_generics_in_the_syntax_of_python_3_12() -> None:
     exec(NEW_SYNTAX, names)
     arguments = arguments_of_function(names["tool"])
     given = '{"json": {"a": [1]}, "pair": [1, 2], "box": {"value": 3}, "some": 4}'
-    assert arguments.positional(arguments.decode(given)) == ({"a": [1]}, (1, 2), names["Box"](3), 4)
+    assert values_of(arguments, given) == ({"a": [1]}, (1, 2), names["Box"](3), 4)
     with pytest.raises(InvalidArguments) as caught:
-        arguments.recover('{"json": true, "pair": [1], "box": {"value": "x"}, "some": "y"}')
+        arguments.decode('{"json": true, "pair": [1], "box": {"value": "x"}, "some": "y"}')
     assert [problem.path for problem in caught.value.problems] == [("json",), ("pair",), ("box", "value"), ("some",)]

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.json_schema import compile_schema
-from dragoman.tools.arguments.problems import one_line
+from dragoman.tools.arguments.problems import InvalidArguments
 
 CASES: list[tuple[dict[str, object], object, str]] = [
     ({"type": "integer"}, "x", 'expected integer, got string "x"'),
@@ -20,13 +20,13 @@ CASES: list[tuple[dict[str, object], object, str]] = [
     ({"maximum": 1}, 1.5, "expected number <= 1, got number 1.5"),
     ({"exclusiveMaximum": 1}, 1, "expected integer < 1, got integer 1"),
     ({"multipleOf": 2}, 3, "expected integer that is a multiple of 2, got integer 3"),
-    ({"minLength": 1}, "", 'expected string of at least 1 character, got string ""'),
-    ({"maxLength": 2}, "abc", 'expected string of at most 2 characters, got string "abc"'),
+    ({"minLength": 1}, "", 'expected string with 1 or more characters, got string ""'),
+    ({"maxLength": 2}, "abc", 'expected string with 2 or fewer characters, got string "abc"'),
     ({"pattern": "^a"}, "b", 'expected string that matches ^a, got string "b"'),
-    ({"minItems": 2}, [1], "expected array of at least 2 items, got array [1]"),
-    ({"maxItems": 1}, [1, 2], "expected array of at most 1 item, got array [1,2]"),
-    ({"minProperties": 2}, {"a": 1}, 'expected object of at least 2 properties, got object {"a":1}'),
-    ({"maxProperties": 1}, {"a": 1, "b": 2}, 'expected object of at most 1 property, got object {"a":1,"b":2}'),
+    ({"minItems": 2}, [1], "expected array with 2 or more items, got array [1]"),
+    ({"maxItems": 1}, [1, 2], "expected array with 1 or fewer items, got array [1,2]"),
+    ({"minProperties": 2}, {"a": 1}, 'expected object with 2 or more properties, got object {"a":1}'),
+    ({"maxProperties": 1}, {"a": 1, "b": 2}, 'expected object with 1 or fewer properties, got object {"a":1,"b":2}'),
     ({"uniqueItems": True}, [1, 1], "expected array without repeated items, got array [1,1]"),
     ({"prefixItems": [{}], "items": False}, [1, 2], "[1]: expected nothing, got integer 2"),
     ({"not": {"type": "string"}}, "a", '{"type":"string"} is not allowed for "a"'),
@@ -34,7 +34,7 @@ CASES: list[tuple[dict[str, object], object, str]] = [
     (
         {"propertyNames": {"maxLength": 1}},
         {"ab": 1},
-        'ab: as a name in an object: expected string of at most 1 character, got string "ab"',
+        'ab: as a name in an object: expected string with 1 or fewer characters, got string "ab"',
     ),
     # --- objects
     (
@@ -109,21 +109,7 @@ CASES: list[tuple[dict[str, object], object, str]] = [
 def test_what_is_said(schema: dict[str, object], value: object, message: str) -> None:
     checker = compile_schema(schema)
     assert not checker.fits(value)
-    assert one_line(checker.problems(value)) == message
-
-
-def test_what_fits_has_no_problems() -> None:
-    checker = compile_schema({"type": "object", "properties": {"a": {"type": "integer"}}})
-    assert checker.fits({"a": 5.0})
-    assert checker.problems({"a": 5}) == []
-
-
-def test_many_problems_are_cut_short() -> None:
-    assert len(compile_schema({"items": {"type": "string"}}).problems([1] * 1000)) == 20
-
-
-def test_formats_are_remarks() -> None:
-    assert compile_schema({"format": "date-time"}).fits("tomorrow")
+    assert str(InvalidArguments(checker.problems(value))) == message
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import pydantic
@@ -14,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+from tests.tools.cases import values_of
 
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}
@@ -93,20 +93,6 @@ def test_a_recursive_model_moves_its_definitions_to_the_root() -> None:
     assert "title" not in json.dumps(schema)
 
 
-def test_two_definitions_of_one_name() -> None:
-    first, second = pydantic.create_model("Same", a=(int, ...)), pydantic.create_model("Same", b=(int, ...))
-    outer = pydantic.create_model("Outer", x=(first, ...), y=(first, ...))
-    other = pydantic.create_model("Other", x=(second, ...), y=(second, ...))
-
-    def tool(a: Any, b: Any) -> None: ...
-
-    tool.__annotations__.update(a=outer, b=other)
-    definitions: Any = arguments_of_function(tool).schema["$defs"]
-    assert definitions.keys() == {"Same", "Same_2"}
-    assert definitions["Same"]["required"] == ["a"]
-    assert definitions["Same_2"]["required"] == ["b"]
-
-
 def test_problems_have_our_form() -> None:
     assert problem(Person, '{"name": 1, "homes": [{"streets": "x", "zipCode": "1"}]}') == (
         "name: expected string, got integer 1; homes[0].streets: unknown field; did you mean street?; "
@@ -115,35 +101,6 @@ def test_problems_have_our_form() -> None:
     assert problem(list[Even], '[{"value": 3}]') == "[0].value: must be even, got integer 3"
     assert problem(Even, '{"value": 0}') == "'zero'"
     assert problem(Person, "[]").startswith("expected object, got array []")
-
-
-def test_models_beside_and_inside_other_types() -> None:
-    @dataclass
-    class Visit:
-        where: Address
-
-    def tool(visits: list[Visit], who: Person | Address) -> None: ...
-
-    arguments = arguments_of_function(tool)
-    text = '{"visits": [{"where": {"street": "a", "zipCode": "1"}}], "who": {"street": "b", "zipCode": "2"}}'
-    home, other = Address(street="a", zipCode="1"), Address(street="b", zipCode="2")
-    assert arguments.positional(arguments.decode(text)) == ([Visit(home)], other)
-
-
-def test_strict_models_take_dates_from_json() -> None:
-    import datetime as dt
-
-    class Meeting(BaseModel):
-        model_config = ConfigDict(strict=True)
-
-        day: dt.date
-
-    assert decoder_of_type(Meeting)('{"day": "2026-01-31"}') == Meeting(day=dt.date(2026, 1, 31))
-
-
-def test_generic_models_and_dataclasses_of_pydantic() -> None:
-    assert decoder_of_type(Page[int])('{"items": [1]}') == Page[int](items=[1])
-    assert problem(Checked, '{"value": 0}') == "value: expected integer >= 1, got integer 0"
 
 
 def test_field_beside_a_type() -> None:
@@ -172,7 +129,6 @@ def test_field_as_a_default() -> None:
         stars: int = Field(5, ge=1, description="How good."),
         tags: list[str] = Field(default_factory=list),  # noqa: B008 -- this is how pydantic's users write it
         name: str = Field(...),
-        user: Annotated[str, Field(alias="userName")] = "me",
     ) -> None: ...
 
     arguments = arguments_of_function(tool)
@@ -180,10 +136,9 @@ def test_field_as_a_default() -> None:
         "stars": {"type": "integer", "minimum": 1, "description": "How good.", "default": 5},
         "tags": {"type": "array", "items": STRING, "default": []},
         "name": STRING,
-        "userName": {**STRING, "default": "me"},
     }
     assert arguments.schema["required"] == ["name"]
-    assert arguments.positional(arguments.decode('{"name": "a", "userName": "b"}')) == (5, [], "a", "b")
+    assert values_of(arguments, '{"name": "a"}') == (5, [], "a")
 
 
 def test_what_only_pydantic_can_do_is_left_to_pydantic() -> None:
@@ -204,15 +159,6 @@ def test_what_only_pydantic_can_do_is_left_to_pydantic() -> None:
     assert schema_of_type(pydantic.PositiveInt) == {"type": "integer", "exclusiveMinimum": 0}
 
 
-def test_sets_of_models() -> None:
-    class Frozen(BaseModel):
-        model_config = ConfigDict(frozen=True)
-
-        value: int
-
-    assert decoder_of_type(set[Frozen])('[{"value": 1}]') == {Frozen(value=1)}
-
-
 class Broken(BaseModel):
     value: Nowhere  # type: ignore[name-defined]  # noqa: F821 -- that is the point
 
@@ -231,11 +177,3 @@ def test_pydantic_is_never_imported_for_others() -> None:
         "assert not {'pydantic', 'annotated_types', 'docstring_parser', 'jsonschema_rs'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_a_type_of_pydantic_without_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pydantic")
-    with pytest.raises(ToolDefinitionError, match="belongs to pydantic, which is not imported"):
-        schema_of_type(Address)
-    with pytest.raises(ToolDefinitionError, match="cannot be checked on int"):
-        schema_of_type(Annotated[int, AfterValidator(abs)])

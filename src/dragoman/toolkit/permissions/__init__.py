@@ -5,13 +5,11 @@ subject.py     what a call is about: commands, paths, addresses
 shell.py       reading the text of a command; command patterns
 places.py      path patterns and host patterns
 judge.py       does a rule cover a call, is it touched by one; which rule wins; a rule to suggest
-questions.py   asking a person, in both colours
-checker.py     the PermissionChecker: judge, remember, ask, write the audit line
+checker.py     the PermissionChecker: judge, remember, ask a person, write the audit line
 """
 
-from .checker import PermissionChecker
+from .checker import AsksPermission, PermissionChecker, RuleAnswer
 from .judge import Verdict
-from .questions import AsksPermission, RuleAnswer
 from .rules import Action, PermissionPolicy, Rule, load_policy, policy_from
 
 __all__ = [

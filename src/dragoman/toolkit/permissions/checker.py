@@ -7,27 +7,29 @@ a plain responder is asked in the caller's own thread, or, on an event loop, in 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, cast
+from functools import partial
+from typing import Final, Protocol, TypeAlias, cast
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
-from dragoman.tools.context import ToolContext
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
+from dragoman.tools.run import ToolContext
+from dragoman.tools.threads import WorkerThreads
 
 from .judge import CompiledRule, Judge, Verdict, compile_rule, suggest_rule
 from .places import Surroundings
-from .questions import Answer, AsksPermission, Later, RuleAnswer, Turns, in_thread, is_on_loop
 from .rules import Match, PermissionPolicy, Rule, policy_from
 from .subject import Subject, subject_of
 
@@ -36,11 +38,28 @@ _MOST_ANSWERS: Final = 10_000
 """Answers that are kept; beyond them the oldest are asked again."""
 
 
+class RuleAnswer(Struct, frozen=True, kw_only=True):
+    """A person's answer that is meant for all calls like this one, until the end of the session."""
+
+    rule: Rule
+
+
+Answer: TypeAlias = PermissionAnswer | RuleAnswer | None
+"""None: nobody can answer now, and the call waits."""
+
+
+class AsksPermission(Protocol):
+    """The part of a Responder that is needed here; plain or async."""
+
+    def ask_permission(self, request: PermissionRequest, /) -> Awaitable[Answer] | Answer:
+        """Show the call to a person and give the answer."""
+        ...
+
+
 class PermissionChecker:
     """Decides about calls by rules. Safe to share between threads, event loops and executors.
 
-    One checker is one session: what a person answers with "always" holds for as long as the checker is used. A
-    responder must not run tools under the same checker while it asks: that question would wait for itself.
+    One checker is one session: what a person answers with "always" holds for as long as the checker is used.
     """
 
     def __init__(
@@ -58,7 +77,7 @@ class PermissionChecker:
         self._responder: AsksPermission | None = responder
         self._logger: logging.Logger = logger or _AUDIT
         self._door: str = door
-        self._turns: Turns = Turns()
+        self._workers: WorkerThreads = WorkerThreads()
         self._lock: threading.Lock = threading.Lock()
         self._answers: dict[tuple[str, str], Verdict] = {}
         """What a person has answered about a tool as it is now and its exact arguments."""
@@ -139,47 +158,35 @@ class PermissionChecker:
         except ToolError:
             # The executor has read the arguments before it asks; whoever has not gets a refusal, and a line. What is
             # wrong with them is not said here: it would quote them.
-            subject = Subject(tool=call.name, read_only=False, arguments={}, unclear=True)
+            subject = Subject(tool=call.name, read_only=False, unclear=True)
             return self._conclude(subject, Verdict("deny", "its arguments cannot be read", "error"), door)
-        verdict = self._verdict(subject)
-        if verdict.action != "ask" or self._responder is None:
-            return self._conclude(subject, verdict, door)
-        ask: Callable[[PermissionRequest], object] = self._responder.ask_permission
-        if inspect.iscoroutinefunction(ask):
-            return self._ask_on_loop(call, subject, door, ask)
-        if is_on_loop():
-            return self._ask_on_loop(call, subject, door, lambda request: in_thread(lambda: ask(request)))
-        return self._ask_plainly(call, subject, door, ask)
+        asked = self._verdict(subject)
+        if asked.action != "ask" or self._responder is None:
+            return self._conclude(subject, asked, door)
+        request = PermissionRequest(call=call, reason=asked.reason)
+        ask: Callable[[], object] = partial(self._responder.ask_permission, request)
+        if inspect.iscoroutinefunction(self._responder.ask_permission):
+            return self._ask_on_loop(subject, asked, door, ask)
+        if _is_on_loop():
+            return self._ask_on_loop(
+                subject, asked, door, lambda: asyncio.wrap_future(self._workers.submit(partial(_call, ask)))
+            )
+        try:
+            said = ask()
+        except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
+            return self._conclude(subject, _failed(error), door)
+        if inspect.isawaitable(said):  # a plain function that is not: its question begins with the awaiting
+            return self._ask_on_loop(subject, asked, door, lambda: said)
+        return self._conclude(subject, self._read_answer(subject, said, asked), door)
 
-    def _ask_plainly(
-        self, call: ToolCall, subject: Subject, door: str, ask: Callable[[PermissionRequest], object]
-    ) -> Decision | Awaitable[Decision]:
-        with self._turns.plain():
-            verdict = self._verdict(subject)  # the question before may have answered this one
-            if verdict.action == "ask":
-                try:
-                    said = ask(PermissionRequest(call=call, reason=verdict.reason))
-                except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
-                    return self._conclude(subject, _failed(error), door)
-                if inspect.isawaitable(said):  # a plain function that is not: its question begins with the awaiting
-                    return Later(said, lambda: self._ask_on_loop(call, subject, door, lambda _: said))
-                verdict = self._read_answer(subject, said, verdict)
-            return self._conclude(subject, verdict, door)
-
-    async def _ask_on_loop(
-        self, call: ToolCall, subject: Subject, door: str, ask: Callable[[PermissionRequest], object]
-    ) -> Decision:
-        async with self._turns.on_loop():
-            verdict = self._verdict(subject)
-            if verdict.action == "ask":
-                try:
-                    said = ask(PermissionRequest(call=call, reason=verdict.reason))
-                    while inspect.isawaitable(said):
-                        said = cast("object", await said)
-                except Exception as error:  # noqa: BLE001 -- as above
-                    return self._conclude(subject, _failed(error), door)
-                verdict = self._read_answer(subject, said, verdict)
-            return self._conclude(subject, verdict, door)
+    async def _ask_on_loop(self, subject: Subject, asked: Verdict, door: str, ask: Callable[[], object]) -> Decision:
+        try:
+            said = ask()
+            while inspect.isawaitable(said):
+                said = cast("object", await said)
+        except Exception as error:  # noqa: BLE001 -- as above
+            return self._conclude(subject, _failed(error), door)
+        return self._conclude(subject, self._read_answer(subject, said, asked), door)
 
     def _read_answer(self, subject: Subject, said: object, asked: Verdict) -> Verdict:
         """What an answer means, and keep it if it is to be kept."""
@@ -227,6 +234,23 @@ class PermissionChecker:
 
 def _failed(error: Exception) -> Verdict:
     return Verdict("deny", f"the question could not be asked ({type(error).__name__})", "error")
+
+
+def _call(ask: Callable[[], object]) -> object:
+    """Call it in a thread for asyncio, whose futures take no StopIteration: they would never be done."""
+    try:
+        return ask()
+    except StopIteration as error:
+        raise RuntimeError("the responder raised StopIteration") from error
+
+
+def _is_on_loop() -> bool:
+    """Whether an event loop runs in this thread, so that nothing here may block."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _key(subject: Subject) -> tuple[str, str]:

@@ -8,9 +8,9 @@ must be harmless. To deny, it is enough that some part may be meant.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, structs
 
@@ -19,7 +19,7 @@ from dragoman.errors import ConfigurationError
 from .places import HostPattern, PathPattern, Place, Places, Surroundings, compile_host, compile_path, hosts_in
 from .rules import Action, Match, PermissionPolicy, Rule, texts, words_in
 from .shell import CommandPattern, Word, compile_command, mentioned, option_name, program_of, read_shell
-from .subject import COMMAND_NAMES, Subject
+from .subject import Subject
 
 _MOST_WORDS: Final = 256
 """Words of one command that are looked at as paths."""
@@ -40,35 +40,28 @@ class CompiledRule(Struct, frozen=True):
 
     def covers(self, subject: Subject, places: Places | None = None) -> bool:
         """Whether all of the call is certainly meant."""
-        rule = self.rule
-        if not any(fnmatchcase(subject.tool, name) for name in texts(rule.tool)):
+        if not any(fnmatchcase(subject.tool, name) for name in texts(self.rule.tool)):
             return False
-        if not (self.commands or self.paths or self.hosts or rule.arguments):
+        if not (self.commands or self.paths or self.hosts):
             return True
-        wanted = rule.arguments.items()
-        if subject.unclear or not all(_equals(subject.arguments, name, value) for name, value in wanted):
-            return False
-        # Only a text that is given to the letter may stand for a command, an address or a place elsewhere: a pattern
-        # such as "git *" would fit "git status; rm -rf /" as well.
-        literal = {value for value in rule.arguments.values() if isinstance(value, str)}
         return (
-            self._covers_commands(subject, literal)
-            and self._covers_paths(subject, literal, places or Places(self.around))
-            and self._covers_hosts(subject, literal)
+            not subject.unclear
+            and self._covers_commands(subject)
+            and self._covers_paths(subject, places or Places(self.around))
+            and self._covers_hosts(subject)
         )
 
-    def _covers_commands(self, subject: Subject, literal: set[str]) -> bool:
+    def _covers_commands(self, subject: Subject) -> bool:
         if not self.commands:
-            return all(command in literal for command in subject.commands)
+            return not subject.commands
         if subject.surrounds or not subject.commands:
             return False
         return all(any(pattern.covers(read_shell(text)) for pattern in self.commands) for text in subject.commands)
 
-    def _covers_paths(self, subject: Subject, literal: set[str], places: Places) -> bool:
-        if not self.paths:
-            rest = [path for path in subject.paths if path not in literal]
-            return all(self.inside.covers(places.of(path)) for path in rest)
+    def _covers_paths(self, subject: Subject, places: Places) -> bool:
         found = [places.of(path) for path in subject.paths]
+        if not self.paths:
+            return all(map(self.inside.covers, found))
         if subject.commands:
             # A rule for `cat` in `src` means what is given to `cat`, seen from wherever it may run.
             if not all(self.inside.covers(place) or self._is_place(place) for place in found):
@@ -90,11 +83,9 @@ class CompiledRule(Struct, frozen=True):
         rest = words[max(lengths, default=1) :]
         return [word.partition("=")[2] if "=" in word else word for word in rest if not _is_bare_option(word)]
 
-    def _covers_hosts(self, subject: Subject, literal: set[str]) -> bool:
-        if not self.hosts:
-            return all(url in literal for url in subject.urls)
-        if not subject.urls:
-            return False
+    def _covers_hosts(self, subject: Subject) -> bool:
+        if not self.hosts or not subject.urls:
+            return not self.hosts and not subject.urls
         return all(any(pattern.covers(url) for pattern in self.hosts) for url in subject.urls)
 
     # --- to deny, or to ask ---
@@ -103,7 +94,7 @@ class CompiledRule(Struct, frozen=True):
         """Whether some part of the call is meant, or may be."""
         if not any(fnmatchcase(subject.tool.casefold(), name.casefold()) for name in texts(self.rule.tool)):
             return Match.NO
-        found = [_may_equal(subject.arguments, name, wanted) for name, wanted in self.rule.arguments.items()]
+        found: list[Match] = []
         if self.commands:
             read = [read_shell(text) for text in subject.commands]
             found.append(_most(pattern.touches(text) for pattern in self.commands for text in read))
@@ -146,10 +137,6 @@ def compile_rule(rule: Rule, around: Surroundings) -> CompiledRule:
     if rule.action != "allow" and (options or rule.exact):
         message = f"The rule {rule.label!r} has options or exact, which only a rule that allows can have."
         raise ConfigurationError(message, hint="A rule that denies or asks means every form of the command.")
-    for name, value in rule.arguments.items() if rule.action == "allow" else ():
-        if name in COMMAND_NAMES and isinstance(value, str) and any(letter in value for letter in "*?["):
-            message = f"The rule {rule.label!r} allows commands by a pattern of letters, which anything could follow."
-            raise ConfigurationError(message, hint=f"Say command = {value.partition('*')[0].strip()!r} instead.")
     return CompiledRule(
         rule=rule,
         around=around,
@@ -158,35 +145,6 @@ def compile_rule(rule: Rule, around: Surroundings) -> CompiledRule:
         hosts=tuple(compile_host(each) for each in texts(rule.host)),
         inside=compile_path(".", around),
     )
-
-
-def _equals(arguments: Mapping[str, object], name: str, wanted: object) -> bool:
-    """Whether the argument, or each of a list, is what is wanted."""
-    if name not in arguments:
-        return False
-    items = _items(arguments[name])
-    return bool(items) and all(_is(item, wanted) for item in items)
-
-
-def _may_equal(arguments: Mapping[str, object], name: str, wanted: object) -> Match:
-    """Whether the argument, or one of a list, is what is wanted."""
-    if name not in arguments:
-        return Match.NO
-    items = _items(arguments[name])
-    if any(_is(item, wanted) for item in items):
-        return Match.YES
-    return Match.MAYBE if any(isinstance(item, list | dict) for item in items) else Match.NO
-
-
-def _items(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else [value]
-
-
-def _is(value: object, wanted: object) -> bool:
-    if isinstance(value, str) and isinstance(wanted, str):
-        return fnmatchcase(value, wanted)
-    # 1 and True are equal in Python, and are not the same to anybody else.
-    return isinstance(value, bool) == isinstance(wanted, bool) and value == wanted
 
 
 def _most(found: Iterable[Match]) -> Match:
@@ -229,16 +187,13 @@ class Verdict(Struct, frozen=True):
 
 
 class Judge:
-    """A policy, compiled. Never changes; safe to share.
-
-    The order of the rules does not matter: they are sorted by what they say before they are asked.
-    """
+    """A policy, compiled. Never changes; safe to share."""
 
     def __init__(self, policy: PermissionPolicy, around: Surroundings) -> None:
         self.policy: PermissionPolicy = policy
         self.around: Surroundings = around
         self._by_action: dict[Action, list[CompiledRule]] = {"allow": [], "deny": [], "ask": []}
-        for rule in sorted(policy.rules, key=lambda rule: (rule.canonical, rule.name, rule.reason)):
+        for rule in policy.rules:
             self._by_action[rule.action].append(compile_rule(rule, around))
         self._inside: PathPattern = compile_path(".", around)
 

@@ -49,8 +49,6 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """A file, a directory with everything below it, or a pattern such as `src/**/*.py`; relative to the workspace."""
     host: Texts = ()
     """A host, `*.host` for those below it; with a scheme or port if need be."""
-    arguments: dict[str, str | int | float | bool | None] = {}
-    """Values of arguments by name; in texts, `*`, `?` and `[…]` stand for other letters."""
     reason: str = ""
     """For the model and the person who is asked."""
     name: str = ""
@@ -74,15 +72,10 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     @property
     def label(self) -> str:
         """What the rule is called in the audit line."""
-        text = self.name or f"{self.action} {self.canonical}"
+        said: dict[str, object] = msgspec.to_builtins(self)
+        plain = {key: value for key, value in said.items() if key not in ("action", "reason", "name")}
+        text = self.name or f"{self.action} {msgspec.json.encode(plain, order='sorted').decode()}"
         return text if self.name or len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
-
-    @property
-    def canonical(self) -> str:
-        """The rule in one text, whatever it is called and why it is there."""
-        plain = msgspec.structs.replace(self, reason="", name="")
-        data = {key: value for key, value in msgspec.to_builtins(plain).items() if key != "action"}
-        return msgspec.json.encode(data, order="sorted").decode()
 
 
 class PermissionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

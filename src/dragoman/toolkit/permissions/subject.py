@@ -36,7 +36,6 @@ _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
     "url": words_in("url urls uri uris href endpoint base_url"),
     "environment": words_in("env environ environment stdin input"),
 }
-COMMAND_NAMES: Final = _NAMES["command"]
 _BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.items() for name in names}
 
 READY_TOOLS: Final[Mapping[str, Mapping[str, Kind]]] = {
@@ -68,8 +67,6 @@ class Subject(Struct, frozen=True, kw_only=True):
 
     tool: str
     read_only: bool
-    arguments: Mapping[str, object]
-    """As the tool gets them, in the types of JSON."""
     commands: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
@@ -132,7 +129,6 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
     return Subject(
         tool=call.name,
         read_only=tool is not None and tool.options.read_only,
-        arguments=known,
         commands=tuple(found["command"]),
         paths=tuple(found["path"]),
         urls=tuple(found["url"]),

@@ -1,4 +1,4 @@
-"""Where skills come from: a protocol that anybody may implement, skills in memory, and skills in directories.
+"""Where skills come from (a protocol, skills in memory and in directories), and the tools that load them.
 
 In directories, a skill is looked up among those that were found; its name is never made into a path. Files are opened
 through a Workspace, which says where the open file really lies: what has been checked is what is read. Nothing outside
@@ -7,9 +7,9 @@ a skill's own directory is ever read for it.
 
 from __future__ import annotations
 
+import html
 import os
 import re
-import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,8 +17,10 @@ from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct, structs
 
-from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError, ToolError
+from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError, ToolError, ToolExecutionError
+from dragoman.toolkit.decorator import ready
 from dragoman.toolkit.workspace import Workspace
+from dragoman.tools.definition import AnyTool
 
 from .skill import SKILL_FILES, Skill, SkillSummary, SupportingFile, is_safe_name, normal_name, read_skill
 
@@ -140,29 +142,23 @@ class _Place(Struct, frozen=True):
         return self.folder or os.path.basename(self.root)  # noqa: PTH119
 
 
-_Stamp: TypeAlias = tuple[int, ...]
-_Known: TypeAlias = dict[_Place, tuple[_Stamp, Skill | str]]
-"""The times of each file, and the skill, or why it cannot be used."""
 _Texts: TypeAlias = list[str]
 
 
 class DirectorySkillStore:
     """Skills from directories, earlier ones first. Safe to share between threads.
 
-    Every use looks at the times of the files, which costs a few system calls, and reads again what has changed. A
-    directory that does not exist holds no skills. What was left out, and why, is in `problems`.
+    Every use reads what is there now. A directory that does not exist holds no skills. What was left out is in
+    `problems`, with the reason.
     """
 
     def __init__(self, directories: Iterable[str | os.PathLike[str]], *, limits: SkillLimits | None = None) -> None:
         self.directories: tuple[str, ...] = tuple(os.fspath(each) for each in directories)
         self.limits: SkillLimits = limits or SkillLimits()
-        self._lock: threading.Lock = threading.Lock()
-        self._known: _Known = {}
-        self._problems: tuple[str, ...] = ()
 
     def list(self) -> tuple[SkillSummary, ...]:
         """All skills, in the order in which they were found."""
-        return tuple(skill.summary for _, skill in self._find_all().values())
+        return tuple(skill.summary for _, skill in self._find_all()[0].values())
 
     def load(self, name: str) -> Skill:
         """The skill of that name with its instructions, and a list of its other files."""
@@ -185,31 +181,29 @@ class DirectorySkillStore:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was left out when the directories were last looked at, and why: a line each."""
-        self._find_all()
-        return self._problems
+        """What is left out of the directories, and why: a line each."""
+        return tuple(self._find_all()[1])
 
     # --- finding ---
 
     def _find(self, name: str) -> tuple[_Place, Skill]:
         wanted = normal_name(name)
-        found = self._find_all().get(wanted) if is_safe_name(wanted) else None
+        found = self._find_all()[0].get(wanted) if is_safe_name(wanted) else None
         if found is None:
             raise _no_such_skill(name)
         return found
 
-    def _find_all(self) -> dict[str, tuple[_Place, Skill]]:
-        with self._lock:
-            found: dict[str, tuple[_Place, Skill]] = {}
-            known: _Known = {}
-            problems: _Texts = []
-            for directory in self.directories:
-                for place in self._places(directory, problems):
-                    if place not in known:  # one directory may be given twice
-                        problems += self._take(place, found, known)
-            self._known = known  # what is gone is forgotten
-            self._problems = tuple(problems)
-            return found
+    def _find_all(self) -> tuple[dict[str, tuple[_Place, Skill]], _Texts]:
+        """All skills by name, and what is wrong with them and with others."""
+        found: dict[str, tuple[_Place, Skill]] = {}
+        problems: _Texts = []
+        seen: set[_Place] = set()
+        for directory in self.directories:
+            for place in self._places(directory, problems):
+                if place not in seen:  # one directory may be given twice
+                    seen.add(place)
+                    problems += self._take(place, found)
+        return found, problems
 
     def _places(self, directory: str, problems: _Texts) -> Iterator[_Place]:
         root = os.path.realpath(directory)
@@ -234,46 +228,28 @@ class DirectorySkillStore:
             elif file:
                 yield _Place(root, name, file)
 
-    def _take(self, place: _Place, found: dict[str, tuple[_Place, Skill]], known: _Known) -> _Texts:
-        """Look at one SKILL.md; what is wrong with it."""
-        label = shorten(place.name)
+    def _take(self, place: _Place, found: dict[str, tuple[_Place, Skill]]) -> _Texts:
+        """Take in one SKILL.md; what is wrong with it."""
+        label, most = shorten(place.name), self.limits.skill_bytes
         if len(found) >= self.limits.skills:
             return [f"{label} was left out: there are more than {self.limits.skills} skills"]
-        known[place] = self._look_at(place)
-        skill = known[place][1]
-        if isinstance(skill, str):
-            return [f"{label} was left out: {skill}"]
+        data = _read(place, place.file, most)
+        if data is None:
+            return [f"{label} was left out: its {place.file} is no file, cannot be read or lies elsewhere"]
+        if len(data) > most:
+            return [f"{label} was left out: its {place.file} is too large: more than {most} bytes"]
+        text = data.decode("utf-8", "replace")
+        location = os.path.join(place.directory, place.file)  # noqa: PTH118
+        skill = read_skill(text, folder=place.name, location=location)
+        if not is_safe_name(skill.name):
+            return [f"{label} was left out: neither its name nor the directory's can be used"]
         if skill.name in found:
             first = shorten(found[skill.name][1].location)
             return [f"{label} was left out: {first} has the name {skill.name!r} already"]
+        if text.encode("utf-8", "replace") != data:
+            skill = structs.replace(skill, warnings=(*skill.warnings, "it is not UTF-8"))
         found[skill.name] = (place, skill)
         return [f"{label}: {warning}" for warning in skill.warnings]
-
-    def _look_at(self, place: _Place) -> tuple[_Stamp, Skill | str]:
-        """The skill, from memory if its file has not changed; a text says why it cannot be used."""
-        path = os.path.join(place.directory, place.file)  # noqa: PTH118
-        try:
-            status = os.stat(path)  # noqa: PTH116
-        except OSError as error:
-            return (), f"it cannot be read ({type(error).__name__})"
-        stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        known = self._known.get(place)
-        if known is not None and known[0] == stamp:
-            return known
-        most = self.limits.skill_bytes
-        data = _read(place, place.file, most)
-        if data is None:
-            return stamp, f"its {place.file} is no file, cannot be read or lies elsewhere"
-        if len(data) > most:
-            return stamp, f"its {place.file} is too large: more than {most} bytes"
-        skill = read_skill(data.decode("utf-8", "replace"), folder=place.name, location=path)
-        if not is_safe_name(skill.name):
-            return stamp, "neither its name nor the directory's can be used"
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            skill = structs.replace(skill, warnings=(*skill.warnings, "it is not UTF-8"))
-        return stamp, skill
 
 
 def _skill_file(directory: str) -> str:
@@ -321,3 +297,91 @@ def _parts(path: str) -> _Texts:
 def _is_visible(name: str) -> bool:
     """Whether this is an ordinary name: hidden files are where repositories and secrets are kept; `..` is no name."""
     return not name.startswith((".", "~")) and name.isprintable()
+
+
+# --- what the model is told of skills, and the tools that load them --------------------------------------------------
+
+_INTRODUCTION: Final = (
+    "Skills are instructions for certain tasks. Before you begin a task that one of these describes, load it with the "
+    "tool Skill, and the files that it refers to with LoadSkillSupporting. Their authors wrote the descriptions."
+)
+
+
+def skills_prompt(store: SkillStore, *, max_characters: int = 20_000) -> str:
+    """The list of skills for a system prompt; empty if there are none. What does not fit is counted at its end."""
+    skills = store.list()
+    if not skills:
+        return ""
+    lines = ["<available_skills>"]
+    length, left_out = len(_INTRODUCTION) + 40, 0
+    for skill in skills:
+        line = _line(skill)
+        if length + len(line) > max_characters:
+            left_out += 1
+            continue
+        lines.append(line)
+        length += len(line) + 1
+    if left_out:
+        lines.append(f"<left_out>{left_out}</left_out>")
+    return "\n".join([_INTRODUCTION, *lines, "</available_skills>"])
+
+
+def _line(skill: SkillSummary) -> str:
+    return f'<skill name="{_harmless(skill.name)}">{_harmless(skill.description[:1024])}</skill>'
+
+
+def _harmless(text: str) -> str:
+    """The text on one line, without tags, and without letters that nobody sees."""
+    one_line = " ".join(text.split())
+    return html.escape("".join([letter if letter.isprintable() else " " for letter in one_line]))
+
+
+def skill_tools(store: SkillStore) -> list[AnyTool]:
+    """The tools `Skill` and `LoadSkillSupporting`, for the skills of this store."""
+    return [skill_tool(store), load_skill_supporting_tool(store)]
+
+
+def skill_tool(store: SkillStore) -> AnyTool:
+    """The tool `Skill`."""
+
+    @ready(name="Skill", needs=["name"], read_only=True, idempotent=True)
+    def skill(*, name: str = "") -> str:
+        """Load the instructions of a skill. Do this before you begin a task that its description fits.
+
+        Args:
+            name: The skill's name, from the list of available skills.
+        """
+        try:
+            found = store.load(name)
+        except SkillError as error:
+            raise ToolExecutionError(error.message) from error
+        body = found.body or "[The skill has no instructions.]"
+        if not found.files:
+            return body
+        listed = "\n".join(f"- {path}" for path in found.files)
+        return f"{body}\n\n[Files of this skill, to be loaded with LoadSkillSupporting:]\n{listed}"
+
+    return skill
+
+
+def load_skill_supporting_tool(store: SkillStore) -> AnyTool:
+    """The tool `LoadSkillSupporting`."""
+
+    @ready(name="LoadSkillSupporting", needs=["name", "path"], read_only=True, idempotent=True)
+    def load_skill_supporting(*, name: str = "", path: str = "") -> str:
+        """Load a file that belongs to a skill, such as references/guide.md.
+
+        Args:
+            name: The skill's name.
+            path: The file, relative to the skill's directory.
+        """
+        try:
+            file = store.load_supporting(name, path)
+        except SkillError as error:
+            raise ToolExecutionError(error.message) from error
+        text = file.text
+        if text is None:
+            raise ToolExecutionError(f"supporting file is not text: {shorten(path)} ({len(file.data)} bytes)")
+        return text
+
+    return load_skill_supporting

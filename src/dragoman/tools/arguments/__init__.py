@@ -7,7 +7,7 @@
     docstrings.py   descriptions from docstrings (the only import of the docstring parser)
     json_schema.py  validation against a JSON Schema (the only import of the schema library)
     problems.py     what is wrong with arguments, in one line that a model can act on
-    schemas.py      walking schemas, shared definitions; normalise.py makes odd ones regular
+    schemas.py      walking schemas, shared definitions, odd schemas made regular
 
 Nothing is imported here: a program that defines no tools loads none of it.
 """

@@ -29,7 +29,6 @@ from .nodes import (
     custom,
     document_class,
     enumeration,
-    is_decodable,
     limit,
     literal,
     mapping,
@@ -38,7 +37,7 @@ from .nodes import (
     struct_of,
     union,
 )
-from .resolve import RawField, UnsupportedError, class_of, fields_of, resolve_one, scope_of_alias
+from .resolve import RawField, UnsupportedError, class_of, fields_of, resolve_one, scope_of
 from .schemas import Definition, Schema, describe
 
 _ARRAYS: dict[object, Any] = {
@@ -60,24 +59,12 @@ _QUALIFIERS = frozenset({"Final", "Required", "NotRequired", "ReadOnly"})
 # --- the walk over a hint --------------------------------------------------------------------------------------------
 
 
-class _Alias:
-    """A `type X = ...` while it is being read; it may contain itself."""
-
-    def __init__(self, name: str) -> None:
-        self.target: Node = ANYTHING
-        self.definition: Definition = Definition(name)
-        self.is_recursive: bool = False
-        self.node: Node = Node(custom(name, lambda value: convert(value, self.target.wire)), {"$ref": self.definition})
-
-
 class Parser:
     """Turns hints into nodes. One parser serves one function or type, so that a class has one node in it."""
 
     def __init__(self) -> None:
-        self._records: dict[object, Node] = {}
-        self._aliases: dict[object, _Alias] = {}
-        self.has_definitions: bool = False
-        """Whether the schemas refer to definitions, so that a document must be written of them."""
+        self._known: dict[object, Node] = {}
+        """Classes and aliases, from the moment when they are begun: they may contain themselves."""
 
     def node(self, hint: object) -> Node:
         """The node of a hint; raises UnsupportedError."""
@@ -100,20 +87,19 @@ class Parser:
         return self._class(hint)
 
     def _alias(self, hint: Any) -> Node:
+        """A `type X = ...`, which may contain itself."""
         key = _key(hint)
-        if key in self._aliases:
-            self._aliases[key].is_recursive = True
-            return self._aliases[key].node
+        if key in self._known:
+            return self._known[key]
         generic = typing.get_origin(hint) or hint
-        value: Any = resolve_one(generic.__value__, scope_of_alias(generic))
-        self.has_definitions = True
-        alias = self._aliases[key] = _Alias(generic.__name__)
-        alias.target = self.node(value if generic is hint else value[typing.get_args(hint)])
-        alias.definition.schema = alias.target.schema
-        if alias.is_recursive:
-            return alias.node
-        del self._aliases[key]
-        return alias.target
+        value: Any = resolve_one(generic.__value__, scope_of(generic))
+        definition = Definition(generic.__name__)
+        target = ANYTHING
+        read = custom(generic.__name__, lambda value: convert(value, target.wire))
+        self._known[key] = Node(read, {"$ref": definition})
+        target = self.node(value if generic is hint else value[typing.get_args(hint)])
+        definition.schema = target.schema
+        return target._replace(schema={"$ref": definition})
 
     def _generic(self, hint: object, origin: object, arguments: tuple[Any, ...]) -> Node:
         if origin is Annotated:
@@ -148,15 +134,15 @@ class Parser:
         )
 
     def _annotated(self, hint: Any) -> Node:
-        found = Annotations(hint.__metadata__)
+        found = _Annotations(hint.__metadata__)
         node = None if found.unusual is not None else limit(self.node(hint.__origin__), found.limits)
-        if node is None and (found.pydantic_is_blind or "pydantic" not in sys.modules):
+        if node is None and (found.has_meta or "pydantic" not in sys.modules):
             limits = ", ".join(f"{kind}={value!r}" for kind, value in found.limits.items()) or repr(found.unusual)
             raise UnsupportedError(
                 f"the limit {limits} cannot be checked on {_name_of(hint.__origin__)}",
                 "Check it in the function, or import pydantic and use its Field, which knows more limits.",
             )
-        node = node or self._pydantic(hint)
+        node = node or pydantic_node(hint)
         extra = {keyword: value for keyword, value in found.schema.items() if keyword != "description"}
         said = str(found.schema.get("description", ""))
         schema = {**(node.schema if node.schema.get("description") == said else describe(node.schema, said)), **extra}
@@ -172,22 +158,17 @@ class Parser:
         if cls is None:
             raise _refusal(hint)
         if hasattr(cls, "__get_pydantic_core_schema__") or "__pydantic_validator__" in vars(cls):
-            return self._pydantic(hint)
+            return pydantic_node(hint)
         if issubclass(cls, enum.Enum):
             return enumeration(cls)
         if issubclass(cls, pathlib.PurePath):
             return Node(cls, {"type": "string", "format": "path"})
-        return self._records[key] if key in self._records else self._record(hint, cls)
-
-    def _pydantic(self, hint: object) -> Node:
-        self.has_definitions = True
-        return pydantic_node(hint)
+        return self._known[key] if key in self._known else self._record(hint, cls)
 
     # --- objects with named fields ---
 
     def _record(self, hint: object, cls: type[Any]) -> Node:
         """An object with named fields, read by a Struct of the same fields, so that unknown ones are refused."""
-        self.has_definitions = True
         arguments = "_".join(getattr(argument, "__name__", str(argument)) for argument in typing.get_args(hint))
         definition = Definition(f"{cls.__name__}_{arguments}" if arguments else cls.__name__)
         names: list[str] = []
@@ -201,8 +182,7 @@ class Parser:
             except Exception as error:  # noqa: BLE001 -- __init__ and __post_init__ are the user's code, and may check
                 raise ValueError(str(error)[:200] or type(error).__name__) from None
 
-        # A class may contain itself, so that its node is there before its fields are read.
-        node = self._records[_key(hint)] = Node(custom(cls.__name__, build), {"$ref": definition})
+        node = self._known[_key(hint)] = Node(custom(cls.__name__, build), {"$ref": definition})
         declared = fields_of(hint)
         if declared is None:
             raise _refusal(hint)
@@ -211,11 +191,8 @@ class Parser:
         text, descriptions = document_class(cls)
         config: Any = getattr(cls, "__struct_config__", None)
         definition.schema = describe(object_schema(fields, descriptions, config), text)
-        struct = struct_of(fields, config)
-        # A Struct is left to msgspec if msgspec sees all that its hints say, and if only it checks what is built.
-        native = config is not None and not hasattr(cls, "__post_init__")
-        if native and all(field.node.wire == field.raw.hint for field in fields) and is_decodable(hint):
-            node = self._records[_key(hint)] = node._replace(wire=hint)
+        tag = {"tag": config.tag, "tag_field": config.tag_field} if config else {}
+        struct = struct_of(fields, tag=tag, is_closed=config is None or config.forbid_unknown_fields)
         return node
 
     def _field(self, cls: type, field: RawField) -> Node:
@@ -247,7 +224,7 @@ def _refusal(hint: object) -> UnsupportedError:
 
 # --- what stands beside a type ----------------------------------------------------------------------------------------
 
-_ANNOTATED_TYPES = {
+_LIMITS = {
     "Ge": "ge",
     "Gt": "gt",
     "Le": "le",
@@ -256,21 +233,21 @@ _ANNOTATED_TYPES = {
     "MinLen": "min_length",
     "MaxLen": "max_length",
 }
+"""The classes of annotated-types, by msgspec's names for what they say."""
 
 
-class Annotations:
+class _Annotations:
     """What was found beside a type."""
 
-    def __init__(self, metadata: Iterable[object] = ()) -> None:
+    def __init__(self, metadata: Iterable[object]) -> None:
         self.limits: dict[str, Any] = {}
         """By msgspec's names: ge, max_length, pattern …"""
         self.schema: Schema = {}
         """Keywords for the schema: description, examples and whatever the user added."""
-        self.alias: str = ""
         self.unusual: object = None
-        """Something that only pydantic can honour, such as a validator function or a second limit of one kind."""
-        self.pydantic_is_blind: bool = False
-        """Whether there is a limit that pydantic would not see."""
+        """Something that only pydantic can check, such as a validator function or a second limit of one kind."""
+        self.has_meta: bool = False
+        """Whether there are limits of msgspec, which pydantic does not see."""
         for item in metadata:
             self._take(item)
 
@@ -278,34 +255,23 @@ class Annotations:
         name, module = type(item).__name__, type(item).__module__
         if isinstance(item, msgspec.Meta):
             self._take_keywords(item.description, item.examples, item.extra_json_schema)
-            for kind in (*_ANNOTATED_TYPES.values(), "pattern", "tz"):
-                self.pydantic_is_blind = self.pydantic_is_blind or getattr(item, kind) is not None
+            for kind in (*_LIMITS.values(), "pattern", "tz"):
+                self.has_meta = self.has_meta or getattr(item, kind) is not None
                 self._take_limit(kind, getattr(item, kind), item)
         elif is_pydantic_field(item):
             self._take_keywords(item.description, item.examples, item.json_schema_extra)
-            alias = item.validation_alias or item.alias
-            self.alias = alias if isinstance(alias, str) else self.alias
             self.unusual = self.unusual or (item if item.discriminator is not None else None)
             for part in item.metadata:
                 self._take(part)
         elif getattr(item, "__is_annotated_types_grouped_metadata__", False):  # Interval, Len, StringConstraints
             for part in item:
                 self._take(part)
-        elif name in _ANNOTATED_TYPES and module == "annotated_types":
-            kind = _ANNOTATED_TYPES[name]
-            self._take_limit(kind, getattr(item, kind), item)
-        elif module == "annotated_types" and name == "Timezone" and item.tz in (None, ...):
-            self._take_limit("tz", item.tz is ..., item)
-        elif module == "annotated_types" and name in ("Predicate", "Timezone"):
+        elif name in _LIMITS and module == "annotated_types":
+            self._take_limit(_LIMITS[name], getattr(item, _LIMITS[name]), item)
+        elif name == "_PydanticGeneralMetadata" and isinstance(pattern := getattr(item, "pattern", None), str):
+            self._take_limit("pattern", pattern, item)
+        elif module.startswith(("pydantic", "annotated_types")) or hasattr(item, "__get_pydantic_core_schema__"):
             self.unusual = item
-            self.pydantic_is_blind = self.pydantic_is_blind or name == "Timezone"
-        elif module.startswith("pydantic") or hasattr(item, "__get_pydantic_core_schema__"):
-            general = cast("dict[str, object]", getattr(item, "__dict__", {}))
-            said = {key: value for key, value in general.items() if value is not None}
-            if name == "_PydanticGeneralMetadata" and said.keys() == {"pattern"} and isinstance(said["pattern"], str):
-                self._take_limit("pattern", said["pattern"], item)
-            else:
-                self.unusual = item
         else:  # what nobody here knows is ignored, as PEP 593 asks
             self._take_keywords(item if isinstance(item, str) else getattr(item, "documentation", None))
 

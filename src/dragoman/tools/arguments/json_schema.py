@@ -29,27 +29,29 @@ from .problems import (
     is_object,
     join_words,
     kind_of,
-    limit_text,
     missing,
     one_of,
     unknown,
 )
 from .schemas import Schema
 
-_LIMITS = {
-    "minimum": ("ge", ""),
-    "maximum": ("le", ""),
-    "exclusiveMinimum": ("gt", ""),
-    "exclusiveMaximum": ("lt", ""),
-    "multipleOf": ("multiple_of", ""),
-    "pattern": ("pattern", ""),
-    "minLength": ("min_length", "character"),
-    "maxLength": ("max_length", "character"),
-    "minItems": ("min_length", "item"),
-    "maxItems": ("max_length", "item"),
-    "minProperties": ("min_length", "property"),
-    "maxProperties": ("max_length", "property"),
+_PHRASES = {
+    "falseSchema": "nothing",
+    "uniqueItems": "array without repeated items",
+    "minimum": "{kind} >= {limit}",
+    "maximum": "{kind} <= {limit}",
+    "exclusiveMinimum": "{kind} > {limit}",
+    "exclusiveMaximum": "{kind} < {limit}",
+    "multipleOf": "{kind} that is a multiple of {limit}",
+    "pattern": "string that matches {limit}",
+    "minLength": "string with {limit} or more characters",
+    "maxLength": "string with {limit} or fewer characters",
+    "minItems": "array with {limit} or more items",
+    "maxItems": "array with {limit} or fewer items",
+    "minProperties": "object with {limit} or more properties",
+    "maxProperties": "object with {limit} or fewer properties",
 }
+"""What was expected, by the keyword that failed."""
 _FORMATS: dict[str, tuple[type, str]] = {
     "date-time": (datetime.datetime, "date-time such as 2026-01-31T12:00:00Z"),
     "date": (datetime.date, "date such as 2026-01-31"),
@@ -205,18 +207,11 @@ def _type_words(schema: object) -> str:
 
 
 def _keyword_text(keyword: str, value: object, details: Mapping[str, Any]) -> str:
-    if keyword == "falseSchema":
-        return expected("nothing", value)
-    if keyword == "enum":
-        return expected(one_of(details["options"]), value)
-    if keyword == "const":
-        return expected(one_of([details["expected_value"]]), value)
-    if keyword == "uniqueItems":
-        return expected("array without repeated items", value)
-    if keyword in _LIMITS:
-        kind, unit = _LIMITS[keyword]
-        (limit,) = details.values()
-        return expected(f"{kind_of(value)} {limit_text(kind, limit, unit or 'item')}", value)
+    if keyword in ("enum", "const"):
+        return expected(one_of(details.get("options") or [details.get("expected_value")]), value)
+    if keyword in _PHRASES:
+        limit = next(iter(details.values()), None)
+        return expected(_PHRASES[keyword].format(kind=kind_of(value), limit=limit), value)
     return ""
 
 

@@ -134,14 +134,12 @@ class Field(NamedTuple):
 
 
 def object_schema(fields: Sequence[Field], descriptions: Mapping[str, str], config: Any = None) -> Schema:
-    """The schema of an object with these fields; a Struct may be open, tagged, or written as an array."""
+    """The schema of an object with these fields; a Struct may be open, or tagged."""
     properties = {raw.key: _field_schema(raw, node, descriptions.get(raw.name, "")) for raw, node in fields}
     required = [raw.key for raw, _ in fields if raw.required]
     if config is not None and config.tag_field is not None:
         properties = {config.tag_field: {"type": kind_of(config.tag), "enum": [config.tag]}, **properties}
         required = [config.tag_field, *required]
-    if config is not None and config.array_like:
-        return {"type": "array", "prefixItems": list(properties.values()), "minItems": len(required)}
     schema: Schema = {"type": "object", "properties": properties}
     if required:
         schema["required"] = required
@@ -172,15 +170,13 @@ def _encode_custom(value: Any) -> object:
     return value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else str(value)
 
 
-def struct_of(fields: Sequence[Field], config: Any) -> Any:
+def struct_of(fields: Sequence[Field], *, tag: Mapping[str, Any] | None = None, is_closed: bool = True) -> Any:
     """The Struct that reads an object with these fields; what is optional and not there is UNSET."""
-    layout = {name: getattr(config, name) for name in ("tag", "tag_field", "array_like")} if config else {}
     declared: list[tuple[str, Any, Any]] = []
     for index, (raw, node) in enumerate(fields):
         default = msgspec.NODEFAULT if raw.required else msgspec.UNSET
         declared.append((f"f{index}", node.wire, msgspec.field(default=default, name=raw.key)))
-    is_closed = config is None or config.forbid_unknown_fields
-    return msgspec.defstruct("Fields", declared, kw_only=True, forbid_unknown_fields=is_closed, **layout)
+    return msgspec.defstruct("Fields", declared, kw_only=True, forbid_unknown_fields=is_closed, **(tag or {}))
 
 
 def document_class(cls: type) -> tuple[str, Mapping[str, str]]:
@@ -258,28 +254,15 @@ def literal(hint: object, values: tuple[object, ...]) -> Node:
 
 
 def enumeration(cls: type[enum.Enum]) -> Node:
-    """An Enum: its values where JSON can hold them, else its names. A Flag is a list of names."""
+    """An Enum: its values where JSON can hold them, else its names."""
     members = list(cls)
-    if not members:
-        raise UnsupportedError(f"the enum {cls.__name__} has no members", "Give it at least one member.")
-    if issubclass(cls, enum.Flag):
-        names = _choice([(member.name, member) for member in cls])
-
-        def read(value: object) -> object:
-            result = cls(0)
-            for member in convert(value, list[names.wire]):
-                result |= member
-            return result
-
-        return Node(custom(cls.__name__, read), {"type": "array", "items": names.schema, "uniqueItems": True})
+    if not members or issubclass(cls, enum.Flag):
+        raise UnsupportedError(f"{cls.__name__} is not a choice of one member", "Use an Enum, or a list of one.")
     pairs = [(_json_of_member(member), member) for member in members]
     node = _choice(pairs, cls if is_decodable(cls) else None)
-    meanings = "" if all(isinstance(value, str) for value, _ in pairs) else _meanings(pairs)
-    return node._replace(schema=describe(describe(node.schema, meanings), _own_docstring(cls)))
-
-
-def _meanings(pairs: Sequence[tuple[object, enum.Enum]]) -> str:
-    return f"({', '.join(f'{shown(value)} = {member.name}' for value, member in pairs)})"
+    is_telling = all(isinstance(value, str) for value, _ in pairs)
+    names = "" if is_telling else f"({', '.join(f'{shown(value)} = {member.name}' for value, member in pairs)})"
+    return node._replace(schema=describe(describe(node.schema, names), _own_docstring(cls)))
 
 
 def _json_of_member(member: enum.Enum) -> object:
@@ -303,29 +286,21 @@ def array(item: Node, build: Any) -> Node:
 
 def mapping(key: Node, value: Node) -> Node:
     names = {keyword: said for keyword, said in key.schema.items() if keyword != "description"}
-    kind = names.get("type")
-    if kind in ("boolean", "null", "array", "object") or "$ref" in names:
+    kind = names.get("type", "string" if not names else "")
+    if kind not in ("string", "integer") or isinstance(key.wire, _Custom) or names.get("format") == "path":
         raise UnsupportedError("such a key cannot be a name in a JSON object", "Use dict[str, ...] instead.")
     schema: Schema = {"type": "object"}
     # Names are texts in JSON, so that numbers become a pattern or a list of texts.
-    if kind == "string" and len(names) > 1:
-        schema["propertyNames"] = names
-    elif "enum" in names:
+    if "enum" in names:
         values = cast("list[object]", names["enum"])
         schema["propertyNames"] = {"enum": [each if isinstance(each, str) else shown(each) for each in values]}
     elif kind == "integer":
         schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
+    elif len(names) > 1:
+        schema["propertyNames"] = names
     if value.schema:
         schema["additionalProperties"] = value.schema
-    wire: Any = key.wire
-    if not isinstance(wire, _Custom) and names.get("format") != "path":
-        return Node(dict[wire, value.wire], schema, dict)
-
-    def read(given: object) -> object:
-        items = convert(given, dict[str, value.wire]).items()
-        return {convert(name, wire): item for name, item in items}
-
-    return Node(custom("Mapping", read), schema, dict)
+    return Node(dict[key.wire, value.wire], schema, dict)
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -338,7 +313,7 @@ _NUMERIC = {
     "multiple_of": "multipleOf",
 }
 _ITEMS = {"min_length": "minItems", "max_length": "maxItems"}
-LIMIT_KEYWORDS: Mapping[type | None, Mapping[str, str]] = {
+_LIMITS: Mapping[type | None, Mapping[str, str]] = {
     int: _NUMERIC,
     float: _NUMERIC,
     str: {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
@@ -347,20 +322,17 @@ LIMIT_KEYWORDS: Mapping[type | None, Mapping[str, str]] = {
     set: _ITEMS,
     frozenset: _ITEMS,
     dict: {"min_length": "minProperties", "max_length": "maxProperties"},
-    bytes: {"min_length": "", "max_length": ""},
-    datetime.datetime: {"tz": ""},
-    datetime.time: {"tz": ""},
 }
-"""The limits that msgspec checks on each type, with their keywords in JSON Schema if it has them."""
+"""The limits that msgspec checks on each type, with their keywords in JSON Schema."""
 
 
 def limit(node: Node, limits: Mapping[str, Any]) -> Node | None:
     """The node within limits, None if msgspec cannot check them; those on a union go to the members they apply to."""
     if not limits:
         return node
-    keywords = LIMIT_KEYWORDS.get(node.kind, {})
+    keywords = _LIMITS.get(node.kind, {})
     if node.members:
-        shares = [limits.keys() & LIMIT_KEYWORDS.get(member.kind, {}).keys() for member in node.members]
+        shares = [limits.keys() & _LIMITS.get(member.kind, {}).keys() for member in node.members]
         parts = [
             limit(member, {kind: value for kind, value in limits.items() if kind in share})
             for member, share in zip(node.members, shares, strict=True)
@@ -373,7 +345,7 @@ def limit(node: Node, limits: Mapping[str, Any]) -> Node | None:
         return None
     if not limits.keys() <= keywords.keys() or not is_decodable(wire):
         return None
-    said = {keyword: limits[kind] for kind, keyword in keywords.items() if kind in limits and keyword}
+    said = {keyword: limits[kind] for kind, keyword in keywords.items() if kind in limits}
     return node._replace(wire=wire, schema={**node.schema, **said})
 
 

@@ -17,7 +17,6 @@ MANY_PROBLEMS = 20
 """Where looking for more ends: nobody reads further, and a wrong value may have a million items."""
 _SHOWN_PROBLEMS = 5
 _SHOWN_NAMES = 20
-_SHOWN_CHOICES = 20
 _SHOWN_LENGTH = 60
 
 _KINDS: dict[type, str] = {
@@ -29,17 +28,6 @@ _KINDS: dict[type, str] = {
     dict: "object",
     type(None): "null",
 }
-_LIMITS = {
-    "ge": ">= {}",
-    "gt": "> {}",
-    "le": "<= {}",
-    "lt": "< {}",
-    "multiple_of": "that is a multiple of {}",
-    "min_length": "of at least {} {}",
-    "max_length": "of at most {} {}",
-    "pattern": "that matches {}",
-}
-_PLURALS = {"character": "characters", "byte": "bytes", "item": "items", "property": "properties"}
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 _ENCODER = JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -63,15 +51,8 @@ class InvalidArguments(ValueError):  # noqa: N818 -- it names what came, and rea
         self.problems: tuple[Problem, ...] = tuple(problems)
 
     def __str__(self) -> str:
-        return one_line(self.problems)
-
-
-def one_line(problems: Sequence[Problem]) -> str:
-    """The first few problems joined by `; `."""
-    texts = [str(problem) for problem in problems[:_SHOWN_PROBLEMS]]
-    if len(problems) > _SHOWN_PROBLEMS:
-        texts.append("and more")
-    return "; ".join(texts)
+        texts = [str(problem) for problem in self.problems[:_SHOWN_PROBLEMS]]
+        return "; ".join([*texts, "and more"] if len(self.problems) > _SHOWN_PROBLEMS else texts)
 
 
 def _path_text(path: Path) -> str:
@@ -101,15 +82,10 @@ def missing(what: str) -> str:
     return f"expected {what}, but it is missing"
 
 
-def limit_text(kind: str, value: object, unit: str = "item") -> str:
-    """A limit in words that follow the name of a type: `>= 1`, `of at least 3 characters`."""
-    return _LIMITS[kind].format(value, unit if value == 1 else _PLURALS[unit])
-
-
 def one_of(values: Sequence[object]) -> str:
     """A list of allowed values, for `expected`."""
-    words = [shown(value) for value in values[:_SHOWN_CHOICES]]
-    if len(values) > _SHOWN_CHOICES:
+    words = [shown(value) for value in values[:_SHOWN_NAMES]]
+    if len(values) > _SHOWN_NAMES:
         words.append("…")
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
 
@@ -131,11 +107,9 @@ def _fold(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def join_words(words: Sequence[str], conjunction: str = "or") -> str:
+def join_words(words: Sequence[str]) -> str:
     """`a, b or c`."""
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 # --- JSON values -----------------------------------------------------------------------------------------------------

@@ -3,15 +3,14 @@
 Owns: Arguments, compiled once for each tool from a function's hints or from a JSON Schema, and the same for any type.
 Must not know: what the tool does, and how it is run.
 
-`decode` is msgspec's decoder in C. It says only that something is wrong; `recover` then reads the same text again,
-forgives what models get wrong without harm, and otherwise says all that is wrong by the JSON Schema.
+msgspec's decoder in C reads every call. When it refuses, the same text is read again, leniently: what models get wrong
+without harm is forgiven, and otherwise all that is wrong is said by the JSON Schema.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -20,12 +19,11 @@ import msgspec
 
 from dragoman.errors import ToolDefinitionError
 
-from .hints import Annotations, Parser, is_pydantic_field
+from .hints import Parser, is_pydantic_field
 from .nodes import NULL, Field, Node, convert, make_decoder, object_schema, union
-from .normalise import normalise
 from .problems import InvalidArguments, Path, Problem, cut, deeper_than, expected, is_array, is_object
 from .resolve import MISSING, RawField, UnsupportedError, resolve, resolve_one, scope_of_function
-from .schemas import Schema, write_document
+from .schemas import Schema, normalise, write_document
 
 if TYPE_CHECKING:
     from .json_schema import Checker
@@ -55,13 +53,9 @@ class Arguments(msgspec.Struct, frozen=True, eq=False):
     notes: tuple[str, ...]
     """What was rewritten in a given schema, one line each, with the JSON pointer."""
     decode: Callable[[str], object]
-    """From JSON text to the decoded arguments. Any exception means no more than that `recover` must be asked."""
-    recover: Callable[[str], object]
-    """The same slowly and leniently; raises InvalidArguments."""
-    positional: Callable[[object], tuple[object, ...]]
-    """From the decoded arguments to positional arguments."""
-    keywords: Callable[[object], dict[str, object]] | None
-    """From the decoded arguments to keyword arguments; None if there are none."""
+    """From JSON text to the decoded arguments; raises InvalidArguments."""
+    bind: Callable[[object], tuple[Sequence[object], Mapping[str, object]]]
+    """From the decoded arguments to positional and keyword arguments."""
 
 
 # --- from a function -------------------------------------------------------------------------------------------------
@@ -75,39 +69,29 @@ def arguments_of_function(
     signature: inspect.Signature | None = None,
 ) -> Arguments:
     """The arguments of a function, by its hints; its first `skip` parameters are not the model's business."""
-    by_keyword, bound = _takes_only_keywords(fn), _bound_names(fn)
+    bound = _bound_names(fn)
     offered = list((signature or signature_of(fn)).parameters.values())[skip:]
     parameters = [each for each in offered if each.name not in bound]
-    parser = Parser()
-    fields = _fields(fn, parameters, parser)
-    attributes = [_attribute(index, parameter.name) for index, parameter in enumerate(parameters)]
-    schema = object_schema(fields, descriptions or {})
-    schema = write_document(schema) if parser.has_definitions else schema
+    fields = _fields(fn, parameters)
+    schema = write_document(object_schema(fields, descriptions or {}))
     # gc=False: it lives for one call and nothing points back to it, and the collector costs a seventh of the decoding.
     struct = msgspec.defstruct(
         "Arguments",
-        [
-            (attribute, field.node.wire, _struct_field(field.raw))
-            for attribute, field in zip(attributes, fields, strict=True)
-        ],
+        [(f"f{index}", field.node.wire, _struct_field(field.raw)) for index, field in enumerate(fields)],
         kw_only=True,
         forbid_unknown_fields=True,
         gc=False,
     )
-    named = {
-        parameter.name: attribute
-        for attribute, parameter in zip(attributes, parameters, strict=True)
-        if by_keyword or parameter.kind is parameter.KEYWORD_ONLY
-    }
+    names = [parameter.name for parameter in parameters]
+    count = sum(parameter.kind is parameter.POSITIONAL_ONLY for parameter in parameters)
+
+    def bind(decoded: object) -> tuple[Sequence[object], Mapping[str, object]]:
+        values = msgspec.structs.astuple(cast("msgspec.Struct", decoded))
+        return values[:count], dict(zip(names[count:], values[count:], strict=True))
+
     recovery = Recovery(lambda value: convert(value, struct), lambda: _make_checker(schema, "argument"))
-    return Arguments(
-        schema=schema,
-        notes=(),
-        decode=_decoder(fn, struct, fields),
-        recover=recovery.read_arguments,
-        positional=_positional([attribute for attribute in attributes if attribute not in named.values()], named),
-        keywords=(lambda decoded: {name: getattr(decoded, key) for name, key in named.items()}) if named else None,
-    )
+    decode = recovery.after(_decoder(fn, struct, fields), recovery.read_arguments)
+    return Arguments(schema=schema, notes=(), decode=decode, bind=bind)
 
 
 def signature_of(fn: Callable[..., object]) -> inspect.Signature:
@@ -117,17 +101,6 @@ def signature_of(fn: Callable[..., object]) -> inspect.Signature:
     except (TypeError, ValueError, NameError) as error:  # NameError: from 3.14 on, annotations are evaluated here
         message = f"{_name_of(fn)} does not tell its parameters: {error}."
         raise ToolDefinitionError(message, hint="Wrap it in a function with type hints.") from None
-
-
-def _takes_only_keywords(fn: Callable[..., object]) -> bool:
-    """Whether a decorator's wrapper takes nothing else, whatever the function inside takes."""
-    if not hasattr(fn, "__wrapped__"):
-        return False
-    try:
-        outside = inspect.signature(fn, follow_wrapped=False).parameters.values()
-    except ValueError:  # functools.cache and its like tell nothing of themselves, and take what the function takes
-        return False
-    return {parameter.kind for parameter in outside} <= {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
 def _bound_names(fn: Callable[..., object]) -> set[str]:
@@ -146,8 +119,8 @@ def _name_of(fn: Callable[..., object]) -> str:
     return f"{getattr(inner, '__name__', type(inner).__name__)}()"
 
 
-def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter], parser: Parser) -> list[Field]:
-    scope = scope_of_function(fn)
+def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter]) -> list[Field]:
+    parser, scope = Parser(), scope_of_function(fn)
     written = {each.name: each.annotation for each in parameters if each.annotation is not _EMPTY}
     try:
         hints = resolve(written, scope)
@@ -182,9 +155,7 @@ def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Pa
     node = parser.node(hint)
     if default is None and NULL not in (node, *node.members):  # x: int = None says more than it writes
         node = union([node, NULL])
-    metadata = getattr(hint, "__metadata__", ())
-    key = (Annotations(metadata).alias if metadata else "") or name
-    return Field(RawField(name, hint, key, default is MISSING, default), node)
+    return Field(RawField(name, hint, name, default is MISSING, default), node)
 
 
 def _decoder(fn: Callable[..., object], struct: Any, fields: Sequence[Field]) -> Callable[[str], object]:
@@ -203,10 +174,6 @@ def _refusal(fn: Callable[..., object], name: str, error: UnsupportedError) -> T
     return ToolDefinitionError(f"Parameter {name!r} of {_name_of(fn)}: {error.message}.", hint=error.fix)
 
 
-def _attribute(index: int, name: str) -> str:
-    return f"argument_{index}" if name.startswith("__") else name  # a Struct has its own use for such names
-
-
 def _struct_field(raw: RawField) -> Any:
     """The field of the Struct. The call must get the very object that the function declares, also if it can change."""
     if raw.required:
@@ -214,14 +181,6 @@ def _struct_field(raw: RawField) -> Any:
     if type(raw.default) in _IMMUTABLE:
         return msgspec.field(default=raw.default, name=raw.key)
     return msgspec.field(default_factory=lambda: raw.default, name=raw.key)
-
-
-def _positional(attributes: Sequence[str], named: Mapping[str, str]) -> Callable[[object], tuple[object, ...]]:
-    if not named:
-        return cast("Callable[[object], tuple[object, ...]]", msgspec.structs.astuple)
-    if len(attributes) > 1:
-        return cast("Callable[[object], tuple[object, ...]]", operator.attrgetter(*attributes))
-    return lambda decoded: tuple(getattr(decoded, attribute) for attribute in attributes)
 
 
 # --- from a schema or a type -----------------------------------------------------------------------------------------
@@ -247,14 +206,11 @@ def arguments_of_schema(schema: Mapping[str, object]) -> Arguments:
         return read(value)
 
     recovery = Recovery(read, lambda: checker)
-    return Arguments(
-        schema=normal,
-        notes=notes,
-        decode=decode,
-        recover=recovery.read_arguments,
-        positional=lambda _: (),
-        keywords=lambda decoded: cast("dict[str, object]", decoded),
-    )
+
+    def bind(decoded: object) -> tuple[Sequence[object], Mapping[str, object]]:
+        return (), cast("dict[str, object]", decoded)
+
+    return Arguments(schema=normal, notes=notes, decode=recovery.after(decode, recovery.read_arguments), bind=bind)
 
 
 def schema_of_type(hint: object) -> Schema:
@@ -265,17 +221,9 @@ def schema_of_type(hint: object) -> Schema:
 def decoder_of_type(hint: object) -> Callable[[str], object]:
     """A function from JSON text to a value of the type; it raises InvalidArguments."""
     node = _node_of_type(hint)
-    decode = make_decoder(node.wire).decode
     schema = write_document(node.schema)
     recovery = Recovery(lambda value: convert(value, node.wire), lambda: _make_checker(schema, "field"))
-
-    def decode_or_recover(text: str) -> object:
-        try:
-            return decode(text)
-        except Exception:  # noqa: BLE001 -- also what the user's own classes raise
-            return recovery.read(parse_text(text))
-
-    return decode_or_recover
+    return recovery.after(make_decoder(node.wire).decode, lambda text: recovery.read(parse_text(text)))
 
 
 def _node_of_type(hint: object) -> Node:
@@ -307,6 +255,18 @@ class Recovery:
         self._read: Callable[[object], object] = read
         self._make_checker: Callable[[], Checker] = make_checker
         self._checker: Checker | None = None
+
+    @staticmethod
+    def after(decode: Callable[[str], object], recover: Callable[[str], object]) -> Callable[[str], object]:
+        """The quick reading of a text, and where it fails the careful one."""
+
+        def decode_or_recover(text: str) -> object:
+            try:
+                return decode(text)
+            except Exception:  # noqa: BLE001 -- also what the user's own classes raise
+                return recover(text)
+
+        return decode_or_recover
 
     def read_arguments(self, text: str) -> object:
         """The arguments of a call; models write nothing at all where there is nothing to say."""

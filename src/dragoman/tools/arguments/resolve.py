@@ -81,29 +81,22 @@ def scope_of_function(fn: Callable[..., object]) -> Scope:
     if not inspect.isfunction(inner):
         return vars(sys.modules.get(getattr(inner, "__module__", None) or "builtins", typing)), {}
     around = _running_locals(inner.__qualname__, inner.__globals__)
-    return inner.__globals__, {**around, **_closure(inner), **_type_parameters(inner)}
+    for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True):
+        try:
+            around[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return inner.__globals__, around
 
 
-def scope_of_class(cls: type) -> Scope:
-    """Where the names in a class's annotations are looked up."""
-    names = _module_names(cls)
-    inside = {name: value for name, value in vars(cls).items() if isinstance(value, type)}
-    around = _running_locals(cls.__qualname__, names)
-    return {**inside, **names}, {**around, cls.__name__: cls, **_type_parameters(cls)}
-
-
-def scope_of_alias(alias: Any) -> Scope:
-    """Where the names in a `type X = ...` are looked up, if they are text."""
-    return _module_names(alias), {alias.__name__: alias}
-
-
-def _module_names(owner: Any) -> dict[str, Any]:
+def scope_of(owner: Any) -> Scope:
+    """Where the names in a class's annotations, or in a `type X = ...`, are looked up."""
     module = sys.modules.get(owner.__module__)
-    return vars(module) if module else {}
-
-
-def _type_parameters(owner: object) -> dict[str, object]:
-    return {parameter.__name__: parameter for parameter in getattr(owner, "__type_params__", ())}
+    names = vars(module) if module else {}
+    own: Mapping[str, Any] = vars(owner) if isinstance(owner, type) else {}
+    inside = {name: value for name, value in own.items() if isinstance(value, type)}
+    around = _running_locals(getattr(owner, "__qualname__", ""), names)
+    return {**inside, **names}, {**around, owner.__name__: owner}
 
 
 def _innermost(fn: Callable[..., object]) -> object:
@@ -118,16 +111,6 @@ def _innermost(fn: Callable[..., object]) -> object:
         if inner is None or inspect.ismethodwrapper(inner):
             return cast("object", current)
         current = inner
-
-
-def _closure(fn: Callable[..., object]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, cell in zip(cast("Any", fn).__code__.co_freevars, cast("Any", fn).__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    return found
 
 
 def _running_locals(qualname: str, names: Mapping[str, object]) -> dict[str, object]:
@@ -147,11 +130,12 @@ def _running_locals(qualname: str, names: Mapping[str, object]) -> dict[str, obj
 
 
 class RawField(NamedTuple):
-    """A field as its class declares it."""
+    """A field as its class declares it, or a parameter as its function does."""
 
     name: str
     hint: object
     key: str
+    """Its name in JSON."""
     required: bool = True
     default: object = MISSING
     description: str = ""
@@ -169,24 +153,13 @@ def fields_of(hint: object) -> list[RawField] | None:
 
 
 def _dataclass_fields(cls: type[Any], hints: dict[str, object]) -> Iterator[RawField]:
-    parameters = inspect.signature(cls).parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    # __dataclass_fields__ rather than fields(): the latter leaves InitVars out, which __init__ wants.
-    declared = cast("dict[str, dataclasses.Field[object]]", cls.__dataclass_fields__)
-    for field in declared.values():
-        hint = hints.get(field.name, field.type)
-        if typing.ClassVar in (hint, typing.get_origin(hint)) or not field.init:
-            continue
-        if not takes_any and field.name not in parameters:
-            message = f"{cls.__name__}.__init__ does not take its field {field.name!r}"
-            raise UnsupportedError(message, "Let dataclass write __init__, or say field(init=False).")
-        if isinstance(hint, dataclasses.InitVar):
-            hint = cast("Any", hint).type
-        has_factory = field.default_factory is not dataclasses.MISSING
-        required = field.default is dataclasses.MISSING and not has_factory
-        default = _factory_default(field.default_factory) if has_factory else MISSING if required else field.default
-        description = str(field.metadata.get("description") or getattr(field, "doc", None) or "")
-        yield RawField(field.name, hint, field.name, required, default, description)
+    for field in dataclasses.fields(cls):
+        if field.init:
+            has_factory = field.default_factory is not dataclasses.MISSING
+            required = field.default is dataclasses.MISSING and not has_factory
+            default = _factory_default(field.default_factory) if has_factory else MISSING if required else field.default
+            description = str(field.metadata.get("description") or getattr(field, "doc", None) or "")
+            yield RawField(field.name, hints[field.name], field.name, required, default, description)
 
 
 def _factory_default(factory: Any) -> object:
@@ -245,7 +218,7 @@ def _class_hints(cls: type[Any], arguments: Sequence[object]) -> dict[str, objec
             found.update(_class_hints(origin, [_fill(argument, filled) for argument in typing.get_args(base)]))
     for name, annotation in inspect.get_annotations(cls).items():
         try:
-            found[name] = _fill(resolve_one(annotation, scope_of_class(cls)), filled)
+            found[name] = _fill(resolve_one(annotation, scope_of(cls)), filled)
         except UnsupportedError as error:
             raise error.within(f"field {name} of {cls.__name__}") from None
     return found
