@@ -76,11 +76,12 @@ class Module:
 
     @functools.cached_property
     def public(self) -> list[str]:
-        """Its `__all__`."""
+        """Its `__all__`; without one, what it defines and does not hide."""
         for node in self.names.get("__all__", []):
             if isinstance(node, ast.Assign):
                 return list(ast.literal_eval(node.value))
-        return []
+        imports = (ast.Import, ast.ImportFrom)
+        return [name for name, made in self.names.items() if name[0] != "_" and not isinstance(made[0], imports)]
 
     @functools.cached_property
     def _lines(self) -> list[bytes]:
