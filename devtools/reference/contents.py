@@ -96,9 +96,6 @@ PAGES: Final[tuple[Page, ...]] = (
                     "dragoman.conversation.conversation",
                     "dragoman.conversation.message",
                     "dragoman.conversation.blocks",
-                    "dragoman.conversation.media",
-                    "dragoman.conversation.stop_reason",
-                    "dragoman.conversation.usage",
                     "dragoman.conversation.validity",
                     "dragoman.conversation.values",
                     "dragoman.conversation.json_form",
@@ -118,7 +115,6 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.conversation.events",
                     "dragoman.conversation.fold",
-                    "dragoman.conversation.unfold",
                 )
             ),
         ),
