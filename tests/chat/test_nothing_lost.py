@@ -14,8 +14,8 @@ from dragoman.conversation import Conversation, Message, StopReason, Text, TextD
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError
 from dragoman.loop.context import Summarise
-from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
+from dragoman.loop.settings import LoopHooks
 from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve, deny
 from tests.chat.talking import AsyncTalk, PlainTalk, Talk

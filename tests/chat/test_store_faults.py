@@ -535,7 +535,7 @@ def test_what_is_uncertain_stays_so_for_the_next_program_too(store: Conversation
 
 
 def test_hooks_that_can_be_gone_through_once_are_all_called(tmp_path: Path) -> None:
-    from dragoman.loop.hooks import LoopHooks
+    from dragoman.loop.settings import LoopHooks
 
     heard: list[str] = []
 

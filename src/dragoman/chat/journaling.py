@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines.reply import Reply
 from dragoman.errors import SnapshotNotFoundError
-from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
+from dragoman.loop.settings import LoopHooks
 from dragoman.stores.entries import JournalEntry, ToolCallBegun, ToolCallDone
 from dragoman.stores.journal import Journal, Recovered, aresume
 from dragoman.stores.protocol import ConversationStore

@@ -20,7 +20,7 @@ from dragoman.engines.claude_cli.async_engine import AsyncClaudeEngine
 from dragoman.engines.claude_cli.engine import ClaudeEngine
 from dragoman.engines.claude_cli.history import mark_of
 from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError, RateLimitError
-from dragoman.loop.limits import Limits
+from dragoman.loop.step import Limits
 from dragoman.simulator import Reply, Request, Simulator, Status
 from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
 from dragoman.tools.definition import tool

@@ -42,8 +42,8 @@ from dragoman.errors import (
     StepLimitError,
     ToolDefinitionError,
 )
-from dragoman.loop.limits import Limits
 from dragoman.loop.run import Cancelled
+from dragoman.loop.step import Limits
 from dragoman.providers.catalogue import profile_of
 from dragoman.providers.options import ModelOptions, ResponseFormat
 from dragoman.simulator import Chunking, Reply
