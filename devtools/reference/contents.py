@@ -258,7 +258,7 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.transport.protocol",
                     "dragoman.transport.retry",
-                    "dragoman.transport.rate_limits",
+                    "dragoman.transport.retry",
                     "dragoman.transport.addresses",
                 )
             ),
@@ -266,7 +266,7 @@ PAGES: Final[tuple[Page, ...]] = (
                 namespace="dragoman.transport.protocol",
                 only=("Transport", "HttpRequest", "Response", "BaseTransport", "BaseResponse"),
             ),
-            Section(namespace="dragoman.transport.rate_limits", only=("RateLimit",)),
+            Section(namespace="dragoman.transport.retry", only=("RateLimit",)),
             Section(namespace="dragoman.transport.socket_transport", only=("SocketTransport",)),
             Section(namespace="dragoman.transport.asyncio_transport", only=("AsyncioTransport",)),
             Section(namespace="dragoman.transport.httpx_adapter", only=("HttpxTransport",)),

@@ -153,8 +153,7 @@ if TYPE_CHECKING:
     from dragoman.tools.run import ToolRun
     from dragoman.transport.addresses import validate_base_url
     from dragoman.transport.protocol import PoolLimits, Timeouts
-    from dragoman.transport.rate_limits import RateLimits
-    from dragoman.transport.retry import AttemptRecord, RetryPolicy
+    from dragoman.transport.retry import AttemptRecord, RateLimits, RetryPolicy
     from dragoman.transport.tape import Tape
 
 __all__ = [
@@ -446,7 +445,7 @@ _HOMES = {
     "Profile": "dragoman.providers.profile",
     "Prompt": "dragoman.chat.prompt",
     "ProviderFactory": "dragoman.engines.factory",
-    "RateLimits": "dragoman.transport.rate_limits",
+    "RateLimits": "dragoman.transport.retry",
     "Reasoning": "dragoman.providers.options",
     "Recovered": "dragoman.stores.journal",
     "Repaired": "dragoman.conversation",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError, RequestTimeoutError
 from dragoman.transport.httpx_adapter import HttpxTransport
 from dragoman.transport.protocol import USER_AGENT, HttpRequest, PoolLimits
-from tests.transport.colours import OWN_KINDS, QUICK, Client, Kind
+from tests.transport.colours import QUICK, Client, Kind
 from tests.transport.server import Exchange, Server
 
 
@@ -48,24 +47,17 @@ class TestOneRequest:
                 assert reply.headers["x-method"] == "POST"
                 assert reply.headers["x-target"] == "/v1/x?alt=sse"
                 assert reply.read() == b'{"a": 1}'
-            [request] = server.requests
+                # A large one both ways, and by its own name.
+                large = b"x" * 3_000_000
+                named = client.open(server.url, headers={"user-agent": "mine/1"}, body=large)
+                assert b"".join(named.pieces()) == large
+            request, other = server.requests
+            assert other.headers["user-agent"] == "mine/1"
             assert request.headers["x-api-key"] == "key"
             assert request.headers["content-type"] == "application/json"
             assert request.headers["content-length"] == "8"
             assert request.headers["host"] == f"127.0.0.1:{server.port}"
             assert request.headers["user-agent"] == USER_AGENT
-
-    def test_whole_replies_are_the_same(self, client: Client) -> None:
-        with Server({"*": echo}) as server:
-            body = b"x" * 100_000
-            assert client.open(server.url, body=body).read() == body
-            assert b"".join(client.open(server.url, body=body).pieces()) == body
-            assert client.open(server.url, body=b"").read() == b""
-
-    def test_the_caller_names_itself(self, client: Client) -> None:
-        with Server({"*": echo}) as server:
-            client.open(server.url, headers={"user-agent": "mine/1"}).read()
-            assert server.requests[0].headers["user-agent"] == "mine/1"
 
     @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
     def test_other_methods(self, client: Client, method: str) -> None:
@@ -73,7 +65,7 @@ class TestOneRequest:
             assert reply.headers["x-method"] == method
             assert reply.read() == b""
 
-    @pytest.mark.parametrize("status", [200, 201, 400, 401, 404, 429, 500, 503, 529])
+    @pytest.mark.parametrize("status", [201, 400, 401, 429, 500, 529])
     def test_statuses_are_reported_not_raised(self, client: Client, status: int) -> None:
         async def script(exchange: Exchange) -> None:
             await exchange.reply(b"{}", status, headers={"Retry-After": "7"})
@@ -85,34 +77,12 @@ class TestOneRequest:
 
     def test_names_of_headers_are_lower_case_and_doubles_are_joined(self, client: Client) -> None:
         async def script(exchange: Exchange) -> None:
-            await exchange.send(b"HTTP/1.1 200 OK\r\nX-Two: a\r\nX-TWO: b\r\nContent-Length: 0\r\n\r\n")
+            large = b"content-length: 0\r\nx-large: " + b"y" * 50_000
+            await exchange.send(b"HTTP/1.1 200 OK\r\nX-Two: a\r\nX-TWO: caf\xe9\r\n%s\r\n\r\n" % large)
 
         with Server({"*": script}) as server, client.open(server.url) as reply:
-            assert reply.headers["x-two"] == "a, b"
-            assert "X-Two" not in reply.headers
-
-    def test_a_header_that_is_no_text_does_no_harm(self, client: Client) -> None:
-        async def script(exchange: Exchange) -> None:
-            await exchange.send(b"HTTP/1.1 200 OK\r\nx-name: caf\xe9\r\nx-ok: 1\r\ncontent-length: 2\r\n\r\nok")
-
-        with Server({"*": script}) as server, client.open(server.url) as reply:
-            assert reply.headers["x-ok"] == "1"
-            assert reply.read() == b"ok"
-
-    def test_large_headers(self, client: Client) -> None:
-        async def script(exchange: Exchange) -> None:
-            await exchange.reply(b"ok", headers={"x-large": "y" * 50_000} | {f"x-{n}": "y" for n in range(80)})
-
-        with Server({"*": script}) as server, client.open(server.url) as reply:
+            assert reply.headers["x-two"] == "a, caf\xe9"
             assert len(reply.headers["x-large"]) == 50_000
-            assert reply.read() == b"ok"
-
-    def test_a_large_request(self, client: Client) -> None:
-        async def script(exchange: Exchange) -> None:
-            await exchange.reply(str(len(exchange.body)).encode())
-
-        with Server({"*": script}) as server:
-            assert client.open(server.url, body=b"x" * 3_000_000).read() == b"3000000"
 
 
 class TestPieces:
@@ -123,18 +93,6 @@ class TestPieces:
                 server.open_gate(f"seen {number}")
             assert reply.piece() is None
             assert reply.piece() is None
-
-    def test_the_head_is_there_before_the_body(self, client: Client) -> None:
-        async def script(exchange: Exchange) -> None:
-            await exchange.start(headers={"request-id": "r1"})
-            await exchange.wait_for("head seen")
-            await exchange.chunk(b"body")
-            await exchange.end()
-
-        with Server({"*": script}) as server, client.open(server.url) as reply:
-            assert reply.headers["request-id"] == "r1"
-            server.open_gate("head seen")
-            assert reply.read() == b"body"
 
     def test_pieces_are_never_empty_and_make_up_the_body(self, client: Client) -> None:
         async def script(exchange: Exchange) -> None:
@@ -184,14 +142,6 @@ class TestPieces:
 
 
 class TestConnections:
-    def test_one_connection_serves_many_requests(self, client: Client) -> None:
-        with Server({"*": echo}) as server:
-            for number in range(20):
-                body = str(number).encode()
-                assert client.open(server.url, body=body).read() == body
-            assert len(server.requests) == 20
-            assert server.connections == 1 or not client.reuses
-
     def test_what_was_said_before_does_not_mix_with_what_is_said_now(self, client: Client) -> None:
         seen: list[tuple[str, str, str | None]] = []
 
@@ -243,13 +193,6 @@ class TestConnections:
                 assert reply.piece() is None
             assert client.open(server.url, body=b"on").read() == b"on"
 
-    def test_a_reply_is_closed_by_its_context(self, client: Client) -> None:
-        with Server({"*": half}) as server:
-            with contextlib.suppress(KeyError), client.open(server.url) as reply:
-                assert reply.piece() == b"hello"
-                raise KeyError
-            server.wait_for_open(0)
-
     def test_the_transport_closes_its_connections(self, kind: Kind) -> None:
         with Server({"*": echo}) as server:
             with kind.client() as client:
@@ -261,20 +204,9 @@ class TestConnections:
                     client.open(server.url)
             assert len(server.requests) == 1
 
-    def test_a_server_may_end_a_connection_between_requests(self, client: Client) -> None:
-        async def last(exchange: Exchange) -> None:
-            await exchange.reply(b"bye", headers={"connection": "close"})
-            exchange.hang_up()
-
-        with Server({"*": last}) as server:
-            for _ in range(3):
-                assert client.open(server.url).read() == b"bye"
-                server.wait_for_open(0)
-            assert server.connections == 3
-
-    def test_no_more_requests_at_once_than_allowed(self, kind: Kind) -> None:
+    def test_no_more_requests_at_once_than_allowed(self, own: Kind) -> None:
         limits = PoolLimits(connections=2, wait=0.05)
-        with Server({"/half": half, "*": echo}) as server, kind.client(limits=limits) as client:
+        with Server({"/half": half, "*": echo}) as server, own.client(limits=limits) as client:
             one, two = client.open(f"{server.url}/half"), client.open(f"{server.url}/half")
             with pytest.raises(RequestTimeoutError, match="stayed busy") as caught:
                 client.open(server.url)
@@ -285,7 +217,6 @@ class TestConnections:
             assert client.open(server.url, body=b"now").read() == b"now"
             two.close()
 
-    @pytest.mark.parametrize("own", OWN_KINDS, ids=repr)
     def test_a_response_that_nobody_closed_does_not_keep_its_turn(self, own: Kind) -> None:
         limits = PoolLimits(connections=1, wait=QUICK.read)
         with Server({"/half": half, "*": echo}) as server, own.client(limits=limits) as client:
@@ -305,10 +236,6 @@ class TestClientsOfOthers:
             assert client.open(server.url, body=b"hello").read() == b"hello"
             assert server.requests[0].headers["x-theirs"] == "1"
         assert theirs.is_closed
-
-    def test_it_has_its_own_proxies(self) -> None:
-        with httpx2.Client() as theirs, pytest.raises(ConfigurationError, match="its own proxies"):
-            HttpxTransport(theirs, proxy="http://127.0.0.1:9")
 
 
 class TestPressure:

@@ -1,8 +1,5 @@
 """The transport for event loops, on asyncio.
 
-Owns: connections of an event loop: what it tells, waiting for it, and time limits.
-Must not know: HTTP (`http1`), and who uses a connection next (`pool`).
-
 A cancelled task cuts its connection at once, whether the reply had begun or not.
 """
 
