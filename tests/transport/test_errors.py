@@ -129,7 +129,6 @@ def chained(error: Exception, cause: Exception) -> Exception:
         (httpx2.WriteTimeout(""), False, "read_timeout"),
         (httpx2.RemoteProtocolError("Server disconnected without sending a response."), False, "closed_early"),
         (httpx2.RemoteProtocolError("illegal status line"), False, "malformed"),
-        (httpx2.DecodingError("?"), True, "bad_encoding"),
         (httpx2.StreamClosed(), True, None),
         (httpx2.ProxyError("403 Forbidden"), False, "proxy"),
         (httpx2.ProxyError("407 Proxy Authentication Required"), False, "proxy_auth"),

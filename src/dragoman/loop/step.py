@@ -177,9 +177,6 @@ def next_step(
     return AskModel(first=first) if reached is None else LimitReached(*reached)
 
 
-# --- calls and results ------------------------------------------------------------------------------------------------
-
-
 def extract_tool_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
     """The calls of the model's latest message that have no result yet, in order."""
     return conversation.pending_tool_calls

@@ -15,7 +15,6 @@ from dragoman.errors import ConfigurationError, InvalidBaseURLError
 
 # A backslash ends the authority too: browsers and the HTTP libraries read it as a slash.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\\]*)").match
-_ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]*").match
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 
 
@@ -43,7 +42,7 @@ def port_of(url: str) -> int | None:
 
 def origin_of(url: str) -> str:
     """Scheme and authority as they are written, for use as a key only: it may hold a password."""
-    found = _ORIGIN(url)
+    found = _AUTHORITY(url)
     return url if found is None else found[0]
 
 

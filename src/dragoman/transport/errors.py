@@ -206,12 +206,9 @@ _KINDS: Final[dict[str, tuple[Code, Code]]] = {
     "PoolTimeout": ("pool_timeout", "pool_timeout"),
     "ConnectTimeout": ("connect_timeout", "connect_timeout"),
     "TimeoutException": ("read_timeout", "read_timeout"),
-    "InvalidURL": ("bad_url", "bad_url"),
-    "UnsupportedProtocol": ("bad_url", "bad_url"),
     "LocalProtocolError": ("bad_url", "bad_url"),
     "RemoteProtocolError": ("malformed", "malformed"),
     "StreamError": ("client_closed", "client_closed"),
-    "DecodingError": ("bad_encoding", "bad_encoding"),
 }
 
 # Where httpx2 has one class for several failures, its text tells them apart.
@@ -225,14 +222,13 @@ _WORDS: Final[dict[str, tuple[tuple[str, Code], ...]]] = {
     "ConnectError": (("refused", "refused"),),
 }
 
-_CERTIFICATE_WORDS: Final = (
-    ("expired", "it has expired, or the clock of this machine is wrong"),
-    ("not yet valid", "it is not valid yet, or the clock of this machine is wrong"),
-    ("mismatch", "it is made out for another host name"),
-    ("not valid for", "it is made out for another host name"),
-    ("issuer", "nobody that this machine trusts has signed it"),
-    ("self", "nobody that this machine trusts has signed it"),
-)
+_CERTIFICATE_WORDS: Final = {
+    "expired": "it has expired, or the clock of this machine is wrong",
+    "not yet valid": "it is not valid yet, or the clock of this machine is wrong",
+    "mismatch": "it is made out for another host name",
+    "issuer": "nobody that this machine trusts has signed it",
+    "self": "nobody that this machine trusts has signed it",
+}
 
 _AT_THE_PROXY: Final[frozenset[Code]] = frozenset(
     {"connect_timeout", "connection", "refused", "reset", "unknown_host", "unreachable"}
@@ -273,4 +269,4 @@ def _detail(error: BaseException) -> str:
     if isinstance(error, MalformedReplyError):
         return str(error)
     said = str(getattr(error, "verify_message", "")).lower()
-    return next((words for sign, words in _CERTIFICATE_WORDS if sign in said), "")
+    return next((words for sign, words in _CERTIFICATE_WORDS.items() if sign in said), "")

@@ -25,16 +25,9 @@ from dragoman.errors import (
 
 _STATUSES: Final = frozenset({408, 409, 429, *range(500, 600)})
 
-# Trouble that another attempt will not cure.
-_HOPELESS: Final = frozenset(
-    {
-        "certificate",
-        "proxy_auth",
-        "pool_timeout",
-        "insufficient_quota",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-    }
+# What another attempt will not cure: failures on the way, and those of an account.
+_HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout"}) | frozenset(
+    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
 
 _KINDS: Final = (ConnectionFailedError, RequestTimeoutError, RateLimitError, OverloadedError)
@@ -170,13 +163,10 @@ def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 _REQUEST_IDS: Final = ("request-id", "x-request-id", "x-goog-request-id", "apim-request-id", "cf-ray")
-_ANY_REQUEST_ID: Final = frozenset(_REQUEST_IDS)
 
 
 def request_id_of(headers: Mapping[str, str]) -> str | None:
     """The id under which the provider can find this request."""
-    if _ANY_REQUEST_ID.isdisjoint(headers):
-        return None
     return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
 
 
@@ -279,7 +269,6 @@ def _number(text: str) -> int | None:
 
 def rate_limits_of(headers: Mapping[str, str], now: float) -> RateLimits | None:
     """The limits in the headers of a reply (names in lower case); None if there are none. `now` is the Unix time."""
-    # Nearly every header of nearly every reply is about something else.
     if "ratelimit" not in "\n".join(headers):
         return None
     found: dict[str, RateLimit] = {}

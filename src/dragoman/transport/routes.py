@@ -207,19 +207,14 @@ class Routes:
         known = self._known.get(request.url)
         if known is None or known.method != request.method or known.headers != request.headers:
             check_request(request)
+            origin = origin_of(request.url)
+            route, prefix, usual = self._route(origin)
+            target = "/" + request.url[len(origin) :].partition("#")[0].removeprefix("/")
+            head = start_of_head(request, target=prefix + target, usual=usual)
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            known = self._known[request.url] = self._write_head(request)
+            known = self._known[request.url] = _Known(route, request.method, dict(request.headers), head)
         return known.route, known.head + end_of_head(request) + request.body
-
-    def _write_head(self, request: HttpRequest) -> _Known:
-        origin = origin_of(request.url)
-        route, prefix, usual = self._route(origin)
-        target = request.url[len(origin) :].partition("#")[0]
-        if not target.startswith("/"):
-            target = f"/{target}"
-        head = start_of_head(request, target=prefix + target, usual=usual)
-        return _Known(route, request.method, dict(request.headers), head)
 
     def _route(self, origin: str) -> tuple[Route, str, dict[str, str]]:
         """The route to an origin, what stands before the path in a request, and the headers that all requests have."""

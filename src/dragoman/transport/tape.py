@@ -1,8 +1,5 @@
 """Record, replay and redact: exchanges with a server on a tape, around any transport in either colour.
 
-    tape = Tape("tests/tapes/weather.jsonl")
-    transport = tape.transport(SocketTransport)
-
 A tape is made to be committed and shared, so the scan for keys is suspicious: it would rather refuse a harmless text
 than let a key through. Nothing is replaced behind the user's back; what is refused has to be taken out on purpose.
 """
@@ -72,15 +69,10 @@ class Tape:
         self._replace: Mapping[str, str] = replace or {}
         self._ignore: frozenset[str] = frozenset(ignore)
         self._forms: tuple[str, ...] = _secret_forms(secrets)
-        self._keys: frozenset[str] = frozenset()
         self._lock: threading.Lock = threading.Lock()
         self._started: bool = False
         self._exchanges: list[Exchange] = [] if self.recording else _load(self.path)
-        self._waiting: dict[_Key, deque[Exchange]] = {}
-        for exchange in self._exchanges:
-            self._waiting.setdefault(_key_of(exchange, self._ignore), deque()).append(exchange)
-
-    # --- for users ---------------------------------------------------------------------------------------------------
+        self._unplayed: list[tuple[_Key, Exchange]] = [(_key_of(each, self._ignore), each) for each in self._exchanges]
 
     def transport(self, make: Callable[[], Transport]) -> Transport:
         """A transport that records what the made one does, or replays; `make` is called only to record."""
@@ -94,25 +86,18 @@ class Tape:
     @property
     def unplayed(self) -> tuple[Exchange, ...]:
         """What is on the tape and was not asked for."""
-        return tuple(exchange for waiting in self._waiting.values() for exchange in waiting)
-
-    # --- for transports ----------------------------------------------------------------------------------------------
+        return tuple(exchange for _, exchange in self._unplayed)
 
     def note(self, request: HttpRequest) -> Exchange:
         """The request as it goes onto the tape. SecretFoundError if it must not."""
         noted = Exchange.of(request, self._replace)
         if self.recording:
-            self._keep_off(request)
+            # The keys of the request itself are secrets too: a server may repeat them in what it answers.
+            known = [key for key in keys_in(request.headers) if len(key) >= _KEY_LENGTH]
+            with self._lock:
+                self._forms = tuple(dict.fromkeys((*self._forms, *_secret_forms(known))))
             _refuse_secrets(noted, self._forms)
         return noted
-
-    def _keep_off(self, request: HttpRequest) -> None:
-        """The keys of the request itself are secrets too: a server may repeat them in what it answers."""
-        known = frozenset(key for key in keys_in(request.headers) if len(key) >= _KEY_LENGTH)
-        with self._lock:
-            if not known <= self._keys:
-                self._keys |= known
-                self._forms = tuple(dict.fromkeys((*self._forms, *_secret_forms(known))))
 
     def write(self, noted: Exchange, response: Response, pieces: Iterable[bytes], *, complete: bool) -> None:
         """Put an exchange on the tape, as far as the reply came. SecretFoundError if it must not."""
@@ -134,15 +119,14 @@ class Tape:
         noted = self.note(request)
         key = _key_of(noted, self._ignore)
         with self._lock:
-            waiting = self._waiting.get(key)
-            if waiting:
-                return waiting.popleft()
+            for place, (recorded, exchange) in enumerate(self._unplayed):
+                if recorded == key:
+                    del self._unplayed[place]
+                    return exchange
         times = sum(_key_of(each, self._ignore) == key for each in self._exchanges)
-        detail = (
-            f"It is there {times} times, and was asked for once more."
-            if times
-            else _explain_miss(noted, self._exchanges)
-        )
+        detail = f"It is there {times} times, and was asked for once more."
+        if not times:
+            detail = _explain_miss(noted, self._exchanges)
         message = f"{noted.method} {noted.path} is not on the tape {self.path.name}. {detail}\n"
         raise NotOnTapeError(message)
 
@@ -156,14 +140,11 @@ def _load(path: Path) -> list[Exchange]:
     if not lines or lines[0] != _FIRST_LINE:
         message = f"{path.name} is not a tape, or one of a newer version."
         raise ConfigurationError(message)
-    exchanges: list[Exchange] = []
-    for number, line in enumerate(lines[1:], start=2):
-        try:
-            exchanges.append(msgspec.json.decode(line, type=Exchange))
-        except msgspec.DecodeError as error:
-            message = f"Line {number} of the tape {path.name} cannot be read: {error}."
-            raise ConfigurationError(message, hint="Record the tape again.") from error
-    return exchanges
+    try:
+        return [msgspec.json.decode(line, type=Exchange) for line in lines[1:]]
+    except msgspec.DecodeError as error:
+        message = f"The tape {path.name} cannot be read: {error}."
+        raise ConfigurationError(message, hint="Record the tape again.") from error
 
 
 # --- transports ------------------------------------------------------------------------------------------------------
@@ -249,9 +230,6 @@ class _Replayer(BaseTransport):
 
     async def aclose(self) -> None:
         pass
-
-
-# --- what is on a tape -----------------------------------------------------------------------------------------------
 
 
 class _Base64(Struct, frozen=True):
@@ -406,12 +384,8 @@ _NAMED_VALUE: Final = (  # quotes may be escaped: JSON in JSON
 # What each is was looked up in the providers' documentation; the text of a refusal names it.
 _SIGNS: Final[tuple[tuple[str, str], ...]] = (
     ("an API key (sk-…)", r"\bsk-[A-Za-z0-9_-]{16,}"),
-    ("a Google API key (AIza…)", r"\bAIza[A-Za-z0-9_-]{30,}"),
-    ("a Google access token (ya29.…)", r"\bya29\.[A-Za-z0-9_-]{20,}"),
-    ("a Groq key (gsk_…)", r"\bgsk_[A-Za-z0-9]{20,}"),
-    ("an xAI key (xai-…)", r"\bxai-[A-Za-z0-9]{20,}"),
-    ("a Hugging Face token (hf_…)", r"\bhf_[A-Za-z0-9]{20,}"),
-    ("a Perplexity key (pplx-…)", r"\bpplx-[A-Za-z0-9]{20,}"),
+    ("an API key (gsk_…, hf_…, pplx-…, xai-…)", r"\b(?:gsk_|hf_|pplx-|xai-)[A-Za-z0-9]{20,}"),
+    ("a key of Google (AIza…, ya29.…)", r"\b(?:AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,})"),
     ("a GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})"),
     ("a Slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
     ("an AWS key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
@@ -422,7 +396,6 @@ _SIGNS: Final[tuple[tuple[str, str], ...]] = (
     ("a long random value behind a name like 'key' or 'token'", _NAMED_VALUE),
     ("a password in an address", r"\b[a-z][a-z0-9+.-]*://[^/\s:@\"']{1,100}:[^/\s@\"']{1,200}@"),
 )
-_ANY_SIGN: Final = re.compile("|".join(f"(?:{pattern})" for _, pattern in _SIGNS))
 
 
 def _secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
@@ -446,13 +419,7 @@ def _refuse_secrets(exchange: Exchange, forms: tuple[str, ...]) -> None:
     """Raise SecretFoundError if something in the exchange holds a key, without repeating it."""
     for place, data in exchange.texts():
         text = data.decode("utf-8", "replace")
-        found = "one of the given secrets" if any(form in text for form in forms) else _find_key(text)
+        found = "one of the given secrets" if any(form in text for form in forms) else ""
+        found = found or next((name for name, pattern in _SIGNS if re.search(pattern, text)), "")
         if found:
             raise SecretFoundError(f"The tape refuses to record {place}: it contains what looks like {found}.")
-
-
-def _find_key(text: str) -> str:
-    """What in the text looks like a key; empty if nothing does."""
-    if _ANY_SIGN.search(text) is None:
-        return ""
-    return next(name for name, pattern in _SIGNS if re.search(pattern, text))
