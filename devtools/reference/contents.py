@@ -258,7 +258,6 @@ PAGES: Final[tuple[Page, ...]] = (
                 modules=(
                     "dragoman.transport.protocol",
                     "dragoman.transport.retry",
-                    "dragoman.transport.retry",
                     "dragoman.transport.addresses",
                 )
             ),

@@ -15,7 +15,7 @@ from dragoman.transport.asyncio_transport import AsyncioTransport
 from dragoman.transport.protocol import HttpRequest
 from tests.processes import started
 from tests.transport.colours import Kind
-from tests.transport.server import WAIT, Exchange, Server
+from tests.transport.server import WAIT, Exchange, Script, Server
 
 IMPORTS = """
 import asyncio, os, sys
@@ -54,10 +54,7 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 PLAIN = ("socket_transport", "SocketTransport")
 
 
-class TestCtrlC:
-    """A plain call ends when the user presses Ctrl-C, however long the server would have kept silent."""
-
-    CODE = """
+PLAIN_READER = """
 with Transport() as transport:
     try:
         response = step(transport.open(HttpRequest(url=url)))
@@ -66,24 +63,7 @@ with Transport() as transport:
     except KeyboardInterrupt:
         print("interrupted")
 """
-
-    def test_before_the_head(self) -> None:
-        with Server({"*": silent}) as server, start(*PLAIN, self.CODE, server.url) as process:
-            server.wait_for_requests(1)
-            process.send_signal(signal.SIGINT)
-            assert end(process) == (0, "interrupted", "")
-            server.wait_for_open(0)
-
-    def test_in_the_middle_of_a_stream(self) -> None:
-        with Server({"*": half}) as server, start(*PLAIN, self.CODE, server.url) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "piece\n"
-            process.send_signal(signal.SIGINT)
-            assert end(process) == (0, "interrupted", "")
-            server.wait_for_open(0)
-
-    def test_on_an_event_loop(self) -> None:
-        code = """
+ASYNC_READER = """
 async def main():
     async with Transport() as transport:
         response = await transport.open(HttpRequest(url=url))
@@ -94,17 +74,25 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-        with Server({"*": half}) as server, start("asyncio_transport", "AsyncioTransport", code, server.url) as process:
+
+
+@pytest.mark.parametrize("script", [silent, half])
+@pytest.mark.parametrize(
+    "program", [(*PLAIN, PLAIN_READER), ("asyncio_transport", "AsyncioTransport", ASYNC_READER)], ids=["plain", "async"]
+)
+def test_a_call_ends_when_the_user_presses_ctrl_c(program: tuple[str, str, str], script: Script) -> None:
+    """Before the head and in the middle of a stream, however long the server would have kept silent."""
+    with Server({"*": script}) as server, start(*program, server.url) as process:
+        server.wait_for_requests(1)
+        if script is half:
             assert process.stdout is not None
             assert process.stdout.readline() == "piece\n"
-            process.send_signal(signal.SIGINT)
-            assert end(process) == (0, "interrupted", "")
-            server.wait_for_open(0)
+        process.send_signal(signal.SIGINT)
+        assert end(process) == (0, "interrupted", "")
+        server.wait_for_open(0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-class TestForks:
-    CODE = """
+FORKING = """
 import warnings
 warnings.simplefilter("ignore")
 transport = Transport()
@@ -121,11 +109,13 @@ os.waitpid(child, 0)
 print(read())
 """
 
-    def test_a_child_gets_connections_of_its_own(self) -> None:
-        with Server({"*": echo}) as server, start(*PLAIN, self.CODE, server.url) as process:
-            code, out, err = end(process)
-            assert (code, out.split("\n"), err) == (0, ["ok", "child ok", "ok"], "")
-            assert server.connections == 2
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_child_of_a_fork_gets_connections_of_its_own() -> None:
+    with Server({"*": echo}) as server, start(*PLAIN, FORKING, server.url) as process:
+        code, out, err = end(process)
+        assert (code, out.split("\n"), err) == (0, ["ok", "child ok", "ok"], "")
+        assert server.connections == 2
 
 
 def test_a_transport_outlives_its_event_loop() -> None:

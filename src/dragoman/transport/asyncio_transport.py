@@ -205,7 +205,7 @@ class AsyncioNetwork:
 class AsyncioTransport(PooledTransport):
     """The transport for event loops.
 
-    HTTP/1.1; gzip and deflate, and br and zstd where a library for them is installed; proxies with an http:// address.
+    HTTP/1.1, compressed with gzip where the server does that; proxies with an http:// address.
     Connections belong to an event loop: used on another one, the transport begins anew.
     """
 

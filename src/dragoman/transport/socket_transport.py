@@ -157,7 +157,7 @@ if hasattr(os, "register_at_fork"):
 class SocketTransport(PooledTransport, BlockingTransport):
     """The transport for plain programs: works in many threads, after a fork, and with Ctrl-C.
 
-    HTTP/1.1; gzip and deflate, and br and zstd where a library for them is installed; proxies with an http:// address.
+    HTTP/1.1, compressed with gzip where the server does that; proxies with an http:// address.
     """
 
     blocking: bool | None = True
