@@ -43,10 +43,9 @@ def test_every_error_survives_a_process_boundary(cls: type[DragomanError]) -> No
     assert vars(again) == vars(error)
 
 
-def test_the_tree_is_drawn_in_the_docstring_and_exported() -> None:
+def test_the_tree_is_drawn_in_the_docstring() -> None:
     drawn = re.findall(r"^[ │├└─]*(\w+Error)\b", errors.__doc__ or "", re.MULTILINE)
     assert set(drawn) == {cls.__name__ for cls in CLASSES}
-    assert {cls.__name__ for cls in CLASSES} <= set(errors.__all__)
     depth = {name: (errors.__doc__ or "").split(name)[0].rpartition("\n")[2] for name in drawn}
     for cls in CLASSES:
         parent = cls.__mro__[1]
@@ -63,4 +62,3 @@ def test_a_limit_hands_the_work_back() -> None:
 def test_provider_errors_carry_what_programs_decide_on() -> None:
     error = errors.RateLimitError("Slow down.", provider="openai", status=429, retry_after=1.5, request_id="r")
     assert (error.provider, error.status, error.retry_after, error.request_id) == ("openai", 429, 1.5, "r")
-    assert errors.ProtocolError("Odd.", fault="dragoman").fault == "dragoman"

@@ -82,20 +82,31 @@ if TYPE_CHECKING:
     from dragoman.engines.reply import Reply
     from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
     from dragoman.errors import DragomanError
-    from dragoman.loop.calls import append_tool_results, extract_tool_calls
     from dragoman.loop.context import ContextPolicy, ContextUse, DropToolResults, Summarise, estimated_tokens
-    from dragoman.loop.helpers import (
+    from dragoman.loop.orchestrator import (
+        AsyncOrchestrator,
+        Orchestrator,
         aexecute_tool_calls,
         arun_tool_calling_loop,
         execute_tool_calls,
         run_tool_calling_loop,
     )
-    from dragoman.loop.hooks import LoopHooks
-    from dragoman.loop.limits import Limits, Prices, Spent
-    from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
     from dragoman.loop.run import Cancelled, Ending, LoopRun, RunResult
-    from dragoman.loop.settings import LoopOptions
-    from dragoman.loop.step import AskModel, AwaitApproval, Done, LimitReached, RunTools, Step, next_step
+    from dragoman.loop.settings import LoopHooks, LoopOptions
+    from dragoman.loop.step import (
+        AskModel,
+        AwaitApproval,
+        Done,
+        LimitReached,
+        Limits,
+        Prices,
+        RunTools,
+        Spent,
+        Step,
+        append_tool_results,
+        extract_tool_calls,
+        next_step,
+    )
     from dragoman.providers.codec import Adaptation, Loss
     from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
     from dragoman.providers.preflight import check
@@ -150,8 +161,7 @@ if TYPE_CHECKING:
     from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolRun
     from dragoman.transport.addresses import validate_base_url
     from dragoman.transport.protocol import PoolLimits, Timeouts
-    from dragoman.transport.rate_limits import RateLimits
-    from dragoman.transport.retry import AttemptRecord, RetryPolicy
+    from dragoman.transport.retry import AttemptRecord, RateLimits, RetryPolicy
     from dragoman.transport.tape import Tape
 
 __all__ = [
@@ -417,9 +427,9 @@ _HOMES = {
     "Json": "dragoman.conversation",
     "KeyReference": "dragoman.chat.credentials",
     "LimitReached": "dragoman.loop.step",
-    "Limits": "dragoman.loop.limits",
+    "Limits": "dragoman.loop.step",
     "LoadedConfig": "dragoman.chat.config",
-    "LoopHooks": "dragoman.loop.hooks",
+    "LoopHooks": "dragoman.loop.settings",
     "LoopOptions": "dragoman.loop.settings",
     "LoopRun": "dragoman.loop.run",
     "Loss": "dragoman.providers.codec",
@@ -441,11 +451,11 @@ _HOMES = {
     "PermissionCheck": "dragoman.tools.permission",
     "PoolLimits": "dragoman.transport.protocol",
     "PostgresStore": "dragoman.stores.postgres",
-    "Prices": "dragoman.loop.limits",
+    "Prices": "dragoman.loop.step",
     "Profile": "dragoman.providers.profile",
     "Prompt": "dragoman.chat.prompt",
     "ProviderFactory": "dragoman.engines.factory",
-    "RateLimits": "dragoman.transport.rate_limits",
+    "RateLimits": "dragoman.transport.retry",
     "Reasoning": "dragoman.providers.options",
     "Recovered": "dragoman.stores.journal",
     "Repaired": "dragoman.conversation",
@@ -465,7 +475,7 @@ _HOMES = {
     "Secret": "dragoman.engines.keys",
     "Snapshot": "dragoman.stores.snapshot",
     "SnapshotSummary": "dragoman.stores.summary",
-    "Spent": "dragoman.loop.limits",
+    "Spent": "dragoman.loop.step",
     "SqliteStore": "dragoman.stores.sqlite",
     "Step": "dragoman.loop.step",
     "StopReason": "dragoman.conversation",
@@ -508,13 +518,13 @@ _HOMES = {
     "Usage": "dragoman.conversation",
     "UsageReported": "dragoman.conversation",
     "aexecute_tool": "dragoman.tools.executor",
-    "aexecute_tool_calls": "dragoman.loop.helpers",
+    "aexecute_tool_calls": "dragoman.loop.orchestrator",
     "answer_type": "dragoman.chat.schema",
-    "append_tool_results": "dragoman.loop.calls",
+    "append_tool_results": "dragoman.loop.step",
     "approve": "dragoman.tools.permission",
     "areseal": "dragoman.stores.sealing",
     "aresume": "dragoman.stores.journal",
-    "arun_tool_calling_loop": "dragoman.loop.helpers",
+    "arun_tool_calling_loop": "dragoman.loop.orchestrator",
     "async_engine": "dragoman.engines.factory",
     "atool_result_or_error": "dragoman.tools.executor",
     "check": "dragoman.providers.preflight",
@@ -526,8 +536,8 @@ _HOMES = {
     "errors": "dragoman.errors",
     "estimated_tokens": "dragoman.loop.context",
     "execute_tool": "dragoman.tools.executor",
-    "execute_tool_calls": "dragoman.loop.helpers",
-    "extract_tool_calls": "dragoman.loop.calls",
+    "execute_tool_calls": "dragoman.loop.orchestrator",
+    "extract_tool_calls": "dragoman.loop.step",
     "find_key": "dragoman.chat.credentials",
     "fold": "dragoman.conversation",
     "generate_encryption_key": "dragoman.stores.encryption",
@@ -543,7 +553,7 @@ _HOMES = {
     "register_provider": "dragoman.engines.factory",
     "reseal": "dragoman.stores.sealing",
     "resume": "dragoman.stores.journal",
-    "run_tool_calling_loop": "dragoman.loop.helpers",
+    "run_tool_calling_loop": "dragoman.loop.orchestrator",
     "snapshot_from_json": "dragoman.stores.json_form",
     "snapshot_to_json": "dragoman.stores.json_form",
     "store_key": "dragoman.chat.credentials",

@@ -1,8 +1,5 @@
 """Every exception this library raises, in one tree.
 
-Owns: what can go wrong, what each failure carries, and what to do next.
-Must not know: anything else in the package.
-
     DragomanError
     ├── ConfigurationError           a setting, file or argument is wrong
     │   ├── ConfigFileError          a configuration file is wrong; carries its path and line
@@ -21,7 +18,7 @@ Must not know: anything else in the package.
     │   ├── ModelNotFoundError       no such model for this key
     │   ├── ConnectionFailedError    no connection, or it broke
     │   ├── RequestTimeoutError      no answer in time
-    │   └── ProtocolError            the reply is malformed; says whose fault it is
+    │   └── ProtocolError            the reply is malformed
     ├── ConversationError            a conversation cannot be used
     │   ├── InvalidConversationError calls and results do not match
     │   ├── LossyConversionError     a part of the history would be lost and `strict` forbids it
@@ -69,64 +66,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 if TYPE_CHECKING:  # the errors that hand work back name its type; see the reason in pyproject.toml
     from dragoman.conversation import Conversation, Message, ToolResult
 
-__all__ = [
-    "AuthenticationError",
-    "ConcurrentUseError",
-    "ConfigFileError",
-    "ConfigurationError",
-    "ConnectionFailedError",
-    "ContentFilteredError",
-    "ContextTooLongError",
-    "ConversationError",
-    "DragomanError",
-    "InvalidAnswerError",
-    "InvalidBaseURLError",
-    "InvalidConversationError",
-    "InvalidCursorError",
-    "InvalidRequestError",
-    "InvalidSnapshotIDError",
-    "KeychainError",
-    "LimitReachedError",
-    "LocalModelError",
-    "LossyConversionError",
-    "MalformedDataError",
-    "McpConnectionError",
-    "McpError",
-    "McpProtocolError",
-    "MissingKeyError",
-    "ModelNotFoundError",
-    "OverloadedError",
-    "PermissionDeniedError",
-    "ProtocolError",
-    "ProviderError",
-    "RateLimitError",
-    "RequestTimeoutError",
-    "SkillError",
-    "SkillNotFoundError",
-    "SnapshotCorruptError",
-    "SnapshotError",
-    "SnapshotNotFoundError",
-    "SnapshotSealError",
-    "SnapshotVersionError",
-    "StepLimitError",
-    "StoreConflictError",
-    "StoreError",
-    "StoreUnavailableError",
-    "ToolAbortedError",
-    "ToolBudgetError",
-    "ToolCancelledError",
-    "ToolConflictError",
-    "ToolDefinitionError",
-    "ToolDeniedError",
-    "ToolError",
-    "ToolErrorType",
-    "ToolExecutionError",
-    "ToolNotFoundError",
-    "ToolTimeoutError",
-    "ToolValidationError",
-    "UnsupportedVersionError",
-]
-
 ToolErrorType = Literal[
     "validation", "execution", "timeout", "not_found", "denied", "budget", "cancelled", "definition", "conflict"
 ]
@@ -164,16 +103,19 @@ class ConfigurationError(DragomanError):
 
     next_step = "Correct the setting named here and try again."
 
-
-class InvalidBaseURLError(ConfigurationError):
-    """The address of a provider cannot be used. The text never repeats the address: it may hold a key."""
-
-    next_step = "Give a base URL such as https://api.openai.com or http://localhost:11434."
-
     def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.reason: str = reason
-        """Which rule was broken, in one word: see `dragoman.transport.addresses.Reason`."""
+        """What is wrong in one word, where a program may want to decide on it."""
+
+
+class InvalidBaseURLError(ConfigurationError):
+    """The address of a provider cannot be used, for a `reason` of `dragoman.transport.addresses.Reason`.
+
+    The text never repeats the address: it may hold a key.
+    """
+
+    next_step = "Give a base URL such as https://api.openai.com or http://localhost:11434."
 
 
 class ConfigFileError(ConfigurationError):
@@ -203,26 +145,19 @@ class MissingKeyError(ConfigurationError):
 
 
 class KeychainError(ConfigurationError):
-    """The system's keychain is locked, missing or refuses."""
+    """The system's keychain cannot be used: `not_installed`, `no_backend`, `locked`, `refused` or `failed`."""
 
     next_step = "Unlock the keychain, or keep the key in an environment variable."
 
-    def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason: str = reason
-        """In one word: `not_installed`, `no_backend`, `locked`, `refused` or `failed`."""
-
 
 class LocalModelError(ConfigurationError):
-    """A model that runs on this machine cannot be had or run."""
+    """A model on this machine cannot be had or run.
+
+    The `reason` is `not_installed`, `unknown_model`, `wrong_file`, `checksum`, `download`, `no_space`, `no_memory`,
+    `unsupported_processor` or `failed`.
+    """
 
     next_step = "Read what stands above; what was fetched so far is kept."
-
-    def __init__(self, message: str, *, reason: str = "", hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason: str = reason
-        """In one word: `not_installed`, `unknown_model`, `wrong_file`, `checksum`, `download`, `no_space`, `no_memory`,
-        `unsupported_processor` or `failed`."""
 
 
 # --- a model call failed ---------------------------------------------------------------------------------------------
@@ -323,24 +258,6 @@ class ProtocolError(ProviderError):
     """A reply, or a stream of events, is not what the protocol allows."""
 
     next_step = "If it persists, report it with the request id: the reply could not be understood."
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        fault: Literal["provider", "dragoman"] = "provider",
-        hint: str | None = None,
-        provider: str | None = None,
-        model: str | None = None,
-        status: int | None = None,
-        code: str | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        super().__init__(
-            message, hint=hint, provider=provider, model=model, status=status, code=code, request_id=request_id
-        )
-        self.fault: Literal["provider", "dragoman"] = fault
-        """Who broke the protocol: the provider's bytes, or this library."""
 
 
 # --- a conversation cannot be used -----------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any
 from dragoman.chat.client import ChatClient
 from dragoman.conversation import Message, ToolCall, ToolResult
 from dragoman.engines.scripted import ScriptedEngine
-from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
+from dragoman.loop.settings import LoopHooks
 from dragoman.stores.sqlite import SqliteStore
 from dragoman.tools.definition import Tool, tool
 

@@ -16,9 +16,8 @@ import pytest
 
 from dragoman.conversation import Conversation, Event, TextDelta, ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import StepLimitError
-from dragoman.loop.limits import Limits
 from dragoman.loop.run import Cancelled, Done
-from dragoman.loop.step import AwaitApproval
+from dragoman.loop.step import AwaitApproval, Limits
 from dragoman.simulator import Chunking, Reply, Request
 from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
 from dragoman.tools.definition import tool

@@ -23,9 +23,9 @@ from dragoman.errors import (
     StoreError,
 )
 from dragoman.loop.context import DropToolResults, Summarise
-from dragoman.loop.hooks import LoopHooks
-from dragoman.loop.limits import Limits
 from dragoman.loop.run import Cancelled
+from dragoman.loop.settings import LoopHooks
+from dragoman.loop.step import Limits
 from dragoman.stores.async_store import AsyncStore
 from dragoman.stores.journal import JournalEntry, ToolCallBegun, resume
 from dragoman.stores.sqlite import SqliteStore

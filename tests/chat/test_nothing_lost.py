@@ -14,8 +14,8 @@ from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCa
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError
 from dragoman.loop.context import Summarise
-from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
+from dragoman.loop.settings import LoopHooks
 from dragoman.tools.definition import tool
 from dragoman.tools.permission import approve
 from tests.chat.talking import Start, Talk

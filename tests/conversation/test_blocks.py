@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from dragoman.conversation import Json, Opaque, Text, Thinking, ToolCall, ToolResult
+from dragoman.conversation import Json, Media, Text, Thinking, ToolCall, ToolResult
 from dragoman.errors import ToolValidationError
 
 
@@ -13,12 +13,8 @@ def test_blocks_are_compared_by_value_and_never_change() -> None:
         Text("a").text = "b"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("nothing", ["", "  ", "\n"])
-def test_a_call_without_arguments_has_an_empty_dict(nothing: str) -> None:
-    assert ToolCall("1", "now", nothing).parsed == {}
-
-
 def test_the_parsed_view_of_arguments() -> None:
+    assert ToolCall("1", "now", "").parsed == ToolCall("1", "now", " \n").parsed == {}
     assert ToolCall("1", "add", '{"a": 1, "b": [2]}').parsed == {"a": 1, "b": [2]}
 
 
@@ -47,12 +43,34 @@ def test_the_value_of_a_result(result: ToolResult, value: object) -> None:
     assert result.value == value
 
 
-def test_an_opaque_block_keeps_its_bytes_and_can_be_looked_into() -> None:
-    block = Opaque("anthropic", Raw(b'{"type": "server_tool_use",  "n": 1.0}'))
-    assert bytes(block.raw) == b'{"type": "server_tool_use",  "n": 1.0}'
-    assert block.value == {"type": "server_tool_use", "n": 1.0}
-
-
 def test_thinking_is_redacted_when_only_its_encrypted_form_is_there() -> None:
     assert Thinking("", "anthropic", encrypted="xyz").redacted
     assert not Thinking("hm", "anthropic", signature="s").redacted
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "mime_type"),
+    [
+        ("a/b.PNG", "image", "image/png"),
+        ("b.pdf", "document", "application/pdf"),
+        ("c.wav", "audio", "audio/wav"),
+        ("d.mp4", "video", "video/mp4"),
+        ("e.csv", "document", "text/csv"),
+    ],
+)
+def test_the_kind_is_known_from_the_name(path: str, kind: str, mime_type: str) -> None:
+    media = Media.from_path(path)
+    assert (media.kind, media.mime_type, media.path, media.name) == (kind, mime_type, path, path.rpartition("/")[2])
+
+
+def test_a_url_is_not_fetched_and_one_that_tells_nothing_asks_for_the_type() -> None:
+    assert Media.from_url("https://nowhere.invalid/x.jpg?y=z.pdf").mime_type == "image/jpeg"
+    with pytest.raises(ValueError, match="mime_type"):
+        Media.from_url("https://host/download")
+    assert Media.from_url("https://host/download", mime_type="image/webp").kind == "image"
+
+
+@pytest.mark.parametrize("sources", [{}, {"data": b"", "path": "x"}, {"path": "x", "url": "y"}])
+def test_media_has_exactly_one_source(sources: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="exactly one"):
+        Media(kind="image", mime_type="image/png", **sources)  # type: ignore[arg-type]

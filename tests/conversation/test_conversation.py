@@ -4,19 +4,20 @@ import copy
 import pickle
 
 import pytest
+from hypothesis import given
 
 from dragoman.conversation import (
     Conversation,
     FrozenDict,
     Media,
     Message,
-    StopReason,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
     Usage,
 )
+from tests.strategies import usages
 
 ASKED = Conversation("Be brief.").plus(
     Message.user("Weather?"),
@@ -31,10 +32,6 @@ def test_plus_returns_a_new_conversation_and_branches_share_messages() -> None:
     assert left.messages[0] is right.messages[0]
     assert left != right
     assert left.up_to(1) == base == right.up_to(1)
-
-
-def test_equality_is_by_value() -> None:
-    assert Conversation("s", (Message.user("hi"),), {"a": 1}) == Conversation("s", (Message.user("hi"),), {"a": 1})
 
 
 def test_metadata_cannot_be_changed_in_place() -> None:
@@ -65,12 +62,6 @@ def test_pending_calls_are_those_without_a_result() -> None:
     assert Conversation().plus(Message.tool([])).pending_tool_calls == ()
 
 
-def test_system_prompt_and_last_message() -> None:
-    assert ASKED.with_system(None).system is None
-    assert ASKED.last is ASKED.messages[-1]
-    assert Conversation().last is None
-
-
 def test_usage_adds_up_the_replies() -> None:
     assert Conversation().usage == Usage()
     reply = Message(role="assistant", blocks=(Text("x"),), usage=Usage(input=2, output=3))
@@ -87,6 +78,24 @@ def test_views_on_a_message() -> None:
     assert Message.user("look", picture).blocks == (Text("look"), picture)
 
 
-def test_a_message_knows_whether_it_is_whole() -> None:
-    assert Message(role="assistant", stop_reason=StopReason.INTERRUPTED).interrupted
-    assert not Message(role="assistant", stop_reason=StopReason.END).interrupted
+def test_unknown_is_not_zero() -> None:
+    assert not Usage().known
+    assert Usage().tokens is None
+    assert Usage(input=3, output=0).known
+    assert Usage(input=3, output=4).tokens == 7
+    assert Usage(input=3, output=4, total=9).tokens == 9
+
+
+def test_a_sum_over_a_reply_without_usage_says_that_it_is_a_lower_bound() -> None:
+    total = Usage(input=1, output=2) + Usage()
+    assert (total.input, total.output, total.partial) == (1, 2, True)
+    assert not (Usage(input=1, output=2) + Usage(input=3, output=4, cache_read=1)).partial
+    assert (Usage(input=1) + Usage(output=2)).partial  # each said one half only: both counts are lower bounds
+
+
+@given(usages, usages, usages)
+def test_the_order_of_adding_does_not_matter(a: Usage, b: Usage, c: Usage) -> None:
+    def counts(u: Usage) -> tuple[int | None, ...]:
+        return (u.input, u.output, u.cache_read, u.cache_write, u.reasoning)
+
+    assert counts((a + b) + c) == counts(a + (b + c)) == counts(c + (b + a))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
+from random import Random
 
 import msgspec
 import pytest
@@ -14,7 +14,6 @@ from dragoman.conversation import (
     Completed,
     Event,
     Failed,
-    Fold,
     Media,
     Message,
     Native,
@@ -39,9 +38,10 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
     fold,
+    unfold,
 )
-from dragoman.errors import ProtocolError
-from tests.strategies import natives, raws, texts
+from dragoman.errors import ConversationError, ProtocolError
+from tests.strategies import call_blocks, media_blocks, messages, opaque_blocks, text_blocks, thinking_blocks
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -69,7 +69,8 @@ REPLY: list[Event] = [
 
 
 def test_the_events_of_a_reply_become_one_message() -> None:
-    assert fold(REPLY) == Message(
+    tools: list[Event] = [ToolStarted(ToolCall("1", "f")), ToolFinished(ToolResult("1", "f"))]  # no part of a reply
+    assert fold([*REPLY, *tools]) == Message(
         role="assistant",
         blocks=(
             Thinking("Hmm.", "anthropic", signature="s"),
@@ -97,39 +98,16 @@ def test_a_reply_that_breaks_off_is_marked_interrupted_and_keeps_what_came(lengt
     assert message.text == "".join(event.text for event in REPLY[:length] if isinstance(event, TextDelta))
 
 
-def test_a_call_whose_end_never_came_is_partial() -> None:
+def test_a_part_whose_end_never_came_keeps_what_is_there() -> None:
+    assert fold([ThinkingStarted(0, "", "p"), ThinkingDelta(0, "", "hm")]).blocks == (Thinking("hm", "p"),)
     [call] = fold([ToolCallStarted(0, "1", "f"), ToolCallDelta(0, "1", '{"a')]).tool_calls
     assert call == ToolCall("1", "f", '{"a', partial=True)
-
-
-def test_thinking_whose_end_never_came_keeps_its_text() -> None:
-    assert fold([ThinkingStarted(0, "", "p"), ThinkingDelta(0, "", "hm")]).blocks == (Thinking("hm", "p"),)
 
 
 def test_a_failed_reply_says_so() -> None:
     message = fold([*REPLY[:8], Failed("OverloadedError", "busy")])
     assert message.stop_reason is StopReason.ERROR
     assert message.text == "Let me see."
-
-
-def test_parts_stand_in_the_order_of_their_index() -> None:
-    events: list[Event] = [TextStarted(5, ""), TextStarted(2, ""), TextDelta(5, "", "b"), TextDelta(2, "", "a")]
-    assert fold(events).text == "ab"
-
-
-def test_running_tools_is_not_part_of_a_reply() -> None:
-    call = ToolCall("1", "f")
-    assert fold([*REPLY, ToolStarted(call), ToolFinished(ToolResult("1", "f"))]) == fold(REPLY)
-
-
-def test_the_message_can_be_asked_for_at_any_time() -> None:
-    state = Fold()
-    for event in REPLY:
-        assert not state.completed
-        state.push(event)
-        state.message()
-    assert state.completed
-    assert state.message() == fold(REPLY)
 
 
 @pytest.mark.parametrize(
@@ -150,64 +128,51 @@ def test_the_message_can_be_asked_for_at_any_time() -> None:
     ],
 )
 def test_events_that_contradict_each_other_are_a_protocol_error(events: list[Event]) -> None:
-    with pytest.raises(ProtocolError, match="contradict") as caught:
+    with pytest.raises(ProtocolError, match="contradict"):
         fold(events)
-    assert caught.value.fault == "provider"
 
 
-def test_every_part_event_carries_its_index_and_id() -> None:
-    for event in REPLY:
-        written = msgspec.json.decode(msgspec.json.encode(event))
-        if hasattr(event, "index"):
-            assert written["index"] == event.index
-            assert written["id"] == event.id
-    assert msgspec.json.decode(msgspec.json.encode(TextDelta(0, "", "x")))["type"] == "text_delta"
-    assert msgspec.json.decode(msgspec.json.encode(ToolFinished(ToolResult("1", "f"))))["result"]["call_id"] == "1"
-
-
-# --- properties ---
-
-parts = st.one_of(
-    st.builds(Text, text=texts, native=natives),
-    st.builds(Thinking, text=texts, provider=st.just("p"), signature=st.none() | texts, native=natives),
-    st.builds(ToolCall, id=st.just("c"), name=st.just("f"), arguments=texts, native=natives),
-    st.builds(Opaque, provider=st.just("p"), raw=raws),
+whole_calls = call_blocks.map(lambda call: msgspec.structs.replace(call, partial=False))
+blocks = text_blocks | thinking_blocks | whole_calls | media_blocks | opaque_blocks
+replies = st.builds(
+    lambda message, blocks: msgspec.structs.replace(message, role="assistant", blocks=tuple(blocks), extra=None),
+    messages.filter(lambda message: message.stop_reason not in (None, StopReason.INTERRUPTED, StopReason.ERROR)),
+    st.lists(blocks.map(lambda block: msgspec.structs.replace(block, extra=None)), max_size=4),
 )
 
 
-def split(text: str, cuts: Sequence[int]) -> list[str]:
-    """The text in pieces, cut at these places; some pieces may be empty."""
-    at = sorted({cut % (len(text) + 1) for cut in cuts})
-    return [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
-
-
-def events_of(index: int, block: object, cuts: Sequence[int]) -> list[Event]:
-    match block:
-        case Text():
-            deltas: list[Event] = [TextDelta(index, "", piece) for piece in split(block.text, cuts)]
-            return [TextStarted(index, ""), *deltas, TextEnded(index, "", block.native)]
-        case Thinking():
-            deltas = [ThinkingDelta(index, "", piece) for piece in split(block.text, cuts)]
-            end = ThinkingEnded(index, "", block.signature, native=block.native)
-            return [ThinkingStarted(index, "", block.provider), *deltas, end]
-        case ToolCall():
-            deltas = [ToolCallDelta(index, block.id, piece) for piece in split(block.arguments, cuts)]
-            return [ToolCallStarted(index, block.id, block.name), *deltas, ToolCallEnded(index, block.id, block.native)]
-        case _:
-            assert isinstance(block, Opaque)
-            return [BlockReceived(index, "", block)]
-
-
-@given(st.lists(parts, max_size=5), st.lists(st.integers(0, 100), max_size=5), st.randoms(use_true_random=False))
-def test_any_split_and_any_interleaving_of_parts_gives_the_same_message(
-    blocks: list[Text | Thinking | ToolCall | Opaque], cuts: list[int], random: object
+@given(replies, st.none() | st.integers(1, 5), st.randoms(use_true_random=False))
+def test_folding_what_was_unfolded_gives_the_message_back_however_its_parts_interleave(
+    message: Message, piece: int | None, random: Random
 ) -> None:
-    queues = [events_of(index, block, cuts) for index, block in enumerate(blocks)]
-    mixed: list[Event] = [ReplyStarted("p")]
-    while any(queues):
-        queue = random.choice([queue for queue in queues if queue])  # type: ignore[attr-defined]
-        mixed.append(queue.pop(0))
-    mixed.append(Completed(StopReason.END))
-    message = fold(mixed)
-    assert message.blocks == tuple(blocks)
-    assert message.stop_reason is StopReason.END
+    expected = msgspec.structs.replace(message, provider=message.provider or "")
+    start, *events = unfold(message, piece=piece)
+    parts = {index: [each for each in events if getattr(each, "index", -1) == index] for index in range(4)}
+    mixed = [start]
+    while queues := [queue for queue in parts.values() if queue]:
+        mixed.append(random.choice(queues).pop(0))
+    mixed += [each for each in events if not hasattr(each, "index")]
+    assert fold([start, *events]) == fold(mixed) == expected
+
+
+def test_an_interrupted_message_stays_interrupted() -> None:
+    message = Message(role="assistant", blocks=(ToolCall("1", "f", '{"a', partial=True),), provider="p")
+    cut = msgspec.structs.replace(message, stop_reason=StopReason.INTERRUPTED)
+    assert fold(unfold(cut)) == cut
+
+
+def test_a_message_made_by_hand_ends_naturally() -> None:
+    assert fold(unfold(Message.assistant("hi"))).stop_reason is StopReason.END
+    assert fold(unfold(Message.assistant(ToolCall("1", "f")))).stop_reason is StopReason.TOOL_CALLS
+
+
+def test_pieces_have_the_size_that_was_asked_for_and_never_lose_the_text() -> None:
+    texts = [event.text for event in unfold(Message.assistant("abcde"), piece=2) if isinstance(event, TextDelta)]
+    assert texts == ["ab", "cd", "e"]
+    with pytest.raises(ValueError, match="pieces of 0"):
+        list(unfold(Message.assistant("abc"), piece=0))
+
+
+def test_a_result_is_no_part_of_a_reply() -> None:
+    with pytest.raises(ConversationError, match="'1'"):
+        list(unfold(Message.assistant(ToolResult("1", "f"))))

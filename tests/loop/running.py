@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -32,84 +33,62 @@ def calls(*numbers: int, name: str = "add") -> Message:
 class Ran(NamedTuple):
     """What a caller has in hand afterwards."""
 
-    result: RunResult | None
+    given: RunResult | None
     events: list[Event]
     calls: list[ScriptedCall]
     error: DragomanError | None
+
+    @property
+    def result(self) -> RunResult:
+        assert self.given is not None, self.error
+        return self.given
+
+    @property
+    def choices(self) -> list[object]:
+        """The tool choice of each call of the model."""
+        return [call.options.tool_choice for call in self.calls if call.options]
 
 
 Way = Callable[..., Ran]
 
 
-def plain_whole(
-    script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
+def _plain(
+    streamed: bool, script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
 ) -> Ran:
     approvals = options.pop("approvals", ())
-    engine = ScriptedEngine(script)
+    engine, events = ScriptedEngine(script), list[Event]()
     with Orchestrator(engine, tools, *args, **options) as loop:
         try:
-            return Ran(loop.run(conversation, approvals=approvals), [], engine.calls, None)
-        except DragomanError as error:
-            return Ran(None, [], engine.calls, error)
-
-
-def plain_stream(
-    script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
-) -> Ran:
-    approvals = options.pop("approvals", ())
-    engine = ScriptedEngine(script)
-    events: list[Event] = []
-    with (
-        Orchestrator(engine, tools, *args, **options) as loop,
-        loop.stream(conversation, approvals=approvals) as stream,
-    ):
-        try:
-            events.extend(stream)
+            if not streamed:
+                return Ran(loop.run(conversation, approvals=approvals), events, engine.calls, None)
+            with loop.stream(conversation, approvals=approvals) as stream:
+                events.extend(stream)
+            return Ran(stream.result, events, engine.calls, None)
         except DragomanError as error:
             return Ran(None, events, engine.calls, error)
-        return Ran(stream.result, events, engine.calls, None)
 
 
-def async_whole(
-    script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
+async def _async(
+    streamed: bool, script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
 ) -> Ran:
     approvals = options.pop("approvals", ())
-
-    async def main() -> Ran:
-        engine = AsyncScriptedEngine(script)
-        async with AsyncOrchestrator(engine, tools, *args, **options) as loop:
-            try:
-                return Ran(await loop.run(conversation, approvals=approvals), [], engine.calls, None)
-            except DragomanError as error:
-                return Ran(None, [], engine.calls, error)
-
-    return asyncio.run(main())
-
-
-def async_stream(
-    script: Any, tools: Any = (add,), conversation: Conversation = ASKED, *args: Any, **options: Any
-) -> Ran:
-    approvals = options.pop("approvals", ())
-
-    async def main() -> Ran:
-        engine = AsyncScriptedEngine(script)
-        events: list[Event] = []
-        loop = AsyncOrchestrator(engine, tools, *args, **options)
-        async with loop, loop.stream(conversation, approvals=approvals) as stream:
-            try:
+    engine, events = AsyncScriptedEngine(script), list[Event]()
+    async with AsyncOrchestrator(engine, tools, *args, **options) as loop:
+        try:
+            if not streamed:
+                return Ran(await loop.run(conversation, approvals=approvals), events, engine.calls, None)
+            async with loop.stream(conversation, approvals=approvals) as stream:
                 async for event in stream:
-                    events.append(event)  # noqa: PERF401 -- what came before an error counts
-            except DragomanError as error:
-                return Ran(None, events, engine.calls, error)
+                    events.append(event)
             return Ran(stream.result, events, engine.calls, None)
-
-    return asyncio.run(main())
+        except DragomanError as error:
+            return Ran(None, events, engine.calls, error)
 
 
 WAYS: dict[str, Way] = {
-    "plain-whole": plain_whole,
-    "plain-stream": plain_stream,
-    "async-whole": async_whole,
-    "async-stream": async_stream,
+    "plain-whole": partial(_plain, False),
+    "plain-stream": partial(_plain, True),
+    "async-whole": lambda *args, **options: asyncio.run(_async(False, *args, **options)),
+    "async-stream": lambda *args, **options: asyncio.run(_async(True, *args, **options)),
 }
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import given
 
+from dragoman._stepping import step
 from dragoman.conversation import Conversation, Media, Message, Text, ToolCall, ToolResult, Usage
 from dragoman.engines.scripted import ScriptedEngine
 from dragoman.errors import ConfigurationError, InvalidConversationError, OverloadedError
 from dragoman.loop.context import ContextUse, DropToolResults, Summarise, estimated_tokens
-from dragoman.loop.hooks import LoopHooks
-from dragoman.loop.limits import Limits
 from dragoman.loop.orchestrator import Orchestrator
 from dragoman.loop.run import Cancelled, LoopRun
-from dragoman.loop.step import LimitReached
+from dragoman.loop.settings import LoopHooks
+from dragoman.loop.step import LimitReached, Limits
 from tests.loop.running import ASKED, add, calls
 from tests.strategies import conversations
 
-FULL = ContextUse(tokens=95, window=100)
+
+async def _nobody(_asked: Conversation) -> Message:
+    raise AssertionError
+
+
+FULL = ContextUse(95, 100, _nobody)
 
 
 def _turn(number: int, length: int = 400) -> list[Message]:
@@ -37,14 +41,11 @@ def _long(turns: int) -> Conversation:
     return Conversation("Be brief.").plus(*[message for number in range(turns) for message in _turn(number)])
 
 
-def _drained(shortening: Any, answer: str) -> Conversation:
-    assert isinstance(shortening, Generator)
-    next(shortening)
-    try:
-        shortening.send(Message.assistant(answer))
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError
+def _shorten(policy: Summarise, conversation: Conversation, answer: str = "", tokens: int = 95) -> Conversation:
+    async def ask(_asked: Conversation) -> Message:
+        return Message.assistant(answer)
+
+    return step(policy(conversation, ContextUse(tokens, 100, ask)))
 
 
 def test_the_size_is_the_models_own_report_and_what_came_since() -> None:
@@ -55,13 +56,10 @@ def test_the_size_is_the_models_own_report_and_what_came_since() -> None:
     assert estimated_tokens(Conversation().plus(Message.user(Media.from_bytes(b"x", "image/png")))) > 1000
 
 
-def test_an_unknown_window_is_never_full() -> None:
-    assert not ContextUse(tokens=10**9, window=None).beyond(0.1)
-
-
 def test_the_oldest_results_are_dropped_first() -> None:
     before = _long(5)
-    assert DropToolResults()(before, ContextUse(tokens=10, window=100)) is before
+    for use in (ContextUse(10, 100, _nobody), ContextUse(10**9, None, _nobody)):
+        assert DropToolResults()(before, use) is before
     after = DropToolResults(keep=2)(before, FULL)
     dropped = ["dropped" in message.tool_results[0].text for message in after.messages if message.role == "tool"]
     assert dropped == [True, True, True, False, False]
@@ -72,32 +70,24 @@ def test_the_oldest_results_are_dropped_first() -> None:
 
 def test_the_older_part_becomes_a_summary() -> None:
     before = _long(5)
-    assert Summarise()(before, ContextUse(tokens=10, window=100)) is before
-    after = _drained(Summarise(keep=2)(before, FULL), "We spoke of three things.")
+    assert _shorten(Summarise(), before, tokens=10) is before
+    after = _shorten(Summarise(keep=2), before, "We spoke of three things.")
     assert after.is_valid
     assert "We spoke of three things." in after.messages[0].text
     assert after.messages[1:] == before.messages[12:]
     assert after.system == "Be brief."
 
 
-def test_a_summary_that_is_empty_changes_nothing() -> None:
-    before = _long(5)
-    assert _drained(Summarise()(before, FULL), "  ") is before
-
-
-def test_there_is_nothing_to_summarise_in_a_first_turn() -> None:
-    assert Summarise()(ASKED, FULL) is ASKED
-    assert Summarise()(Conversation(), FULL) == Conversation()
+def test_an_empty_summary_and_a_first_turn_change_nothing() -> None:
+    for before in (_long(5), ASKED, Conversation()):
+        assert _shorten(Summarise(), before, "  ") is before
 
 
 @given(conversations)
 def test_no_policy_breaks_a_conversation(conversation: Conversation) -> None:
     valid = conversation.repaired().conversation
     assert DropToolResults(keep=0)(valid, FULL).is_valid
-    shortened = Summarise(keep=1)(valid, FULL)
-    if isinstance(shortened, Generator):
-        shortened = _drained(shortened, "summary")
-    assert shortened.is_valid
+    assert _shorten(Summarise(keep=1), valid, "summary").is_valid
 
 
 def _small_window(script: list[Any]) -> ScriptedEngine:
@@ -125,21 +115,6 @@ def test_the_loop_has_the_model_summarise_without_tools_and_counts_it() -> None:
     assert told == [before]
 
 
-def test_calls_for_a_summary_count_against_the_limit_of_model_calls() -> None:
-    engine = _small_window(["In short.", "Fine."])
-    with Orchestrator(engine, context=[Summarise()], limits=Limits(model_calls=2)) as loop:
-        assert loop.run(_long(5).plus(Message.user("And?"))).spent.model_calls == 2
-
-
-def test_a_policy_that_breaks_the_conversation_is_refused() -> None:
-    def careless(conversation: Conversation, use: ContextUse) -> Conversation:
-        return conversation.plus(calls(7)).plus(Message.user("x"))
-
-    loop = Orchestrator(ScriptedEngine(["x"]), [add], context=[careless])
-    with loop, pytest.raises(InvalidConversationError):
-        loop.run(ASKED)
-
-
 def _with_policy(script: list[Any], *policies: Any, **options: Any) -> tuple[Any, ScriptedEngine]:
     engine = _small_window(script)
     with Orchestrator(engine, [add], context=policies, on_limit="return", **options) as loop:
@@ -159,9 +134,9 @@ def test_a_run_that_is_cancelled_while_a_summary_is_made_asks_nothing_more() -> 
         return "In short."
 
     engine = _small_window([cancelling, "Too much."])
-    with Orchestrator(engine, [add], context=[Summarise()]) as loop:
-        run = loop.start(_long(5).plus(Message.user("And now?")))
-        for _ in loop.drive(run):
+    loop = Orchestrator(engine, [add], context=[Summarise()])
+    with loop, loop.stream(_long(5).plus(Message.user("And now?"))) as run:
+        for _ in run:
             pass
     assert isinstance(run.result.ending, Cancelled)
     assert len(engine.calls) == 1
@@ -181,9 +156,9 @@ def test_a_policy_is_asked_once_before_each_call_of_the_model() -> None:
 
 
 def test_a_policy_may_do_without_the_model_when_that_fails() -> None:
-    def careful(conversation: Conversation, use: ContextUse) -> Any:
+    async def careful(conversation: Conversation, use: ContextUse) -> Conversation:
         try:
-            yield conversation.plus(Message.user("Summarise."))
+            await use.ask(conversation.plus(Message.user("Summarise.")))
         except OverloadedError:
             return conversation.up_to(0).plus(*conversation.messages[-1:])
         return conversation
@@ -192,11 +167,13 @@ def test_a_policy_may_do_without_the_model_when_that_fails() -> None:
     assert [message.text for message in result.conversation.messages] == ["And now?", "Fine."]
 
 
-def test_a_summary_that_fails_ends_the_run_with_its_error() -> None:
-    with pytest.raises(OverloadedError):
-        _with_policy([OverloadedError("busy"), "Fine."], Summarise())
-
-
-def test_a_policy_that_forgets_to_return_something_is_told_so() -> None:
-    with pytest.raises(ConfigurationError, match="policy gave back a NoneType"):
-        _with_policy(["x"], lambda _conversation, _use: None)
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [
+        (lambda conversation, _use: conversation.plus(calls(7), Message.user("x")), InvalidConversationError),
+        (lambda _conversation, _use: None, ConfigurationError),
+    ],
+)
+def test_a_policy_that_gives_back_something_else_is_refused(policy: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        _with_policy(["x"], policy)

@@ -8,8 +8,7 @@ import pytest
 
 from dragoman.conversation import Message, Text, Usage
 from dragoman.errors import ConfigurationError, LimitReachedError, StepLimitError
-from dragoman.loop.limits import Limits, Prices
-from dragoman.loop.step import LimitReached
+from dragoman.loop.step import LimitReached, Limits, Prices
 from tests.loop.running import Way, calls, every_way
 
 
@@ -46,7 +45,6 @@ def test_a_run_can_be_continued_behind_its_limit(way: Way) -> None:
     ran = way([calls(1), calls(2), "Five."], limits=Limits(steps=2))
     assert isinstance(ran.error, StepLimitError)
     ran = way(["Five."], conversation=ran.error.conversation)
-    assert ran.result is not None
     assert ran.result.text == "Five."
     assert len(ran.result.conversation.messages) == 6
 
@@ -54,7 +52,6 @@ def test_a_run_can_be_continued_behind_its_limit(way: Way) -> None:
 @every_way
 def test_by_choice_a_limit_is_a_result_and_no_error(way: Way) -> None:
     ran = way([calls(1), calls(2)], limits=Limits(steps=1), on_limit="return")
-    assert ran.result is not None
     assert ran.result.ending == LimitReached("steps", 1)
     assert ran.result.conversation.is_valid
 
@@ -80,7 +77,6 @@ def test_tokens_of_the_run_are_counted_not_those_of_its_history(way: Way) -> Non
     again = way(
         [_spending(Message.assistant("Ok"), 10)], conversation=ran.error.conversation, limits=Limits(tokens=100)
     )
-    assert again.result is not None
     assert again.result.spent.tokens == 20
 
 

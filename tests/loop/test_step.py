@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall, ToolResult
 from dragoman.errors import InvalidConversationError
-from dragoman.loop.limits import Limits, Spent
-from dragoman.loop.step import AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
+from dragoman.loop.step import (
+    AskModel,
+    AwaitApproval,
+    Done,
+    LimitReached,
+    Limits,
+    RunTools,
+    Spent,
+    append_tool_results,
+    extract_tool_calls,
+    next_step,
+)
 from dragoman.tools.permission import PendingApproval
 from tests.strategies import conversations
 
@@ -50,24 +61,15 @@ def test_a_call_that_waited_earlier_under_the_same_id_holds_nobody_up() -> None:
 
 
 @pytest.mark.parametrize("reason", [StopReason.END, StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.INTERRUPTED])
-def test_an_answer_without_calls_is_the_end(reason: StopReason) -> None:
+def test_an_result_without_calls_is_the_end(reason: StopReason) -> None:
     step = next_step(_ended(reason), Limits())
     assert isinstance(step, Done)
     assert step.stop_reason is reason
 
 
-def test_a_paused_turn_is_asked_again() -> None:
-    assert next_step(_ended(StopReason.PAUSED), Limits()) == AskModel(first=False)
-
-
 def test_the_calls_of_a_reply_that_broke_off_are_not_run() -> None:
     broken = ASKED.plus(Message(role="assistant", blocks=(ONE,), stop_reason=StopReason.INTERRUPTED))
     assert isinstance(next_step(broken, Limits()), Done)
-
-
-def test_a_call_that_was_cut_is_not_run() -> None:
-    cut = ASKED.plus(Message.assistant(ONE, ToolCall("2", "b", '{"x', partial=True)))
-    assert next_step(cut, Limits()) == RunTools((ONE,))
 
 
 def test_an_empty_conversation_is_an_error_that_says_so() -> None:
@@ -95,15 +97,8 @@ def test_a_limit_stops_before_tools_are_run() -> None:
     assert next_step(CALLED, Limits(tool_calls=2)) == RunTools((ONE, TWO))
     assert next_step(CALLED, Limits(tool_calls=1)) == LimitReached("tool_calls", 1)
     assert next_step(CALLED, Limits(seconds=1), Spent(seconds=1)) == LimitReached("seconds", 1)
-
-
-def test_who_has_used_all_tool_calls_may_still_hear_the_answer() -> None:
+    # Who has used all tool calls may still hear the answer.
     assert next_step(ASKED, Limits(tool_calls=2), Spent(tool_calls=2)) == AskModel(first=True)
-
-
-def test_reaching_the_limit_of_steps_is_told_in_these_words() -> None:
-    assert str(LimitReached("steps", 20)) == "max iterations (20) reached"
-    assert str(LimitReached("tool_calls", 3)) == "The run reached its limit of 3 tool calls."
 
 
 @given(conversations)
@@ -118,3 +113,34 @@ def test_every_conversation_has_a_next_step(conversation: Conversation) -> None:
     else:
         assert isinstance(step, Done)
         assert step.message is conversation.last
+
+
+# --- calls and results ---
+
+
+def _called(number: int) -> Conversation:
+    calls = [ToolCall(str(index), "t", "{}") for index in range(number)]
+    return Conversation().plus(Message.user("Hi"), Message.assistant("Wait.", *calls))
+
+
+def test_a_result_that_results_nothing_is_an_error() -> None:
+    with pytest.raises(InvalidConversationError, match="answers no call"):
+        append_tool_results(_called(1), [ToolResult("other", "t")])
+    done = append_tool_results(_called(1), [_result(ToolCall("0", "t"))])
+    with pytest.raises(InvalidConversationError, match="answers no call"):
+        append_tool_results(done, [_result(ToolCall("0", "t"))])
+
+
+@given(st.data(), st.integers(1, 6))
+def test_results_may_come_in_any_order_and_in_any_parts(data: st.DataObject, number: int) -> None:
+    conversation = _called(number)
+    assert append_tool_results(conversation, []) is conversation
+    left = data.draw(st.permutations(extract_tool_calls(conversation)))
+    while left:
+        part = data.draw(st.integers(1, len(left)))
+        conversation = append_tool_results(conversation, map(_result, left[:part]))
+        left = left[part:]
+        assert set(extract_tool_calls(conversation)) == set(left)
+    assert conversation.is_valid
+    assert [result.call_id for result in conversation.messages[-1].tool_results] == [str(i) for i in range(number)]
+    assert len(conversation.messages) == 3

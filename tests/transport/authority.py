@@ -20,35 +20,33 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
+def _certificate(
+    name: str, issuer: str, key: ec.EllipticCurvePrivateKey, days: tuple[int, int]
+) -> x509.CertificateBuilder:
+    """A certificate for this key, valid from and until so many days from now."""
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(_name(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + days[0] * _DAY)
+        .not_valid_after(now + days[1] * _DAY)
+    )
+
+
 class Authority:
     """A certificate authority of one's own."""
 
     def __init__(self, directory: Path, name: str = "dragoman test authority") -> None:
         self._directory = directory
-        self._name = _name(name)
+        self._name = name
         self._key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.UTC)
-        usage = x509.KeyUsage(
-            digital_signature=True,
-            key_cert_sign=True,
-            crl_sign=True,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            encipher_only=False,
-            decipher_only=False,
-        )
         certificate = (
-            x509.CertificateBuilder()
-            .subject_name(self._name)
-            .issuer_name(self._name)
-            .public_key(self._key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _DAY)
-            .not_valid_after(now + 30 * _DAY)
+            _certificate(name, name, self._key, (-1, 30))
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(usage, critical=True)
+            .add_extension(x509.KeyUsage(True, False, False, False, False, True, True, False, False), critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.pem = certificate.public_bytes(serialization.Encoding.PEM)
@@ -58,31 +56,20 @@ class Authority:
     def server(self, host: str = "127.0.0.1", *, expired: bool = False) -> ssl.SSLContext:
         """The context of a server for this host."""
         key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.UTC)
         try:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
             name = x509.DNSName(host)
         certificate = (
-            x509.CertificateBuilder()
-            .subject_name(_name(host))
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - 20 * _DAY)
-            .not_valid_after(now - 10 * _DAY if expired else now + 10 * _DAY)
+            _certificate(host, self._name, key, (-20, -10 if expired else 10))
             .add_extension(x509.SubjectAlternativeName([name]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         file = self._directory / f"{host}-{expired}.pem"
-        file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-            + certificate.public_bytes(serialization.Encoding.PEM)
-        )
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        file.write_bytes(key.private_bytes(*form) + certificate.public_bytes(serialization.Encoding.PEM))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(file)
         return context

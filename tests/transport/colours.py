@@ -7,15 +7,17 @@ loops runs on a loop that belongs to the client. At the end a client of a test l
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+import httpx2
+
 from dragoman._stepping import step
 from dragoman.transport.asyncio_transport import AsyncioTransport
-from dragoman.transport.decoding import accepted_encodings
 from dragoman.transport.httpx_adapter import HttpxTransport
-from dragoman.transport.protocol import HttpRequest, Response, Timeouts, Transport
+from dragoman.transport.protocol import DEFAULT_LIMITS, HttpRequest, Response, Timeouts, Transport
 from dragoman.transport.socket_transport import SocketTransport
 
 T = TypeVar("T")
@@ -106,13 +108,18 @@ class Kind:
         return Client(self._make(**options), reuses=self.reuses)
 
 
-ENCODINGS = accepted_encodings().split(", ")
-"""gzip and deflate, and what else the libraries that are installed can unpack."""
+def _on_httpx(make: type[httpx2.Client | httpx2.AsyncClient], **options: Any) -> HttpxTransport:
+    """On a client that uses no connection twice, with the options of our own transports as far as it has them."""
+    connections = options.get("limits", DEFAULT_LIMITS).connections
+    limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=0)
+    tls = ssl.create_default_context(cafile=options.get("ca_file"))
+    return HttpxTransport(make(limits=limits, verify=tls, proxy=options.get("proxy"), trust_env=False))
+
 
 KINDS = [
     Kind("SocketTransport", SocketTransport, plain=True),
     Kind("AsyncioTransport", AsyncioTransport, plain=False),
-    Kind("HttpxTransport", HttpxTransport, plain=True, reuses=False),
-    Kind("AsyncHttpxTransport", partial(HttpxTransport, asynchronous=True), plain=False, reuses=False),
+    Kind("HttpxTransport", partial(_on_httpx, httpx2.Client), plain=True, reuses=False),
+    Kind("AsyncHttpxTransport", partial(_on_httpx, httpx2.AsyncClient), plain=False, reuses=False),
 ]
 OWN_KINDS = KINDS[:2]

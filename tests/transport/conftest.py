@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.transport.colours import KINDS, Client, Kind
+from tests.transport.colours import KINDS, OWN_KINDS, Client, Kind
 
 
 @pytest.fixture(params=KINDS, ids=repr)
@@ -23,3 +23,8 @@ def async_kind(request: pytest.FixtureRequest) -> Kind:
 def client(kind: Kind) -> Iterator[Client]:
     with kind.client() as client:
         yield client
+
+
+@pytest.fixture(params=OWN_KINDS, ids=repr)
+def own(request: pytest.FixtureRequest) -> Kind:
+    return request.param

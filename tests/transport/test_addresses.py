@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
@@ -17,7 +16,6 @@ from dragoman.transport.addresses import (
     host_of,
     is_loopback,
     join,
-    origin_of,
     port_of,
     validate_base_url,
 )
@@ -108,17 +106,14 @@ def test_bad_addresses(reason: str, url: str) -> None:
     assert error.__cause__ is error.__context__ is None
 
 
-@pytest.mark.parametrize("url", ["http://api.openai.com/v1", "http://10.0.0.1:8080", "http://my_service"])
-def test_code_may_allow_http_everywhere(url: str) -> None:
-    validate_base_url(url, allow_insecure=True)
-
-
 @pytest.mark.parametrize("reason", [reason for reason in BAD if reason != "scheme"])
 def test_allowing_http_allows_nothing_else(reason: str) -> None:
     for url in BAD[reason]:
         with pytest.raises(InvalidBaseURLError) as caught:
             validate_base_url(url, allow_insecure=True)
         assert caught.value.reason == reason
+    for url in ("http://api.openai.com/v1", "http://10.0.0.1:8080", "http://my_service"):
+        validate_base_url(url, allow_insecure=True)
     for url in ("ftp://host", "http://example.com", "http://", "javascript:alert(1)"):
         with pytest.raises(InvalidBaseURLError):
             validate_base_url(url, allow_insecure=True)
@@ -135,47 +130,33 @@ PARTS = [
 ]
 
 
-def hostile(number: int) -> str:
-    dice = random.Random(number)
-    return "".join(dice.choice(PARTS) for _ in range(dice.randint(1, 8)))
-
-
 def check_hostile(url: str) -> None:
     """Either the address is refused without being repeated, or every reader of it finds the host that was checked."""
-    refused = refusal(url)
+    refused: InvalidBaseURLError | None = None
+    try:
+        validate_base_url(url)
+    except InvalidBaseURLError as error:
+        refused = error
     if refused is not None:
         # Every text is one of a few, so that none can repeat what was given.
         texts: dict[str, str] = {reason: message for reason, (message, _) in _TEXTS.items()}
         assert refused.message == texts[refused.reason]
         assert refused.__cause__ is refused.__context__ is None
     elif url:
-        check_readings(url)
+        host = host_of(url)
+        assert host
+        theirs = httpx2.URL(url)  # another reader than Python's
+        assert {host, (urlsplit(url).hostname or "").lower(), theirs.host} == {host}
+        assert theirs.scheme != "http" or is_loopback(host)
+        assert not theirs.userinfo
 
 
-def refusal(url: str) -> InvalidBaseURLError | None:
-    try:
-        validate_base_url(url)
-    except InvalidBaseURLError as error:
-        return error
-    return None
-
-
-def check_readings(url: str) -> None:
-    host = host_of(url)
-    assert host
-    theirs = httpx2.URL(url)  # another reader than Python's
-    assert {host, (urlsplit(url).hostname or "").lower(), theirs.host} == {host}
-    if theirs.scheme == "http":
-        assert is_loopback(host)
-    assert not theirs.userinfo
-
-
-def test_two_thousand_hostile_addresses() -> None:
-    for number in range(2_000):
-        check_hostile(hostile(number))
-
-
-@given(st.text(max_size=60) | st.from_regex(r"https?://[^/]{0,20}(/.{0,20})?", fullmatch=True))
+@settings(max_examples=2000)
+@given(
+    st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join)
+    | st.text(max_size=60)
+    | st.from_regex(r"https?://[^/]{0,20}(/.{0,20})?", fullmatch=True)
+)
 def test_any_text(url: str) -> None:
     check_hostile(url)
 
@@ -187,7 +168,6 @@ def test_any_text(url: str) -> None:
     ("base", "path", "joined"),
     [
         ("https://h", "/v1/messages", "https://h/v1/messages"),
-        ("https://h/", "/v1/messages", "https://h/v1/messages"),
         ("https://h/proxy/", "v1/messages", "https://h/proxy/v1/messages"),
         ("https://h/proxy", "/v1/x?alt=sse", "https://h/proxy/v1/x?alt=sse"),
         ("https://h/a?api-version=1", "/chat", "https://h/a/chat?api-version=1"),
@@ -195,11 +175,7 @@ def test_any_text(url: str) -> None:
         ("https://h/a#part", "/chat", "https://h/a/chat"),
         ("https://h", "", "https://h"),
         ("https://h", "//evil.test/x", "https://h/evil.test/x"),
-        (
-            "https://h",
-            "/models/gemini-3-pro:streamGenerateContent",
-            "https://h/models/gemini-3-pro:streamGenerateContent",
-        ),
+        ("https://h", "/models/g-3:streamGenerateContent", "https://h/models/g-3:streamGenerateContent"),
     ],
 )
 def test_join(base: str, path: str, joined: str) -> None:
@@ -242,11 +218,6 @@ def test_joining_never_changes_the_host(base: str, path: str) -> None:
 )
 def test_host_and_port(url: str, host: str, port: int | None) -> None:
     assert (host_of(url), port_of(url)) == (host, port)
-
-
-def test_origins() -> None:
-    assert origin_of("https://h:1/a/b?c") == "https://h:1"
-    assert origin_of("https://h:1") == "https://h:1"
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost.", "127.0.0.1", "127.9.9.9", "::1", "[::1]"])

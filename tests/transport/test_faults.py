@@ -19,10 +19,8 @@ from dragoman.errors import (
     ProviderError,
     RequestTimeoutError,
 )
-from dragoman.transport.asyncio_transport import AsyncioTransport
 from dragoman.transport.protocol import Timeouts
-from dragoman.transport.socket_transport import SocketTransport
-from tests.transport.colours import ENCODINGS, Client, Kind
+from tests.transport.colours import Client, Kind
 from tests.transport.server import Exchange, Server, closed_port, deaf_server, full_server
 
 SECRET = "sesame-open"
@@ -131,10 +129,7 @@ class TestTime:
             assert f"read {SOON:g} s" in str(caught.value)
             server.wait_for_open(0)
 
-    @pytest.mark.parametrize("transport", [SocketTransport, AsyncioTransport])
-    def test_each_request_on_a_connection_has_its_own_limit(
-        self, transport: type[SocketTransport | AsyncioTransport]
-    ) -> None:
+    def test_each_request_on_a_connection_has_its_own_limit(self, own: Kind) -> None:
         async def after_a_while(exchange: Exchange) -> None:
             await asyncio.sleep(6 * SOON)
             await exchange.reply(b"at last")
@@ -143,7 +138,7 @@ class TestTime:
             await exchange.reply(b"at once")
 
         scripts = {"/slow": after_a_while, "/silent": self.silent, "*": at_once}
-        with Server(scripts) as server, Client(transport()) as client:
+        with Server(scripts) as server, own.client() as client:
             assert client.open(server.url, timeout=Timeouts(read=5 * SOON)).read() == b"at once"
             # The clock of the request before rings while this one waits.
             assert client.open(f"{server.url}/slow", timeout=Timeouts(read=20)).read() == b"at last"
@@ -270,13 +265,7 @@ def test_a_redirect_is_not_followed(client: Client, status: int, location: str, 
 
 TEXT = b"The quick brown fox. " * 500
 HELLO = b"hello"
-# Without a library for the last two: their forms for data that is not compressed at all, written by hand.
-PACKED = {
-    "gzip": gzip.compress(HELLO),
-    "deflate": zlib.compress(HELLO),
-    "br": b"\x0b\x02\x80hello\x03",
-    "zstd": b"\x28\xb5\x2f\xfd\x20\x05\x29\x00\x00hello",
-}
+PACKED = {"gzip": gzip.compress(HELLO), "deflate": zlib.compress(HELLO)}
 
 
 class TestEncodings:
@@ -286,38 +275,9 @@ class TestEncodings:
 
     @pytest.mark.parametrize("encoding", list(PACKED))
     def test_bodies_are_unpacked(self, kind: Kind, encoding: str) -> None:
-        if encoding not in ENCODINGS:
-            pytest.skip(f"no library for {encoding} is installed")
         with Server({"*": raw(self.reply(encoding, PACKED[encoding]))}) as server, kind.client() as client:
             assert client.open(server.url).read() == HELLO
-            assert encoding in server.requests[0].headers["accept-encoding"].replace(" ", "").split(",")
-
-    def test_only_what_can_be_unpacked_is_asked_for(self, kind: Kind) -> None:
-        with Server({"*": raw(counted(b""))}) as server, kind.client() as client:
-            client.open(server.url).read()
-            asked = server.requests[0].headers["accept-encoding"].replace(" ", "").split(",")
-            assert set(asked) == set(ENCODINGS)
-
-    def test_packed_streams_come_piece_by_piece(self, client: Client) -> None:
-        async def script(exchange: Exchange) -> None:
-            packing = zlib.compressobj(wbits=31)
-            await exchange.start(headers={"content-encoding": "gzip"})
-            for number in range(3):
-                await exchange.chunk(packing.compress(b"piece %d" % number) + packing.flush(zlib.Z_SYNC_FLUSH))
-                await exchange.wait_for(f"seen {number}")
-            await exchange.chunk(packing.flush())
-            await exchange.end()
-
-        with Server({"*": script}) as server, client.open(server.url) as reply:
-            for number in range(3):
-                piece = b""
-                while len(piece) < 7:
-                    more = reply.piece()
-                    assert more is not None
-                    piece += more
-                assert piece == b"piece %d" % number
-                server.open_gate(f"seen {number}")
-            assert reply.piece() is None
+            assert server.requests[0].headers["accept-encoding"] == "gzip"
 
     @pytest.mark.parametrize("missing", [1, 4, 8, 12])
     def test_packed_data_that_ends_early(self, client: Client, missing: int) -> None:

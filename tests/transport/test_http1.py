@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import zlib
 
 import h11
 import pytest
@@ -10,45 +12,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.transport.errors import MalformedReplyError
-from dragoman.transport.http1 import ReplyReader, request_head
+from dragoman.transport.http1 import ReplyReader, request_head, unpacker
 from dragoman.transport.protocol import HttpRequest
 
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 GOOD: list[tuple[str, bytes, int, bytes, bool]] = [
     # name, bytes, status, body, whether the connection can be used again
-    ("length", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", True),
+    ("length", OK + b"Content-Length: 5\r\n\r\nhello", 200, b"hello", True),
     ("no reason", b"HTTP/1.1 200\r\ncontent-length: 0\r\n\r\n", 200, b"", True),
     ("empty reason", b"HTTP/1.1 200 \r\ncontent-length: 0\r\n\r\n", 200, b"", True),
-    (
-        "chunks",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n",
-        200,
-        b"hello!",
-        True,
-    ),
+    ("chunks", CHUNKED + b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", 200, b"hello!", True),
     (
         "extensions and trailers",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nx: y\r\nz: z\r\n\r\n",
+        OK + b"Transfer-Encoding: Chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nx: y\r\nz: z\r\n\r\n",
         200,
         b"hello",
         True,
     ),
-    (
-        "large chunk size",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n00A\r\n0123456789\r\n0\r\n\r\n",
-        200,
-        b"0123456789",
-        True,
-    ),
-    (
-        "line feeds in chunks",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\n\r\n\r\n\r\n0\r\n\r\n",
-        200,
-        b"\r\n\r\n",
-        True,
-    ),
-    ("until the end", b"HTTP/1.1 200 OK\r\n\r\nhello", 200, b"hello", False),
+    ("large chunk size", CHUNKED + b"00A\r\n0123456789\r\n0\r\n\r\n", 200, b"0123456789", True),
+    ("line feeds in chunks", CHUNKED + b"4\r\n\r\n\r\n\r\n0\r\n\r\n", 200, b"\r\n\r\n", True),
+    ("until the end", OK + b"\r\nhello", 200, b"hello", False),
     ("old version", b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello", 200, b"hello", False),
-    ("close", b"HTTP/1.1 200 OK\r\nconnection: Close\r\ncontent-length: 5\r\n\r\nhello", 200, b"hello", False),
+    ("close", OK + b"connection: Close\r\ncontent-length: 5\r\n\r\nhello", 200, b"hello", False),
     ("no content", b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
     (
         "interim",
@@ -59,35 +45,32 @@ GOOD: list[tuple[str, bytes, int, bytes, bool]] = [
     ),
 ]
 BAD: list[tuple[str, bytes]] = [
-    ("same length twice", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nok"),
-    (
-        "chunks and a length",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
-    ),
+    ("same length twice", OK + b"content-length: 2\r\ncontent-length: 2\r\n\r\nok"),
+    ("chunks and a length", OK + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
     ("bare line feeds", b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok"),
-    ("a folded header", b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 2\r\n\r\nok"),
+    ("a folded header", OK + b"x: a\r\n b\r\ncontent-length: 2\r\n\r\nok"),
     ("no status", b"HTTP/1.1 OK\r\n\r\n"),
     ("other protocol", b"220 mail ready\r\n"),
     ("other version", b"HTTP/2.0 200 OK\r\n\r\n"),
     ("tls", b"\x15\x03\x03\x00\x02\x02\x46"),
-    ("lengths differ", b"HTTP/1.1 200 OK\r\ncontent-length: 5, 6\r\n\r\nhello"),
-    ("negative", b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\nhello"),
-    ("signed", b"HTTP/1.1 200 OK\r\ncontent-length: +5\r\n\r\nhello"),
-    ("huge", b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\nhello"),
-    ("unknown coding", b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n"),
+    ("lengths differ", OK + b"content-length: 5, 6\r\n\r\nhello"),
+    ("negative", OK + b"content-length: -5\r\n\r\nhello"),
+    ("signed", OK + b"content-length: +5\r\n\r\nhello"),
+    ("huge", OK + b"content-length: 99999999999999999999\r\n\r\nhello"),
+    ("unknown coding", OK + b"transfer-encoding: gzip, chunked\r\n\r\n"),
     ("switching", b"HTTP/1.1 101 Switching\r\nupgrade: x\r\n\r\n"),
-    ("no colon", b"HTTP/1.1 200 OK\r\nnocolon\r\n\r\n"),
-    ("blank in a name", b"HTTP/1.1 200 OK\r\nx : y\r\n\r\n"),
-    ("null", b"HTTP/1.1 200 OK\r\nx: \x00\r\n\r\n"),
-    ("a bare return", b"HTTP/1.1 200 OK\r\nx: a\rcontent-length: 2\r\n\r\nok"),
+    ("no colon", OK + b"nocolon\r\n\r\n"),
+    ("blank in a name", OK + b"x : y\r\n\r\n"),
+    ("null", OK + b"x: \x00\r\n\r\n"),
+    ("a bare return", OK + b"x: a\rcontent-length: 2\r\n\r\nok"),
     ("a bare return among bare line feeds", b"HTTP/1.1 200 OK\nx: a\ry: b\n\n"),
-    ("a blank first", b"HTTP/1.1 200 OK\r\n x: y\r\n\r\n"),
-    ("hex with prefix", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n"),
-    ("hex with underscore", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0_5\r\nhello\r\n0\r\n\r\n"),
-    ("empty size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n"),
-    ("chunk too long", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhello\r\n0\r\n\r\n"),
-    ("endless head", b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100_000),
-    ("endless size", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;" + b"x" * 600_000),
+    ("a blank first", OK + b" x: y\r\n\r\n"),
+    ("hex with prefix", CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n"),
+    ("hex with underscore", CHUNKED + b"0_5\r\nhello\r\n0\r\n\r\n"),
+    ("empty size", CHUNKED + b"\r\nhello\r\n0\r\n\r\n"),
+    ("chunk too long", CHUNKED + b"4\r\nhello\r\n0\r\n\r\n"),
+    ("endless head", OK + b"" + b"x: y\r\n" * 100_000),
+    ("endless size", CHUNKED + b"5;" + b"x" * 600_000),
 ]
 
 
@@ -131,14 +114,14 @@ def test_a_reply_cut_anywhere_is_never_complete(data: bytes) -> None:
 
 
 def test_replies_to_head_have_no_body() -> None:
-    reader, body = read(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", 1000, "HEAD", ends=False)
+    reader, body = read(OK + b"content-length: 5\r\n\r\n", 1000, "HEAD", ends=False)
     assert (reader.complete, body, reader.reusable) == (True, b"", True)
 
 
 @pytest.mark.parametrize("data", [GOOD[0][1], GOOD[3][1], GOOD[10][1]])
 def test_a_connection_with_surplus_bytes_is_not_used_again(data: bytes) -> None:
     reader = ReplyReader("POST")
-    reader.feed(data + b"HTTP/1.1 200 OK\r\n\r\n")
+    reader.feed(data + OK + b"\r\n")
     assert reader.complete
     assert not reader.reusable
 
@@ -153,7 +136,7 @@ def test_an_interrupt_while_a_reply_is_read_is_not_swallowed() -> None:
 
 
 def test_headers_of_one_name_are_joined() -> None:
-    head = b"HTTP/1.1 200 OK\r\nSet-X: a\r\nset-x:  b \r\nSET-X:\r\ncontent-length: 0\r\n\r\n"
+    head = OK + b"Set-X: a\r\nset-x:  b \r\nSET-X:\r\ncontent-length: 0\r\n\r\n"
     for size in (1, 1000):
         assert read(head, size)[0].headers == {"set-x": "a, b, ", "content-length": "0"}
 
@@ -255,10 +238,46 @@ def test_damaged_replies_are_refused_or_read_as_h11_reads_them(data: bytes, draw
 @given(st.binary(max_size=300), st.integers(1, 20))
 def test_random_bytes_raise_nothing_else(data: bytes, size: int) -> None:
     as_ours(data, size)
-    as_ours(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + data, size)
-    as_ours(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n", size)
+    as_ours(CHUNKED + b"" + data, size)
+    as_ours(OK + b"" + data + b"\r\n\r\n", size)
 
 
-@given(replies(), st.integers(1, 30))
-def test_the_size_of_the_pieces_does_not_matter(data: bytes, size: int) -> None:
-    assert as_ours(data, size) == as_ours(data)
+# --- unpacking -------------------------------------------------------------------------------------------------------
+
+TEXT = b"The quick brown fox jumps over the lazy dog. " * 50
+PACKED = {
+    "GZIP ": gzip.compress(TEXT),
+    "x-gzip": gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:]),
+    "deflate": zlib.compress(TEXT),
+}
+
+
+def unpack(encoding: str, data: bytes, size: int) -> bytes:
+    unpacking = unpacker(encoding)
+    assert unpacking is not None
+    body = b"".join(unpacking.feed(data[start : start + size]) for start in range(0, len(data), size))
+    unpacking.finish()
+    return body
+
+
+@pytest.mark.parametrize("encoding", list(PACKED))
+def test_packed_bodies_are_unpacked_and_an_early_end_is_noticed_wherever_it_comes(encoding: str) -> None:
+    packed = PACKED[encoding]
+    for size in (1, 7, 10_000):
+        assert unpack(encoding, packed, size) == TEXT
+    assert unpack(encoding, b"", 1) == b""  # no body at all
+    first_member = len(gzip.compress(TEXT[:100])) if encoding == "x-gzip" else 0
+    for end in {*range(1, len(packed))} - {first_member}:
+        with pytest.raises((EOFError, ValueError)):
+            unpack(encoding, packed[:end], 10_000)
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "br", "gzip, unknown"])
+def test_there_may_be_nothing_to_unpack(encoding: str) -> None:
+    assert unpacker(encoding) is None
+
+
+@given(st.binary(min_size=1, max_size=200), st.sampled_from(["gzip", "deflate"]))
+def test_any_packed_bytes(data: bytes, encoding: str) -> None:
+    with contextlib.suppress(ValueError, EOFError):
+        unpack(encoding, data, 10)

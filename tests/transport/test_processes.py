@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from dragoman.transport.asyncio_transport import AsyncioTransport
 from dragoman.transport.protocol import HttpRequest
 from tests.processes import started
 from tests.transport.colours import Kind
-from tests.transport.server import WAIT, Exchange, Server
+from tests.transport.server import WAIT, Exchange, Script, Server
 
 IMPORTS = """
 import asyncio, os, sys
@@ -52,13 +51,10 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out.strip(), err
 
 
-PLAIN = [("socket_transport", "SocketTransport"), ("httpx_adapter", "HttpxTransport")]
+PLAIN = ("socket_transport", "SocketTransport")
 
 
-class TestCtrlC:
-    """A plain call ends when the user presses Ctrl-C, however long the server would have kept silent."""
-
-    CODE = """
+PLAIN_READER = """
 with Transport() as transport:
     try:
         response = step(transport.open(HttpRequest(url=url)))
@@ -67,26 +63,7 @@ with Transport() as transport:
     except KeyboardInterrupt:
         print("interrupted")
 """
-
-    @pytest.mark.parametrize(("module", "name"), PLAIN)
-    def test_before_the_head(self, module: str, name: str) -> None:
-        with Server({"*": silent}) as server, start(module, name, self.CODE, server.url) as process:
-            server.wait_for_requests(1)
-            process.send_signal(signal.SIGINT)
-            assert end(process) == (0, "interrupted", "")
-            server.wait_for_open(0)
-
-    @pytest.mark.parametrize(("module", "name"), PLAIN)
-    def test_in_the_middle_of_a_stream(self, module: str, name: str) -> None:
-        with Server({"*": half}) as server, start(module, name, self.CODE, server.url) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "piece\n"
-            process.send_signal(signal.SIGINT)
-            assert end(process) == (0, "interrupted", "")
-            server.wait_for_open(0)
-
-    def test_on_an_event_loop(self) -> None:
-        code = """
+ASYNC_READER = """
 async def main():
     async with Transport() as transport:
         response = await transport.open(HttpRequest(url=url))
@@ -97,17 +74,25 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-        with Server({"*": half}) as server, start("asyncio_transport", "AsyncioTransport", code, server.url) as process:
+
+
+@pytest.mark.parametrize("script", [silent, half])
+@pytest.mark.parametrize(
+    "program", [(*PLAIN, PLAIN_READER), ("asyncio_transport", "AsyncioTransport", ASYNC_READER)], ids=["plain", "async"]
+)
+def test_a_call_ends_when_the_user_presses_ctrl_c(program: tuple[str, str, str], script: Script) -> None:
+    """Before the head and in the middle of a stream, however long the server would have kept silent."""
+    with Server({"*": script}) as server, start(*program, server.url) as process:
+        server.wait_for_requests(1)
+        if script is half:
             assert process.stdout is not None
             assert process.stdout.readline() == "piece\n"
-            process.send_signal(signal.SIGINT)
-            assert end(process) == (0, "interrupted", "")
-            server.wait_for_open(0)
+        process.send_signal(signal.SIGINT)
+        assert end(process) == (0, "interrupted", "")
+        server.wait_for_open(0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-class TestForks:
-    CODE = """
+FORKING = """
 import warnings
 warnings.simplefilter("ignore")
 transport = Transport()
@@ -124,12 +109,13 @@ os.waitpid(child, 0)
 print(read())
 """
 
-    def test_a_child_gets_connections_of_its_own(self) -> None:
-        socket = ("socket_transport", "SocketTransport", self.CODE)
-        with Server({"*": echo}) as server, start(*socket, server.url) as process:
-            code, out, err = end(process)
-            assert (code, out.split("\n"), err) == (0, ["ok", "child ok", "ok"], "")
-            assert server.connections == 2
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_child_of_a_fork_gets_connections_of_its_own() -> None:
+    with Server({"*": echo}) as server, start(*PLAIN, FORKING, server.url) as process:
+        code, out, err = end(process)
+        assert (code, out.split("\n"), err) == (0, ["ok", "child ok", "ok"], "")
+        assert server.connections == 2
 
 
 def test_a_transport_outlives_its_event_loop() -> None:
@@ -180,7 +166,6 @@ class TestImports:
         [
             ("protocol", {"asyncio", "httptools", "httpx2", "ssl", "socket"}),
             ("retry", {"asyncio", "httptools", "httpx2", "ssl", "socket", "email", "urllib.request"}),
-            ("addresses", {"asyncio", "httptools", "httpx2", "ssl", "socket"}),
             ("socket_transport", {"asyncio", "httpx2", "http.client", "email"}),
             ("asyncio_transport", {"httpx2", "http.client", "email"}),
             ("tape", {"asyncio", "httptools", "httpx2", "ssl", "socket", "pytest"}),
@@ -199,14 +184,3 @@ def test_texts_of_values_show_no_keys() -> None:
     request = HttpRequest(url="https://h/x?key=sesame", headers={"x-api-key": "sesame"}, body=b"sesame")
     assert repr(request) == "HttpRequest(POST h, 1 headers, 6 bytes)"
     assert "sesame" not in str(request)
-
-
-def test_every_module_of_the_room_is_named_in_its_table() -> None:
-    import dragoman.transport as room
-
-    folder = Path(str(room.__file__)).parent
-    modules = {path.name if path.suffix else f"{path.name}/" for path in folder.iterdir()} - {
-        "__init__.py",
-        "__pycache__/",
-    }
-    assert [name for name in sorted(modules) if name not in str(room.__doc__)] == []

@@ -12,11 +12,15 @@ from dragoman.transport.retry import (
     Attempt,
     Decision,
     GiveUp,
+    RateLimit,
+    RateLimits,
     Retry,
     RetryPolicy,
     decide,
+    rate_limits_of,
     request_id_of,
     retry_after_of,
+    seconds_of,
 )
 
 NOW = 1_750_000_000.0  # Sun, 15 Jun 2025 15:06:40 GMT
@@ -28,11 +32,11 @@ def decided(attempts: int = 1, policy: RetryPolicy = POLICY, random: float = 0.0
 
 
 class TestWorthwhile:
-    @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 520, 529, 599])
+    @pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
     def test_statuses_that_pass(self, status: int) -> None:
         assert decided(status=status) == Retry(0.5, f"status {status}")
 
-    @pytest.mark.parametrize("status", [300, 302, 400, 401, 402, 403, 404, 405, 413, 422, 600])
+    @pytest.mark.parametrize("status", [302, 400, 401, 404, 413, 422, 600])
     def test_statuses_that_stay(self, status: int) -> None:
         assert decided(status=status) == GiveUp(f"status {status}; another attempt would not help")
 
@@ -40,10 +44,6 @@ class TestWorthwhile:
     def test_connections_that_failed(self, code: str) -> None:
         error = error_for(code, HttpRequest(url="https://h/"))  # type: ignore[arg-type]
         assert decided(error=error) == Retry(0.5, code)
-
-    @pytest.mark.parametrize("code", ["connect_timeout", "read_timeout"])
-    def test_time_that_ran_out(self, code: str) -> None:
-        assert isinstance(decided(error=RequestTimeoutError("…", code=code)), Retry)
 
     @pytest.mark.parametrize("code", ["certificate", "proxy_auth", "pool_timeout", "redirect", "bad_url", "malformed"])
     def test_failures_that_stay(self, code: str) -> None:
@@ -54,15 +54,12 @@ class TestWorthwhile:
         ("error", "again"),
         [
             (errors.OverloadedError("…"), True),
-            (errors.RateLimitError("…"), True),
+            (RequestTimeoutError("…", code="read_timeout"), True),
             (errors.RateLimitError("…", status=429), True),
             (errors.RateLimitError("…", status=429, code="insufficient_quota"), False),
             (errors.ProviderError("…", status=500), True),
             (errors.ProviderError("…"), False),
-            (errors.AuthenticationError("…", status=401), False),
-            (errors.InvalidRequestError("…", status=400), False),
             (errors.ContextTooLongError("…"), False),
-            (errors.ProtocolError("…", fault="provider"), False),
             (errors.ConfigurationError("…"), False),
         ],
     )
@@ -82,9 +79,6 @@ class TestWorthwhile:
             assert "already delivered" in decision.why
         assert isinstance(decided(delivered=True, status=503, headers={"x-should-retry": "true"}), GiveUp)
 
-    def test_nothing_known_at_all(self) -> None:
-        assert isinstance(decided(), GiveUp)
-
 
 class TestWaiting:
     def test_waits_double_up_to_a_limit(self) -> None:
@@ -93,21 +87,13 @@ class TestWaiting:
         assert [each.after for each in waits if isinstance(each, Retry)] == [0.5, 1, 2, 4, 8, 8, 8]
         assert decided(10_000, RetryPolicy(max_attempts=20_000), status=500) == Retry(8.0, "status 500")
 
-    def test_chance_shortens_them(self) -> None:
-        assert decided(status=500, random=1.0) == Retry(0.375, "status 500")
-
     @pytest.mark.parametrize(
         "headers",
         [
             {"retry-after": "7"},
-            {"retry-after": " 7.0 "},
-            {"retry-after-ms": "7000"},
             {"retry-after-ms": "7000", "retry-after": "20"},
             {"retry-after-ms": "soon", "retry-after": "7"},
             {"retry-after": "Sun, 15 Jun 2025 15:06:47 GMT"},
-            {"retry-after": "Sunday, 15-Jun-25 15:06:47 GMT"},
-            {"retry-after": "Sun Jun 15 15:06:47 2025"},
-            {"retry-after": "2025-06-15T15:06:47Z"},
         ],
     )
     def test_the_server_says_how_long(self, headers: dict[str, str]) -> None:
@@ -120,13 +106,6 @@ class TestWaiting:
     def test_what_cannot_be_read_is_passed_over(self, text: str) -> None:
         assert retry_after_of({"retry-after": text}, NOW) is None
         assert decided(status=503, headers={"retry-after": text}) == Retry(0.5, "status 503")
-
-    def test_a_moment_that_has_passed_means_now(self) -> None:
-        assert retry_after_of({"retry-after": "Sun, 15 Jun 2025 15:00:00 GMT"}, NOW) == 0.0
-
-    def test_an_error_carries_the_advice_too(self) -> None:
-        error = errors.RateLimitError("…", status=429, retry_after=34.0)
-        assert decided(error=error, headers={"retry-after": "1"}) == Retry(34.0, "status 429")
 
     def test_limits_that_are_used_up_say_when_they_are_whole_again(self) -> None:
         headers = {
@@ -190,28 +169,109 @@ def test_whatever_happens_the_budget_is_kept(attempt: Attempt, policy: RetryPoli
     assert decision == decide(attempt, policy, made, random=random, now=NOW)
     assert decision.why
     if isinstance(decision, Retry):
+        longest = decide(attempt, policy, made, random=0.0, now=NOW)  # chance only ever shortens
+        assert not isinstance(longest, Retry) or longest.after * (1 - policy.jitter) <= decision.after <= longest.after
         assert not attempt.delivered
         assert made < policy.max_attempts
         assert 0 <= decision.after <= max(policy.longest_wait, policy.longest_advice)
         assert policy.total_seconds is None or attempt.elapsed + decision.after <= policy.total_seconds
 
 
-@given(st.integers(1, 50), st.floats(0, 1, exclude_max=True))
-def test_chance_only_ever_shortens(made: int, random: float) -> None:
-    policy = RetryPolicy(max_attempts=100)
-    whole, less = decided(made, policy, status=500), decided(made, policy, random, status=500)
-    assert isinstance(whole, Retry)
-    assert isinstance(less, Retry)
-    assert whole.after * (1 - policy.jitter) <= less.after <= whole.after
-
-
-@given(st.text(max_size=40))
-def test_any_advice_is_a_time_or_nothing(text: str) -> None:
-    wait = retry_after_of({"retry-after": text}, NOW)
-    assert wait is None or 0 <= wait < 1e16
-
-
 def test_the_id_of_a_request() -> None:
     assert request_id_of({"request-id": "a", "cf-ray": "b"}) == "a"
     assert request_id_of({"x-request-id": "c"}) == "c"
     assert request_id_of({"content-type": "x"}) is None
+
+
+# --- what a server says about its limits ---
+
+OPENAI = {
+    "x-ratelimit-limit-requests": "10000",
+    "x-ratelimit-limit-tokens": "200000",
+    "x-ratelimit-remaining-requests": "9999",
+    "x-ratelimit-remaining-tokens": "199980",
+    "x-ratelimit-reset-requests": "8.64s",
+    "x-ratelimit-reset-tokens": "6ms",
+}
+ANTHROPIC = {
+    "anthropic-ratelimit-requests-limit": "4000",
+    "anthropic-ratelimit-requests-remaining": "3999",
+    "anthropic-ratelimit-requests-reset": "2025-06-15T15:06:55Z",
+    "anthropic-ratelimit-input-tokens-limit": "400000",
+    "anthropic-ratelimit-input-tokens-remaining": "0",
+    "anthropic-ratelimit-input-tokens-reset": "2025-06-15T15:07:40+00:00",
+    "anthropic-ratelimit-output-tokens-limit": "80000",
+    "anthropic-ratelimit-output-tokens-remaining": "80000",
+    "anthropic-ratelimit-tokens-limit": "480000",
+}
+
+
+def test_openai_and_its_likes() -> None:
+    assert rate_limits_of(OPENAI, NOW) == RateLimits(
+        requests=RateLimit(limit=10_000, remaining=9_999, reset=8.64),
+        tokens=RateLimit(limit=200_000, remaining=199_980, reset=0.006),
+    )
+
+
+def test_anthropic() -> None:
+    limits = rate_limits_of(ANTHROPIC, NOW)
+    assert limits == RateLimits(
+        requests=RateLimit(limit=4_000, remaining=3_999, reset=15.0),
+        tokens=RateLimit(limit=480_000),
+        input_tokens=RateLimit(limit=400_000, remaining=0, reset=60.0),
+        output_tokens=RateLimit(limit=80_000, remaining=80_000),
+    )
+    assert limits is not None
+    assert limits.wait == 60.0
+
+
+def test_others() -> None:
+    mistral = {"x-ratelimit-limit-req-minute": "60", "x-ratelimit-remaining-tokens-minute": "499000"}
+    assert rate_limits_of(mistral, NOW) == RateLimits(requests=RateLimit(limit=60), tokens=RateLimit(remaining=499_000))
+    openrouter = {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1750000030000"}
+    limits = rate_limits_of(openrouter, NOW)
+    assert limits == RateLimits(requests=RateLimit(limit=20, remaining=0, reset=30.0))
+    assert rate_limits_of({"ratelimit-remaining": "5", "ratelimit-reset": "12"}, NOW) == RateLimits(
+        requests=RateLimit(remaining=5, reset=12.0)
+    )
+
+
+def test_none() -> None:
+    assert rate_limits_of({}, NOW) is None
+    assert rate_limits_of({"content-type": "application/json", "x-ratelimit-policy": "x"}, NOW) is None
+    assert rate_limits_of({"x-ratelimit-limit-requests": "unlimited"}, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("6m0s", 360.0),
+        ("1h2m3.5s", 3723.5),
+        ("2d", 172_800.0),
+        ("20ms", 0.02),
+        ("1s500ms", 1.5),
+        ("0.25", 0.25),
+        ("1750000060", 60.0),
+        ("1750000060500", 60.5),
+        ("2025-06-15T15:06:41Z", 1.0),
+        ("2025-06-15T17:06:41.5+02:00", 1.5),
+        ("2025-06-15T15:06:00Z", 0.0),
+        ("Sun, 15 Jun 2025 15:06:41 GMT", 1.0),
+        ("", None),
+        ("1 s", None),
+        ("1s2m", None),
+        ("2025-06-15T15:06:41", None),
+        ("1" * 400, None),
+        ("Sun, 15 Foo 2025 15:06:41 GMT", None),
+    ],
+)
+def test_forms_of_a_moment(text: str, seconds: float | None) -> None:
+    assert seconds_of(text, NOW) == (None if seconds is None else pytest.approx(seconds))
+
+
+@given(st.dictionaries(st.sampled_from([*OPENAI, *ANTHROPIC, "x-ratelimit-reset", "retry-after"]), st.text(max_size=9)))
+def test_any_headers(headers: dict[str, str]) -> None:
+    wait = retry_after_of(headers, NOW)
+    assert wait is None or 0 <= wait < 1e16
+    limits = rate_limits_of(headers, NOW)
+    assert limits is None or limits.wait is None or limits.wait >= 0

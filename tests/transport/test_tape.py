@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.errors import ConfigurationError, ConnectionFailedError, RequestTimeoutError
+from dragoman.errors import ConfigurationError, ConnectionFailedError
 from dragoman.transport.asyncio_transport import AsyncioTransport
-from dragoman.transport.protocol import HttpRequest, Timeouts
+from dragoman.transport.protocol import HttpRequest
 from dragoman.transport.socket_transport import SocketTransport
 from dragoman.transport.tape import NotOnTapeError, SecretFoundError, Tape
 from tests.transport.colours import Client
@@ -68,7 +68,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 class TestRoundTrip:
     def test_what_was_recorded_is_replayed_piece_by_piece(self, play: Play, path: Path) -> None:
-        headers = {"x-api-key": KEY, "content-type": "application/json"}
+        headers = {"x-api-key": KEY, "Authorization": f"Bearer {KEY}", "cookie": "a=b", "user-agent": "me"}
         with Server({"*": answer}) as server:
             server.open_gate("on")
             with (
@@ -77,6 +77,8 @@ class TestRoundTrip:
             ):
                 pieces = reply.pieces()
         assert b"".join(pieces) == b"data: 1\n\ndata: \xc3\xa9\n\n\xff\xfe"
+        written = path.read_text(encoding="utf-8").lower()
+        assert not any(word in written for word in ("authorization", "api-key", "cookie", "user-agent", KEY.lower()))
         tape = Tape(path)
         assert not tape.recording
         [exchange] = tape.exchanges
@@ -94,26 +96,14 @@ class TestRoundTrip:
             client.open(f"{server.url}/v1/m?a=b", body=b'{"model": "m"}', headers={"Accept": "a", "x-mine": "1"}).read()
         [line] = lines(path)
         assert line == {
-            "request": {
-                "method": "POST",
-                "host": "127.0.0.1",
-                "path": "/v1/m?a=b",
-                "headers": {"accept": "a"},
-                "body": '{"model": "m"}',
-            },
-            "reply": {"status": 200, "pieces": ["1"]},
+            "method": "POST",
+            "host": "127.0.0.1",
+            "path": "/v1/m?a=b",
+            "headers": {"accept": "a"},
+            "body": '{"model": "m"}',
+            "status": 200,
+            "pieces": ["1"],
         }
-
-    def test_pieces_that_are_no_text(self, play: Play, path: Path) -> None:
-        with Server({"*": answer}) as server, play(Tape(path)) as client, client.open(server.url) as reply:
-            assert reply.piece() == b"data: 1\n\n"
-            server.open_gate("on")
-            reply.read()
-        pieces = lines(path)[0]["reply"]["pieces"]
-        assert pieces[0] == "data: 1\n\n"
-        assert b"".join(p.encode() if isinstance(p, str) else base64.b64decode(p["base64"]) for p in pieces[1:]) == (
-            b"data: \xc3\xa9\n\n\xff\xfe"
-        )
 
     def test_equal_requests_are_answered_in_their_order(self, play: Play, path: Path) -> None:
         with Server({"*": count}) as server, play(Tape(path)) as client:
@@ -123,15 +113,24 @@ class TestRoundTrip:
             for number in (b"1", b"2", b"3"):
                 assert client.open("http://h/x").read() == number
             with pytest.raises(
-                NotOnTapeError, match=r"POST /x is on the tape test.jsonl 3 times, and was asked for once more"
+                NotOnTapeError,
+                match="tape test.jsonl. It is there 3 times, and was asked for once more",
             ):
                 client.open("http://h/x")
 
-    def test_a_reply_that_was_closed_early(self, play: Play, path: Path) -> None:
-        with Server({"*": answer}) as server:
-            with play(Tape(path)) as client, client.open(server.url) as reply:
-                assert reply.piece() == b"data: 1\n\n"
-            server.wait_for_open(0)
+    @pytest.mark.parametrize("broken", [False, True])
+    def test_a_reply_that_was_closed_early_or_broke(self, play: Play, path: Path, broken: bool) -> None:
+        async def cut(exchange: Exchange) -> None:
+            await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ndata: 1\n\n")
+            await exchange.wait_for("on")
+            exchange.hang_up()
+
+        with Server({"*": cut}) as server, play(Tape(path, mode="record")) as client, client.open(server.url) as reply:
+            assert reply.piece() == b"data: 1\n\n"
+            server.open_gate("on")
+            if broken:
+                with pytest.raises(ConnectionFailedError):
+                    reply.piece()
         for read_on in (False, True):
             with play(Tape(path)) as client, client.open("http://h/") as reply:
                 assert reply.piece() == b"data: 1\n\n"
@@ -139,44 +138,14 @@ class TestRoundTrip:
                     with pytest.raises(ConnectionFailedError, match="the recording was stopped here"):
                         reply.piece()
 
-    def test_errors_are_recorded_too(self, play: Play, path: Path) -> None:
-        async def cut(exchange: Exchange) -> None:
-            await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello")
-            exchange.hang_up()
-
-        async def silent(exchange: Exchange) -> None:
-            await exchange.forever()
-
-        def use(client: Client, url: str) -> None:
-            reply = client.open(f"{url}/cut")
-            assert reply.piece() == b"hello"
-            with pytest.raises(ConnectionFailedError) as caught:
-                reply.piece()
-            assert caught.value.code == "cut_off"
-            with pytest.raises(RequestTimeoutError) as timeout:
-                client.open(f"{url}/silent", timeout=Timeouts(read=0.1))
-            assert timeout.value.code == "read_timeout"
-            assert timeout.value.hint
-
-        with Server({"/cut": cut, "/silent": silent}) as server, play(Tape(path)) as client:
-            use(client, server.url)
-        with play(Tape(path)) as client:
-            use(client, "http://127.0.0.1:9")
-
 
 class TestModes:
-    def test_auto_records_once(self, play: Play, path: Path) -> None:
+    def test_auto_records_once_and_record_starts_anew(self, play: Play, path: Path) -> None:
         with Server({"*": count}) as server:
-            for _ in range(2):
-                with play(Tape(path)) as client:
-                    assert client.open(server.url).read() == b"1"
-            assert len(server.requests) == 1
-
-    def test_record_starts_anew(self, play: Play, path: Path) -> None:
-        with Server({"*": count}) as server:
-            for number in (b"1", b"2"):
-                with play(Tape(path, mode="record")) as client:
+            for mode, number in (("auto", b"1"), ("auto", b"1"), ("record", b"2"), ("replay", b"2")):
+                with play(Tape(path, mode=mode)) as client:  # type: ignore[arg-type]
                     assert client.open(server.url).read() == number
+            assert len(server.requests) == 2
             assert len(lines(path)) == 1
 
     def test_replay_needs_a_tape(self, path: Path) -> None:
@@ -190,44 +159,31 @@ class TestModes:
         with pytest.raises(ConfigurationError):
             Tape(file)
 
-    def test_no_transport_is_made_to_replay(self, play: Play, path: Path) -> None:
-        with Server({"*": count}) as server, play(Tape(path)) as client:
-            client.open(server.url).read()
-
-        def make() -> Any:
-            raise AssertionError
-
-        assert Tape(path).transport(make).open
-
 
 class TestSameness:
-    def record(self, play: Play, path: Path, body: bytes, **options: Any) -> None:
-        with Server({"*": count}) as server, play(Tape(path, mode="record", **options)) as client:
-            client.open(f"{server.url}/v1/chat", body=body).read()
-
-    def test_json_is_compared_by_value(self, play: Play, path: Path) -> None:
-        self.record(play, path, b'{"a": 1, "b": [1, 2]}')
-        with play(Tape(path)) as client:
-            assert client.open("http://h/v1/chat", body=b'{"b":[1,2],"a":1}').read() == b"1"
-
-    def test_members_can_be_ignored(self, play: Play, path: Path) -> None:
-        self.record(play, path, b'{"id": 1, "list": [{"id": 2, "x": 1}]}')
-        with play(Tape(path, ignore=["id"])) as client:
-            assert client.open("http://h/v1/chat", body=b'{"list":[{"x":1,"id":"other"}]}').read() == b"1"
-
-    def test_texts_can_be_replaced(self, play: Play, path: Path) -> None:
-        replace = {"Alice": "NAME"}
-        self.record(play, path, b'{"user": "Alice"}', replace=replace)
+    @pytest.mark.parametrize(
+        ("recorded", "asked", "options", "same"),
+        [
+            (b'{"a": 1, "b": [1, 2]}', b'{"b":[1,2],"a":1}', {}, True),
+            (b'{"a": 1}', b'{"a": 2}', {}, False),
+            (b'{"id": 1, "l": [{"id": 2, "x": 1}]}', b'{"l":[{"x":1,"id":"other"}]}', {"ignore": ["id"]}, True),
+            (b'{"user": "Alice"}', b'{"user": "Alice"}', {"replace": {"Alice": "NAME"}}, True),
+            (b"\xff plain", b"\xff plain", {}, True),
+            (b"\xff plain", b"\xfe plain", {}, False),
+        ],
+    )
+    def test_which_requests_are_the_same(
+        self, play: Play, path: Path, recorded: bytes, asked: bytes, options: dict[str, Any], same: bool
+    ) -> None:
+        with Server({"*": count}) as server, play(Tape(path, **options)) as client:
+            client.open(f"{server.url}/v1/chat", body=recorded).read()
         assert "Alice" not in path.read_text(encoding="utf-8")
-        with play(Tape(path, replace=replace)) as client:
-            assert client.open("http://h/v1/chat", body=b'{"user": "Alice"}').read() == b"1"
-
-    def test_bodies_that_are_not_json(self, play: Play, path: Path) -> None:
-        self.record(play, path, b"\xff plain")
-        with play(Tape(path)) as client:
-            with pytest.raises(NotOnTapeError):
-                client.open("http://h/v1/chat", body=b"\xfe plain")
-            assert client.open("http://h/v1/chat", body=b"\xff plain").read() == b"1"
+        with play(Tape(path, **options)) as client:
+            if same:
+                assert client.open("http://h/v1/chat", body=asked).read() == b"1"
+            else:
+                with pytest.raises(NotOnTapeError):
+                    client.open("http://h/v1/chat", body=asked)
 
     def test_a_miss_shows_the_nearest(self, play: Play, path: Path) -> None:
         body = {"model": "m", "messages": [{"role": "user", "content": "What is the weather in Paris?"}]}
@@ -243,7 +199,7 @@ class TestSameness:
             assert '-   "content": "What is the weather in Paris?"' in text
             assert '+   "content": "What is the weather in Rome?"' in text
             assert "mode='record'" in text
-            with pytest.raises(NotOnTapeError, match="The nearest on the tape is POST /v1/chat"):
+            with pytest.raises(NotOnTapeError, match="On it are: POST /v1/chat"):
                 client.open("http://h/v1/models", method="GET")
 
 
@@ -252,7 +208,7 @@ class TestSecrets:
         ("place", "target", "fields"),
         [
             ("body of a request", "/", {"body": json.dumps({"text": f"my key is {KEY}"}).encode()}),
-            ("header 'x-mine' of a request", "/", {"headers": {"x-mine": KEY}}),
+            ("headers of a request", "/", {"headers": {"openai-beta": KEY}}),
             ("address of a request", f"/v1/{KEY}", {}),
             ("address of a request", f"/v1?a={KEY}", {}),
         ],
@@ -260,7 +216,7 @@ class TestSecrets:
     def test_a_request_with_a_key_is_refused_before_it_is_sent(
         self, play: Play, path: Path, place: str, target: str, fields: dict[str, Any]
     ) -> None:
-        with Server({"*": count}) as server, play(Tape(path, headers=["X-Mine"])) as client:
+        with Server({"*": count}) as server, play(Tape(path)) as client:
             with pytest.raises(SecretFoundError, match=place) as caught:
                 client.open(server.url + target, **fields)
             assert KEY not in str(caught.value)
@@ -299,28 +255,14 @@ class TestSecrets:
                     client.open(server.url, body=form.encode())
             client.open(server.url, body=b"harmless").read()
 
-    def test_headers_are_left_out_unless_known_to_be_harmless(self, play: Play, path: Path) -> None:
-        with Server({"*": answer}) as server:
-            server.open_gate("on")
-            with play(Tape(path)) as client:
-                headers = {"Authorization": f"Bearer {KEY}", "x-api-key": KEY, "cookie": "a=b", "user-agent": "me"}
-                client.open(server.url, headers=headers).read()
-        text = path.read_text(encoding="utf-8")
-        for word in ("authorization", "api-key", "cookie", "user-agent", KEY):
-            assert word not in text.lower()
-
     @pytest.mark.parametrize(
         "text",
         [
             KEY,
-            "sk-ant-api03-" + "x" * 20,
             "AIza" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z",
             "Authorization: Bearer abcdefghijklmnop",
-            "bearer  ABCDEFGHIJKLMNOPQRSTUVWX",
             "Basic dXNlcjpwYXNzd29yZA==",
             "gsk_" + "a1" * 15,
-            "xai-" + "a1" * 15,
-            "hf_" + "a1" * 15,
             "ghp_" + "a1" * 18,
             "AKIAIOSFODNN7EXAMPLE",
             "ya29.a0AfH6SMBx-abcdefghijk",
@@ -340,8 +282,6 @@ class TestSecrets:
     @pytest.mark.parametrize(
         "text",
         [
-            "",
-            "The quick brown fox.",
             '{"max_tokens": 4096, "token": "hello"}',
             '{"total_tokens": 12345678901234567890123}',
             '{"secret": "the_quick_brown_fox_jumps"}',

@@ -8,8 +8,9 @@ import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError
 from dragoman.transport.protocol import Timeouts
+from dragoman.transport.routes import Routes
 from tests.transport.authority import Authority
-from tests.transport.colours import OWN_KINDS, Kind
+from tests.transport.colours import Kind
 from tests.transport.proxy import Proxy
 from tests.transport.server import Exchange, Server, closed_port
 
@@ -18,14 +19,6 @@ SECRET = "sesame-open"
 
 async def echo(exchange: Exchange) -> None:
     await exchange.reply(exchange.body, headers={"x-host": exchange.headers["host"]})
-
-
-async def stream(exchange: Exchange) -> None:
-    await exchange.start()
-    for number in range(3):
-        await exchange.chunk(f"piece {number}".encode())
-        await exchange.wait_for(f"seen {number}")
-    await exchange.end()
 
 
 @pytest.fixture(scope="module")
@@ -41,35 +34,14 @@ class TestCertificates:
             assert server.connections == 1 or not client.reuses
 
     @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-    def test_an_authority_from_the_environment(self, kind: Kind, authority: Authority, variable: str) -> None:
-        environ = {variable: str(authority.file)}
-        with Server({"*": echo}, tls=authority.server()) as server, kind.client(environ=environ) as client:
-            assert client.open(server.url, body=b"hello").read() == b"hello"
-
-    def test_one_of_several_authorities_in_a_file(self, kind: Kind, authority: Authority, tmp_path: Path) -> None:
-        other = Authority(tmp_path, "another authority")
+    def test_an_authority_from_the_environment(
+        self, own: Kind, authority: Authority, variable: str, tmp_path: Path
+    ) -> None:
         bundle = tmp_path / "bundle.pem"
-        bundle.write_bytes(b"# a comment\n" + other.pem + b"\n" + authority.pem)
-        with Server({"*": echo}, tls=authority.server()) as server, kind.client(ca_file=bundle) as client:
+        bundle.write_bytes(b"# a comment\n" + Authority(tmp_path, "another").pem + b"\n" + authority.pem)
+        environ = {variable: str(bundle)}
+        with Server({"*": echo}, tls=authority.server()) as server, own.client(environ=environ) as client:
             assert client.open(server.url, body=b"hello").read() == b"hello"
-
-    def test_pieces_of_a_stream_come_at_once(self, kind: Kind, authority: Authority) -> None:
-        tls = authority.server()
-        with (
-            Server({"*": stream}, tls=tls) as server,
-            kind.client(ca_file=authority.file) as client,
-            client.open(server.url) as reply,
-        ):
-            for number in range(3):
-                assert reply.piece() == f"piece {number}".encode()
-                server.open_gate(f"seen {number}")
-            assert reply.piece() is None
-
-    def test_a_closed_stream_frees_its_connection(self, kind: Kind, authority: Authority) -> None:
-        with Server({"*": stream}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
-            with client.open(server.url) as reply:
-                assert reply.piece() == b"piece 0"
-            server.wait_for_open(0)
 
     @pytest.mark.parametrize(
         ("host", "expired", "trusted"),
@@ -112,15 +84,15 @@ class TestCertificates:
                 client.open(server.url).read()
             assert caught.value.code == "cut_off"
 
-    def test_a_file_of_authorities_that_is_not_there_or_none(self, kind: Kind, tmp_path: Path) -> None:
+    def test_a_file_of_authorities_that_is_not_there_or_none(self, own: Kind, tmp_path: Path) -> None:
         empty = tmp_path / "empty.pem"
         empty.touch()
         for file in (tmp_path / "missing.pem", empty):
-            with kind.client(ca_file=file) as client, pytest.raises(ConfigurationError, match=f"{file.name}") as caught:
+            with own.client(ca_file=file) as client, pytest.raises(ConfigurationError, match=f"{file.name}") as caught:
                 client.open("https://127.0.0.1:9/")
             assert "ca_file" in caught.value.hint
             # Where no certificate is needed, none is looked for.
-            with Server({"*": echo}) as server, kind.client(ca_file=file) as client:
+            with Server({"*": echo}) as server, own.client(ca_file=file) as client:
                 assert client.open(server.url, body=b"plain").read() == b"plain"
 
 
@@ -160,75 +132,128 @@ class TestProxies:
             assert request.headers["x-target"] == f"http://{HOST}:8080/v1?a=b"
             assert request.headers["host"] == f"{HOST}:8080"
 
-    @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
-    def test_a_proxy_from_the_environment(self, kind: Kind, authority: Authority, name: str) -> None:
+    def test_a_proxy_from_the_environment(self, own: Kind, authority: Authority) -> None:
         with Server({"*": echo}, tls=authority.server(HOST)) as server, Proxy(server) as proxy:
-            environ = {name: f"127.0.0.1:{proxy.port}", "SSL_CERT_FILE": str(authority.file)}
-            with kind.client(environ=environ) as client:
+            environ = {"HTTPS_PROXY": f"127.0.0.1:{proxy.port}", "SSL_CERT_FILE": str(authority.file)}
+            with own.client(environ=environ) as client:
                 assert client.open(f"https://{HOST}/", body=b"hello").read() == b"hello"
             assert len(proxy.requests) == 1
 
-    def test_this_machine_needs_no_proxy(self, kind: Kind) -> None:
-        environ = {"HTTP_PROXY": f"http://127.0.0.1:{closed_port()}"}
-        with Server({"*": echo}) as server, kind.client(environ=environ) as client:
-            assert client.open(server.url, body=b"1").read() == b"1"
-
-    def test_the_environment_can_be_left_out(self, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-        dead = f"http://127.0.0.1:{closed_port()}"
-        monkeypatch.setenv("HTTP_PROXY", dead)
-        monkeypatch.setenv("http_proxy", dead)
-        monkeypatch.setenv("NO_PROXY", "")
-        monkeypatch.setenv("no_proxy", "")
-        with kind.client() as client, pytest.raises(ConnectionFailedError) as caught:
-            client.open(f"http://{HOST}/")
-        assert caught.value.code == "proxy"
-        with Server({"*": echo}) as server:
-            for option in ({"proxy": ""}, {"trust_env": False}):
-                with kind.client(**option) as client:
-                    assert client.open(server.url, body=b"1").read() == b"1"
-
     @pytest.mark.parametrize("scheme", ["http", "https"])
-    def test_a_proxy_that_is_not_there(self, kind: Kind, scheme: str) -> None:
+    def test_a_proxy_that_is_not_there(self, own: Kind, scheme: str) -> None:
         address = f"http://user:{SECRET}@127.0.0.1:{closed_port()}"
         words = "proxy on the way to nowhere.test"
-        with kind.client(proxy=address) as client, pytest.raises(ConnectionFailedError, match=words) as caught:
+        with own.client(proxy=address) as client, pytest.raises(ConnectionFailedError, match=words) as caught:
             client.open(f"{scheme}://{HOST}/?key={SECRET}")
         assert caught.value.code == "proxy"
         assert "HTTPS_PROXY" in caught.value.hint
         assert SECRET not in str(caught.value)
 
     @pytest.mark.parametrize("scheme", ["http", "https"])
-    def test_a_proxy_that_wants_a_password(self, kind: Kind, scheme: str) -> None:
+    def test_a_proxy_that_wants_a_password(self, own: Kind, scheme: str) -> None:
         with Server({"*": echo}) as server, Proxy(server, login="user:other") as proxy:
             address = f"http://user:{SECRET}@127.0.0.1:{proxy.port}"
-            with kind.client(proxy=address) as client, pytest.raises(ConnectionFailedError) as caught:
+            with own.client(proxy=address) as client, pytest.raises(ConnectionFailedError) as caught:
                 client.open(f"{scheme}://{HOST}/")
             assert caught.value.code == "proxy_auth"
             assert SECRET not in str(caught.value)
             assert server.requests == []
 
     @pytest.mark.parametrize("status", [403, 502, 503])
-    def test_a_proxy_that_opens_no_tunnel(self, kind: Kind, status: int) -> None:
+    def test_a_proxy_that_opens_no_tunnel(self, own: Kind, status: int) -> None:
         async def refuse(exchange: Exchange) -> None:
             await exchange.reply(b"no", status)
             exchange.hang_up()
 
-        with Server({"*": refuse}) as proxy, kind.client(proxy=proxy.url) as client:
+        with Server({"*": refuse}) as proxy, own.client(proxy=proxy.url) as client:
             with pytest.raises(ConnectionFailedError) as caught:
                 client.open(f"https://{HOST}/", timeout=Timeouts(connect=20, read=20))
             assert caught.value.code == "proxy"
             proxy.wait_for_open(0)
 
-    @pytest.mark.parametrize("address", ["127.0.0.1:3128", "ftp://host:1", "http://", "nonsense", " http://a:1"])
-    def test_an_address_that_no_proxy_can_have(self, kind: Kind, address: str) -> None:
-        with pytest.raises(ConfigurationError, match="address of the proxy"):
-            kind.client(proxy=address)
 
-
-@pytest.mark.parametrize("kind", OWN_KINDS, ids=repr)
 @pytest.mark.parametrize("scheme", ["https", "socks5"])
-def test_proxies_that_a_transport_does_not_know(kind: Kind, scheme: str) -> None:
-    with kind.client(proxy=f"{scheme}://127.0.0.1:9") as client:
+def test_proxies_that_a_transport_does_not_know(own: Kind, scheme: str) -> None:
+    with own.client(proxy=f"{scheme}://127.0.0.1:9") as client:
         with pytest.raises(ConfigurationError, match=f"cannot speak to a proxy over {scheme}") as caught:
             client.open(f"https://{HOST}/")
         assert "HttpxTransport" in caught.value.hint
+
+
+# --- which proxy is for which host ---
+
+PROXY = "http://proxy.test:3128"
+
+
+def proxy_for(url: str, **environ: str) -> str | None:
+    return Routes(environ=environ).proxy_for(url)
+
+
+@pytest.mark.parametrize(
+    ("environ", "plain", "encrypted"),
+    [
+        ({}, None, None),
+        ({"HTTPS_PROXY": PROXY}, None, PROXY),
+        ({"https_proxy": PROXY}, None, PROXY),
+        ({"HTTP_PROXY": PROXY}, PROXY, None),
+        ({"ALL_PROXY": PROXY}, PROXY, PROXY),
+        ({"all_proxy": "socks5h://p:1", "https_proxy": PROXY}, "socks5h://p:1", PROXY),
+        ({"HTTPS_PROXY": "http://upper:1", "https_proxy": PROXY}, None, PROXY),
+        ({"HTTPS_PROXY": "proxy.test:3128"}, None, PROXY),
+        ({"HTTPS_PROXY": ""}, None, None),
+        # In a CGI program, HTTP_PROXY is what a stranger wrote into the header "Proxy".
+        ({"HTTP_PROXY": PROXY, "REQUEST_METHOD": "GET"}, None, None),
+        ({"http_proxy": PROXY, "REQUEST_METHOD": "GET"}, PROXY, None),
+    ],
+)
+def test_variables(environ: dict[str, str], plain: str | None, encrypted: str | None) -> None:
+    assert proxy_for("http://api.test/", **environ) == plain
+    assert proxy_for("https://api.test/", **environ) == encrypted
+
+
+@pytest.mark.parametrize(
+    ("rule", "url", "direct"),
+    [
+        ("*", "https://anything.test", True),
+        ("api.test", "https://api.test", True),
+        ("API.Test", "https://api.TEST/", True),
+        ("api.test", "https://eu.api.test", True),
+        (".api.test", "https://eu.api.test", True),
+        (".api.test", "https://api.test", True),
+        ("*.api.test", "https://eu.api.test", True),
+        ("api.test", "https://notapi.test", False),
+        ("api.test:443", "https://api.test", True),
+        ("api.test:443", "https://api.test:8443", False),
+        ("10.0.0.1", "https://10.0.0.1", True),
+        ("10.0.0.0/8", "https://10.1.2.3:8000/x", True),
+        ("10.0.0.0/8", "https://11.1.2.3", False),
+        ("10.0.0.0/8", "https://api.test", False),
+        ("0.1", "https://10.0.0.1", False),
+        ("fd00::/8", "https://[fd00::1]/", True),
+        ("[fd00::1]:443", "https://[fd00::1]/", True),
+        ("[fd00::1]:80", "https://[fd00::1]/", False),
+        ("nonsense/99", "https://10.0.0.1", False),
+        ("other.test, api.test ,", "https://api.test", True),
+        (",.,", "https://api.test", False),
+        ("", "http://localhost/", True),
+        ("", "https://127.8.8.8:8000/", True),
+        ("", "https://[::1]/", True),
+    ],
+)
+def test_no_proxy(rule: str, url: str, direct: bool) -> None:
+    assert proxy_for(url, ALL_PROXY=PROXY, NO_PROXY=rule) == (None if direct else PROXY)
+
+
+def test_arguments_win() -> None:
+    environ = {"HTTPS_PROXY": "http://other:1", "NO_PROXY": "*"}
+    assert Routes(proxy=PROXY, environ=environ).proxy_for("https://api.test") == PROXY
+    assert Routes(proxy="", environ=environ).proxy_for("https://api.test") is None
+    assert Routes(trust_env=False, environ=environ).proxy_for("https://api.test") is None
+
+
+@pytest.mark.parametrize("address", ["ftp://proxy:1", "http://:3128", "proxy:1", "http://user:sesame@"])
+def test_a_bad_proxy_is_refused_without_being_repeated(address: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Routes(proxy=address, environ={})
+    assert "sesame" not in str(caught.value)
+    assert address not in str(caught.value)

@@ -17,10 +17,10 @@ from dragoman.conversation import Conversation, Event, Message, Usage
 from dragoman.engines.factory import EngineOptions
 from dragoman.engines.reply import lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
-from dragoman.loop.calls import append_tool_results, refuse_unanswered_calls
 from dragoman.loop.io import LoopIO
 from dragoman.loop.run import LoopRun, RunResult
 from dragoman.loop.settings import LoopSettings, settings_of
+from dragoman.loop.step import append_tool_results, refuse_unanswered_calls
 from dragoman.loop.stream import note_on
 from dragoman.providers.codec import Loss
 from dragoman.providers.options import ModelOptions

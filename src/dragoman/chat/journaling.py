@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines.reply import Reply
 from dragoman.errors import SnapshotNotFoundError
-from dragoman.loop.hooks import LoopHooks
 from dragoman.loop.run import LoopRun
 from dragoman.stores.journal import Journal, JournalEntry, Recovered, ToolCallBegun, ToolCallDone, aresume
 from dragoman.stores.protocol import ConversationStore

@@ -9,8 +9,8 @@ import msgspec
 from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
 from dragoman.engines.reply import Reply
 from dragoman.errors import InvalidAnswerError
-from dragoman.loop.calls import drop_unanswerable_calls
 from dragoman.loop.io import LoopIO
+from dragoman.loop.step import drop_unanswerable_calls
 from dragoman.providers.options import ModelOptions
 from dragoman.providers.profile import Profile
 

@@ -3,7 +3,7 @@
 Frozen, compared by value, and without any I/O: see docs/ARCHITECTURE.md for the rooms around this one.
 """
 
-from .blocks import Block, Json, Opaque, ResultPart, Text, Thinking, ToolCall, ToolResult
+from .blocks import Block, Json, Media, MediaKind, Opaque, ResultPart, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation, Repaired
 from .events import (
     BlockReceived,
@@ -25,14 +25,10 @@ from .events import (
     ToolStarted,
     UsageReported,
 )
-from .fold import Fold, fold
+from .fold import Fold, fold, unfold
 from .json_form import conversation_from_json, conversation_to_json, message_from_json, message_to_json
-from .media import Media, MediaKind
-from .message import Message, Role
-from .stop_reason import StopReason
+from .message import Message, Role, StopReason, Usage
 from .tool_spec import OneTool, ToolChoice, ToolExample, ToolSpec
-from .unfold import unfold
-from .usage import Usage
 from .validity import Change, ChangeKind
 from .values import FrozenDict, Native, Value
 

@@ -1,7 +1,6 @@
 """The conversation: a system prompt, messages and metadata, never changed in place.
 
-Owns: the value and how it grows. A branch is free: two conversations share the messages they have in common.
-Must not know: providers, I/O, and how it is stored.
+A branch is free: two conversations share the messages they have in common.
 """
 
 from __future__ import annotations
@@ -14,12 +13,9 @@ import msgspec
 from dragoman.errors import InvalidConversationError
 
 from .blocks import ToolCall
-from .message import Message
-from .usage import Usage
+from .message import Message, Usage
 from .validity import Change, last_turn, mended
 from .values import FrozenDict, Value, memory_of
-
-__all__ = ["Conversation", "Repaired"]
 
 _NO_METADATA = FrozenDict()
 _NOTHING_CHECKED: Final = (0, 0)

@@ -1,10 +1,7 @@
 """What happens while a model answers and tools run, as frozen values.
 
-Owns: the event types. Every part of a reply (text, thinking, a tool call's arguments) has a start, deltas and an end,
-all with the part's index and id; blocks that arrive whole have one event.
-Must not know: which provider's stream they were read from.
-
-`fold` turns the events of one reply into a Message. The JSON form of an event carries its kind in `type`
+Every part of a reply (text, thinking, a tool call's arguments) has a start, deltas and an end, all with the part's
+index and id; blocks that arrive whole have one event. The JSON form of an event carries its kind in `type`
 (`text_delta`, `tool_call_started`, …), for logs and for programs that read events line by line.
 """
 
@@ -16,30 +13,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from .blocks import Media, Opaque, ToolCall, ToolResult
-from .stop_reason import StopReason
-from .usage import Usage
+from .message import StopReason, Usage
 from .values import Native
-
-__all__ = [
-    "BlockReceived",
-    "Completed",
-    "Event",
-    "Failed",
-    "ReplyEvent",
-    "ReplyStarted",
-    "TextDelta",
-    "TextEnded",
-    "TextStarted",
-    "ThinkingDelta",
-    "ThinkingEnded",
-    "ThinkingStarted",
-    "ToolCallDelta",
-    "ToolCallEnded",
-    "ToolCallStarted",
-    "ToolFinished",
-    "ToolStarted",
-    "UsageReported",
-]
 
 
 def _snake(name: str) -> str:

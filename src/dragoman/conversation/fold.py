@@ -1,27 +1,26 @@
-"""From events to a message: how a message is built from a reply.
+"""From events to a message, and back.
 
-Owns: the reducer. Whole and streamed replies become the same events and pass through here, so they cannot differ.
-Must not know: bytes, providers, clocks.
-
-A reply without `Completed` is marked interrupted, never taken for a finished one. Events that contradict each other
-(a delta of a part that never started, two parts of one index) are a ProtocolError.
+Whole and streamed replies become the same events and pass through `fold`, so they cannot differ. A reply without
+`Completed` is marked interrupted, never taken for a finished one. Events that contradict each other (a delta of a part
+that never started, two parts of one index) are a ProtocolError. `unfold` is for scripted and replayed replies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final, cast
 
 from msgspec import Struct
 
-from dragoman.errors import ProtocolError
+from dragoman.errors import ConversationError, ProtocolError
 
-from .blocks import Block, Text, Thinking, ToolCall
+from .blocks import Block, Text, Thinking, ToolCall, ToolResult
 from .events import (
     BlockReceived,
     Completed,
     Event,
     Failed,
+    ReplyEvent,
     ReplyStarted,
     TextDelta,
     TextEnded,
@@ -36,28 +35,19 @@ from .events import (
     ToolStarted,
     UsageReported,
 )
-from .message import Message
-from .stop_reason import StopReason
-from .usage import Usage
-
-__all__ = ["Fold", "fold"]
+from .message import Message, StopReason, Usage
 
 _PartStart = TextStarted | ThinkingStarted | ToolCallStarted
 _PartEnd = TextEnded | ThinkingEnded | ToolCallEnded
 
-_END_OF: dict[type[_PartStart], type[_PartEnd]] = {
-    TextStarted: TextEnded,
-    ThinkingStarted: ThinkingEnded,
-    ToolCallStarted: ToolCallEnded,
+_START_OF: Final[dict[type[_PartEnd], type[_PartStart]]] = {
+    TextEnded: TextStarted,
+    ThinkingEnded: ThinkingStarted,
+    ToolCallEnded: ToolCallStarted,
 }
-
-
 _NOT_STARTED: Final = ReplyStarted(cast("str", None))
 _NOT_ENDED: Final = Completed(StopReason.INTERRUPTED)
 """Stand for the start and the end of a reply that has none."""
-
-
-# Structs, because one of each is made for every reply and part, and a struct is made at a third of the cost.
 
 
 class _Part(Struct, eq=False):
@@ -138,31 +128,23 @@ class Fold(Struct, eq=False):
             raise self._not_new(index)
         self._parts[index] = _Part(event)
 
-    # The three that grow parts are asked for every piece of every stream, so each looks at its part itself.
+    def _open_part(self, index: int, kind: type[_PartStart]) -> _Part:
+        part = self._parts.get(index)
+        if type(part) is not _Part or part.end is not None or type(part.start) is not kind:
+            raise _contradiction(f"part {index} grew or ended but was not open")
+        return part
 
     def _grow_text(self, event: TextDelta) -> None:
-        part = self._parts.get(event.index)
-        if type(part) is not _Part or part.end is not None or type(part.start) is not TextStarted:
-            raise _not_open(event.index)
-        part.pieces.append(event.text)
+        self._open_part(event.index, TextStarted).pieces.append(event.text)
 
     def _grow_thinking(self, event: ThinkingDelta) -> None:
-        part = self._parts.get(event.index)
-        if type(part) is not _Part or part.end is not None or type(part.start) is not ThinkingStarted:
-            raise _not_open(event.index)
-        part.pieces.append(event.text)
+        self._open_part(event.index, ThinkingStarted).pieces.append(event.text)
 
     def _grow_call(self, event: ToolCallDelta) -> None:
-        part = self._parts.get(event.index)
-        if type(part) is not _Part or part.end is not None or type(part.start) is not ToolCallStarted:
-            raise _not_open(event.index)
-        part.pieces.append(event.arguments)
+        self._open_part(event.index, ToolCallStarted).pieces.append(event.arguments)
 
     def _end_part(self, event: _PartEnd) -> None:
-        part = self._parts.get(event.index)
-        if type(part) is not _Part or part.end is not None or _END_OF[type(part.start)] is not type(event):
-            raise _contradiction(f"part {event.index} ended but was not open")
-        part.end = event
+        self._open_part(event.index, _START_OF[type(event)]).end = event
 
     def _take_block(self, event: BlockReceived) -> None:
         if event.index in self._parts or self._ended is not None:
@@ -217,9 +199,58 @@ def fold(events: Iterable[Event]) -> Message:
     return state.message()
 
 
-def _not_open(index: int) -> ProtocolError:
-    return _contradiction(f"part {index} grew but was not open")
-
-
 def _contradiction(what: str) -> ProtocolError:
     return ProtocolError(f"The events of a reply contradict each other: {what}.")
+
+
+# --- and back ---
+
+
+def unfold(message: Message, *, piece: int | None = None) -> Iterator[ReplyEvent]:
+    """The events of a reply, its texts in pieces of so many characters (None: each in one piece)."""
+    yield ReplyStarted(message.provider or "", message.model, message.id, message.time)
+    for index, block in enumerate(message.blocks):
+        yield from _part(index, block, piece)
+    if message.usage is not None:
+        yield UsageReported(message.usage)
+    if not message.interrupted:
+        yield Completed(message.stop_reason or _natural_end(message), message.raw_stop_reason, message.native)
+
+
+def _natural_end(message: Message) -> StopReason:
+    return StopReason.TOOL_CALLS if message.tool_calls else StopReason.END
+
+
+def _part(index: int, block: Block, piece: int | None) -> Iterator[ReplyEvent]:
+    match block:
+        case Text():
+            yield TextStarted(index, "")
+            for text in _pieces(block.text, piece):
+                yield TextDelta(index, "", text)
+            yield TextEnded(index, "", block.native)
+        case Thinking():
+            yield ThinkingStarted(index, "", block.provider)
+            for text in _pieces(block.text, piece):
+                yield ThinkingDelta(index, "", text)
+            yield ThinkingEnded(index, "", block.signature, block.encrypted, block.native)
+        case ToolCall():
+            yield ToolCallStarted(index, block.id, block.name)
+            for text in _pieces(block.arguments, piece):
+                yield ToolCallDelta(index, block.id, text)
+            if not block.partial:
+                yield ToolCallEnded(index, block.id, block.native)
+        case ToolResult():
+            message = f"A result (of call {block.call_id!r}) cannot be part of a model's reply."
+            raise ConversationError(message, hint="Put results into a message of their own: Message.tool([...]).")
+        case _:
+            yield BlockReceived(index, "", block)
+
+
+def _pieces(text: str, size: int | None) -> Iterator[str]:
+    if size is None:
+        size = max(1, len(text))
+    if size < 1:
+        message = f"a text cannot be cut into pieces of {size} characters"
+        raise ValueError(message)
+    for start in range(0, len(text), size):
+        yield text[start : start + size]

@@ -1,8 +1,7 @@
 """The JSON form of a conversation: versioned, readable, and losing nothing.
 
-Owns: writing and reading. A newer version is refused; fields that this version does not know are kept byte for byte
-and written back where they were. Only beside `format` and `version` there are none: who adds one there adds a version.
-Must not know: files, databases, encryption.
+A newer version is refused; fields that this version does not know are kept byte for byte and written back where they
+were. Only beside `format` and `version` there are none: who adds one there adds a version.
 
 The common case is one native pass. Only a document with unknown fields is read (and written) object by object.
 """
@@ -17,21 +16,10 @@ from msgspec import Raw, Struct, structs
 
 from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVersionError
 
-from .blocks import Json, Opaque, Text, Thinking, ToolCall, ToolResult
+from .blocks import Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation
-from .media import Media
-from .message import Message
-from .usage import Usage
+from .message import Message, Usage
 from .values import FrozenDict, Native, Value
-
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "conversation_from_json",
-    "conversation_to_json",
-    "message_from_json",
-    "message_to_json",
-]
 
 FORMAT: Final = "dragoman.conversation"
 VERSION: Final = 1

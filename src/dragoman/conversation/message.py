@@ -1,21 +1,90 @@
-"""One turn of a conversation.
-
-Owns: the message and its views; the short ways to build one by hand.
-Must not know: providers. A reply of a model is built by `fold`, nowhere else.
-"""
+"""One turn of a conversation, with why a reply ended and how many tokens it took, said alike for all providers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from enum import Enum
 from typing import Literal, TypeAlias
 
 from .blocks import Block, Text, Thinking, ToolCall, ToolResult
-from .stop_reason import StopReason
-from .usage import Usage
 from .values import Native, Value
 
-__all__ = ["Message", "Role"]
+
+class StopReason(Enum):
+    """Why a reply ended."""
+
+    END = "end"
+    """The model finished its answer."""
+    TOOL_CALLS = "tool_calls"
+    """The model waits for the results of its tool calls."""
+    MAX_TOKENS = "max_tokens"
+    """The answer was cut at the limit of tokens."""
+    STOP_SEQUENCE = "stop_sequence"
+    """One of the caller's stop sequences was reached."""
+    REFUSAL = "refusal"
+    """The model declined."""
+    CONTENT_FILTER = "content_filter"
+    """The provider cut or withheld the answer."""
+    CONTEXT_FULL = "context_full"
+    """The model's context window ran out while it answered."""
+    PAUSED = "paused"
+    """The provider paused a long turn; send the conversation again to continue it."""
+    INTERRUPTED = "interrupted"
+    """The stream ended before the reply was complete: cancelled, or the connection broke."""
+    ERROR = "error"
+    """The provider reported an error in the middle of the reply."""
+    OTHER = "other"
+    """None of these; the raw reason says more."""
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    if a is None:
+        return b
+    return a if b is None else a + b
+
+
+class Usage(Value, frozen=True):
+    """Tokens of one reply, or of several added up. `None` means that the provider did not say.
+
+    `input` counts everything the model read, cached parts included; `cache_read` and `cache_write` are parts of
+    `input`, `reasoning` is a part of `output`.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+    total: int | None = None
+    partial: bool = False
+    """True for a sum in which some reply did not report its usage: the counts are lower bounds."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the provider reported what was read and written."""
+        return self.input is not None and self.output is not None
+
+    @property
+    def tokens(self) -> int | None:
+        """The total as reported, else input + output where both are known."""
+        if self.total is not None:
+            return self.total
+        if self.input is None or self.output is None:
+            return None
+        return self.input + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input=_sum(self.input, other.input),
+            output=_sum(self.output, other.output),
+            cache_read=_sum(self.cache_read, other.cache_read),
+            cache_write=_sum(self.cache_write, other.cache_write),
+            reasoning=_sum(self.reasoning, other.reasoning),
+            total=_sum(self.tokens, other.tokens),
+            partial=self.partial or other.partial or not (self.known and other.known),
+        )
+
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 """Whose turn a message is; results of tools have one of their own."""

@@ -1,8 +1,4 @@
-"""What a model is told about a tool.
-
-Owns: the description without the code; it is what codecs encode and snapshots keep.
-Must not know: functions, schema libraries, providers.
-"""
+"""What a model is told about a tool: its description without the code, which codecs encode and snapshots keep."""
 
 from __future__ import annotations
 
@@ -12,8 +8,6 @@ import msgspec
 from msgspec import Raw
 
 from .values import Value
-
-__all__ = ["OneTool", "ToolChoice", "ToolExample", "ToolSpec"]
 
 
 class ToolExample(Value, frozen=True):

@@ -1,8 +1,7 @@
 """Whether a conversation can be sent, and how to mend one that cannot.
 
-Owns: the rule that every provider enforces in its own words: each tool call of a message has exactly one result, right
+The rule, which every provider enforces in its own words: each tool call of a message has exactly one result, right
 after that message and in the order of the calls; nothing else may be a result; no message is empty.
-Must not know: what a particular provider demands beyond that.
 
 One walk gives both answers, what is wrong and what should stand there instead. What was really done is never dropped
 for its place: a result that came late (somebody spoke while the tools ran) is moved to its call.
@@ -11,20 +10,18 @@ for its place: a result that came late (somebody spoke while the tools ran) is m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from .blocks import Block, Text, ToolCall, ToolResult
 from .message import Message
 
-__all__ = ["Change", "ChangeKind", "last_turn", "mended"]
-
 ChangeKind: TypeAlias = Literal["added_result", "removed_result", "moved_result", "removed_call", "removed_message"]
 """What was done to a conversation to make it valid."""
 
-_OF_TOOLS = frozenset([ToolCall, ToolResult])
-_NOT_RUN = "This call was not completed: no result was recorded for it."
+_OF_TOOLS: Final = frozenset({ToolCall, ToolResult})
+_NOT_RUN: Final = "This call was not completed: no result was recorded for it."
 
 
 class Change(NamedTuple):
@@ -55,21 +52,9 @@ def last_turn(messages: tuple[Message, ...], since: int) -> int | None:
     The turns before the last one stay right whatever comes behind it: each is mended by itself. The last one may still
     grow, so whoever adds messages asks again from there.
     """
-    last = index = since
-    while index < len(messages):
-        message = messages[index]
-        if message.role == "assistant":
-            last = index
-        if _is_plain(message):
-            index += 1
-        elif _is_answered(messages, index):
-            index += 2
-        else:
-            break
-    else:
-        return last
     changes: list[Change] = []
-    for start, end in _turns(messages, last):
+    last = since
+    for start, end in _turns(messages, since):
         _mended_turn(messages, start, end, changes)
         if changes:
             return None
@@ -114,26 +99,7 @@ def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: l
 
 def _is_plain(message: Message) -> bool:
     """A message that says something and neither calls nor answers: nearly all of them."""
-    for block in message.blocks:
-        if type(block) in _OF_TOOLS:
-            return False
-    return message.role != "tool" and bool(message.blocks)
-
-
-def _is_answered(messages: tuple[Message, ...], index: int) -> bool:
-    """A message of the model that calls tools, and behind it one with their results and nothing else."""
-    message, answer = messages[index], messages[index + 1] if index + 1 < len(messages) else None
-    if message.role != "assistant" or answer is None or answer.role != "tool":
-        return False
-    wanted: list[str | None] = []
-    for block in message.blocks:
-        if type(block) is ToolCall:
-            if block.partial or not block.id or block.id in wanted:
-                return False
-            wanted.append(block.id)
-        elif type(block) is ToolResult:
-            return False
-    return bool(wanted) and wanted == [b.call_id if type(b) is ToolResult else None for b in answer.blocks]
+    return message.role != "tool" and bool(message.blocks) and _OF_TOOLS.isdisjoint(map(type, message.blocks))
 
 
 def _without_stray_blocks(message: Message, index: int, changes: list[Change]) -> Message:

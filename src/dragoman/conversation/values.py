@@ -1,8 +1,7 @@
 """The common ground of all values: frozen, compared by value, and keeping what they do not know.
 
-Owns: the base class and the two carriers of foreign data, `extra` (fields of our own JSON form that a newer writer
-added) and `Native` (fields of a provider's wire form that have no place in ours); the memory beside a value.
-Must not know: any concrete block, message or provider.
+Two things carry foreign data: `extra` (fields of our own JSON form that a newer writer added) and `Native` (fields of
+a provider's wire form that have no place in ours).
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from operator import attrgetter
 from typing import Any, Final, NoReturn
 
 from msgspec import Raw, Struct, field
-
-__all__ = ["FrozenDict", "Native", "Value", "memory_of"]
 
 memory_of: Final[Callable[[Struct], dict[str, Any]]] = attrgetter("__dict__")
 """What is kept beside a value (of a type with `dict=True`) to save work later. It is no part of the value: not

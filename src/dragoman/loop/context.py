@@ -1,14 +1,12 @@
-"""Keeping a conversation within what the model can read.
+"""Keeping a conversation within what the model can read: the estimate of its size, and ready policies.
 
-Owns: the estimate of a history's size, and the ready policies. A policy is asked before each call of the model and
-gives back the conversation to go on with: the same one, or a shorter one. Calls and their results stay together.
-Must not know: engines. A policy that needs a model asks for one by yielding what is to be said to it, so that one
-policy serves plain and async programs.
+A policy is asked before each call of the model and gives back the conversation to go on with: the same one, or a
+shorter one in which calls and their results stay together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import msgspec
@@ -30,17 +28,16 @@ class ContextUse(Struct, frozen=True):
     """An estimate: what the model last reported, and what has come since by its length."""
     window: int | None
     """What the model can read, where its profile says so."""
+    ask: Callable[[Conversation], Awaitable[Message]]
+    """Has the model answer this conversation, without tools; counts against the limits of the run."""
 
     def beyond(self, share: float) -> bool:
         """Whether more than this share of the window is used; never where the window is unknown."""
         return self.window is not None and self.tokens > share * self.window
 
 
-Shortening: TypeAlias = Generator[Conversation, Message, Conversation]
-"""Yields conversations to be answered by the model, without tools, and returns the one to go on with."""
-
-ContextPolicy: TypeAlias = Callable[[Conversation, ContextUse], Conversation | Shortening]
-"""Is asked before each call of the model: gives back the conversation as it is, or a shorter one that is valid."""
+ContextPolicy: TypeAlias = Callable[[Conversation, ContextUse], Conversation | Awaitable[Conversation]]
+"""Gives back the conversation as it is, or a shorter one. In plain programs it may await `use.ask` and nothing else."""
 
 
 def estimated_tokens(conversation: Conversation) -> int:
@@ -84,7 +81,9 @@ class DropToolResults(Struct, frozen=True, kw_only=True):
         messages = list(conversation.messages)
         for index in places[: max(0, len(places) - self.keep)]:
             messages[index] = _without_content(messages[index])
-        return _replaced(conversation, messages)
+        if tuple(messages) == conversation.messages:
+            return conversation
+        return msgspec.structs.replace(conversation, messages=tuple(messages))
 
 
 def _without_content(message: Message) -> Message:
@@ -111,26 +110,19 @@ class Summarise(Struct, frozen=True, kw_only=True):
         "Write only the summary."
     )
 
-    def __call__(self, conversation: Conversation, use: ContextUse) -> Conversation | Shortening:
+    async def __call__(self, conversation: Conversation, use: ContextUse) -> Conversation:
         cut = self._cut(conversation)
-        return self._shortened(conversation, cut) if use.beyond(self.above) and cut else conversation
+        if not cut or not use.beyond(self.above):
+            return conversation
+        older = conversation.up_to(cut).repaired().conversation
+        summary = (await use.ask(older.plus(Message.user(self.instruction)))).text.strip()
+        if not summary:
+            return conversation
+        said = Message.user(f"[Summary of the conversation before this point]\n{summary}")
+        return msgspec.structs.replace(conversation, messages=(said, *conversation.messages[cut:]))
 
     def _cut(self, conversation: Conversation) -> int:
         """Where the part begins that stays: at a message of the user, so that no call is parted from its result."""
         turns = [index for index, message in enumerate(conversation.messages) if message.role == "user"]
         cut = turns[-self.keep] if len(turns) > self.keep > 0 else turns[-1] if turns else 0
         return cut if cut > 1 else 0  # a single message is not worth a call
-
-    def _shortened(self, conversation: Conversation, cut: int) -> Shortening:
-        older = conversation.up_to(cut).repaired().conversation
-        summary = (yield older.plus(Message.user(self.instruction))).text.strip()
-        if not summary:
-            return conversation
-        said = Message.user(f"[Summary of the conversation before this point]\n{summary}")
-        return _replaced(conversation, [said, *conversation.messages[cut:]])
-
-
-def _replaced(conversation: Conversation, messages: list[Message]) -> Conversation:
-    if tuple(messages) == conversation.messages:
-        return conversation
-    return msgspec.structs.replace(conversation, messages=tuple(messages))

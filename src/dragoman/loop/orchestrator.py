@@ -1,16 +1,16 @@
-"""A model, tools and settings, bound once and run often.
+"""A model, tools and settings, bound once and run often; and the loop as functions, whole and in pieces.
 
-Owns: Orchestrator and AsyncOrchestrator, thin objects over the one loop.
-Must not know: how the loop goes. They hold no conversation: whoever runs one gets it back.
+Nothing here holds a conversation: whoever runs one gets it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable
-from typing import Self, Unpack
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Self, TypeAlias, Unpack
 
-from dragoman._stepping import step, step_through
-from dragoman.conversation import Conversation, Event
+from dragoman._stepping import step
+from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines.engine import AsyncEngine, Engine
 from dragoman.engines.factory import async_engine, engine
 from dragoman.errors import ConfigurationError
@@ -25,33 +25,29 @@ from .run import LoopRun, RunResult
 from .settings import LoopOptions, LoopSettings, settings_of
 from .stream import AsyncRunStream, RunStream
 
+LoopTools: TypeAlias = AnyTools | ToolExecutor
+"""Tools in any form, or an executor that has them and a config of its own."""
 
-def configured(executor: ToolExecutor, config: ToolConfig | None) -> ToolExecutor:
-    """The executor, which has a config of its own: another one beside it is an error."""
+
+def _executor_for(tools: LoopTools, config: ToolConfig | None) -> ToolExecutor:
+    """An executor of these tools; one that was given has a config of its own, and another beside it is an error."""
+    if not isinstance(tools, ToolExecutor):
+        return ToolExecutor(tools, config)
     if config is not None:
         message = "The executor has a config of its own."
         raise ConfigurationError(message, hint="Give the config to the executor, or give tools instead of it.")
-    return executor
+    return tools
 
 
 class _Bound:
     """What both colours share."""
 
     def __init__(
-        self,
-        engine: Engine | AsyncEngine,
-        tools: AnyTools | ToolExecutor,
-        config: ToolConfig | None,
-        given: LoopOptions,
-        *,
-        owns_engine: bool,
+        self, engine: Engine | AsyncEngine, tools: LoopTools, config: ToolConfig | None, given: LoopOptions
     ) -> None:
         self._profile: Profile = engine.profile
-        self._owns_engine: bool = owns_engine
         self._owns_executor: bool = not isinstance(tools, ToolExecutor)
-        self.executor: ToolExecutor = (
-            configured(tools, config) if isinstance(tools, ToolExecutor) else ToolExecutor(tools, config)
-        )
+        self.executor: ToolExecutor = _executor_for(tools, config)
         self.settings: LoopSettings = settings_of(given, engine.options, self.executor.config)
 
     def start(self, conversation: Conversation, approvals: Iterable[Approval] = ()) -> LoopRun:
@@ -65,12 +61,13 @@ class Orchestrator(_Bound):
     def __init__(
         self,
         model: Engine | str,
-        tools: AnyTools | ToolExecutor = (),
+        tools: LoopTools = (),
         config: ToolConfig | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
         self.engine: Engine = engine(model) if isinstance(model, str) else model
-        super().__init__(self.engine, tools, config, options, owns_engine=isinstance(model, str))
+        self._owns_engine: bool = isinstance(model, str)
+        super().__init__(self.engine, tools, config, options)
 
     def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
@@ -82,10 +79,6 @@ class Orchestrator(_Bound):
         """`run`, with everything that happens as it happens; use it in a `with` block."""
         run = self.start(conversation, approvals)
         return RunStream([run], run.events(PlainIO(self.engine, self.executor), streamed=True))
-
-    def drive(self, run: LoopRun) -> Generator[Event, None, None]:
-        """Carry out a run that `start` gave, and tell what happens as it happens."""
-        return step_through(run.events(PlainIO(self.engine, self.executor), streamed=True))
 
     def close(self) -> None:
         """End the threads; and close the engine, if it was made here."""
@@ -107,12 +100,13 @@ class AsyncOrchestrator(_Bound):
     def __init__(
         self,
         model: AsyncEngine | str,
-        tools: AnyTools | ToolExecutor = (),
+        tools: LoopTools = (),
         config: ToolConfig | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
         self.engine: AsyncEngine = async_engine(model) if isinstance(model, str) else model
-        super().__init__(self.engine, tools, config, options, owns_engine=isinstance(model, str))
+        self._owns_engine: bool = isinstance(model, str)
+        super().__init__(self.engine, tools, config, options)
 
     async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
@@ -123,11 +117,7 @@ class AsyncOrchestrator(_Bound):
     def stream(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> AsyncRunStream:
         """`run`, with everything that happens as it happens; use it in an `async with` block."""
         run = self.start(conversation, approvals)
-        return AsyncRunStream([run], self.drive(run))
-
-    def drive(self, run: LoopRun) -> AsyncGenerator[Event, None]:
-        """Carry out a run that `start` gave, and tell what happens as it happens."""
-        return run.events(AsyncIO(self.engine, self.executor), streamed=True)
+        return AsyncRunStream([run], run.events(AsyncIO(self.engine, self.executor), streamed=True))
 
     async def aclose(self) -> None:
         """End the threads; and close the engine, if it was made here."""
@@ -141,3 +131,47 @@ class AsyncOrchestrator(_Bound):
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
+
+
+# --- as functions ---------------------------------------------------------------------------------------------------
+
+
+def execute_tool_calls(
+    calls: Iterable[ToolCall], tools: LoopTools, config: ToolConfig | None = None
+) -> tuple[ToolResult, ...]:
+    """The results of these calls, in order. A tool that fails gives a result that says so.
+
+    A call that needs a person's approval has no result; to ask for approvals, use an executor or the whole loop.
+    """
+    executor = _executor_for(tools, config)
+    with nullcontext() if executor is tools else executor:
+        return executor.execute_all(calls).results
+
+
+async def aexecute_tool_calls(
+    calls: Iterable[ToolCall], tools: LoopTools, config: ToolConfig | None = None
+) -> tuple[ToolResult, ...]:
+    """`execute_tool_calls` on the caller's event loop."""
+    executor = _executor_for(tools, config)
+    async with nullcontext() if executor is tools else executor:
+        return (await executor.aexecute_all(calls)).results
+
+
+def run_tool_calling_loop(
+    engine: Engine, conversation: Conversation, tools: LoopTools, config: ToolConfig | None = None
+) -> Conversation:
+    """Ask the model, run the tools it calls, and ask again, until it answers without calling one.
+
+    After `config.max_iterations` answers StepLimitError is raised, with the conversation, which can be continued. Calls
+    that need a person's approval end the loop too: the conversation then has `pending_tool_calls`.
+    """
+    with Orchestrator(engine, tools, config) as orchestrator:
+        return orchestrator.run(conversation).conversation
+
+
+async def arun_tool_calling_loop(
+    engine: AsyncEngine, conversation: Conversation, tools: LoopTools, config: ToolConfig | None = None
+) -> Conversation:
+    """`run_tool_calling_loop` on the caller's event loop."""
+    async with AsyncOrchestrator(engine, tools, config) as orchestrator:
+        return (await orchestrator.run(conversation)).conversation

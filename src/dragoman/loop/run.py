@@ -1,19 +1,17 @@
 """One run of the loop: ask the model, run the tools it calls, ask again.
 
-Owns: the order of things in a run, what it has spent, steering, cancellation, and that the conversation is complete and
-valid whenever somebody looks at it, however the run ended.
-Must not know: threads, event loops, how a model is called: a `LoopIO` does that, in one colour. What is to be done next
-is decided in step.py.
+The conversation is complete and valid whenever somebody looks at it, however the run ended. What is next is decided in
+step.py; a `LoopIO` asks the model and runs the tools, in one colour.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
-from operator import methodcaller
-from typing import Final, TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -24,8 +22,6 @@ from dragoman.conversation import (
     Message,
     Text,
     ToolCall,
-    ToolChoice,
-    ToolFinished,
     ToolResult,
     ToolSpec,
     ToolStarted,
@@ -34,7 +30,6 @@ from dragoman.conversation import (
 from dragoman.engines.reply import Reply
 from dragoman.errors import (
     ConfigurationError,
-    DragomanError,
     LimitReachedError,
     ProviderError,
     StepLimitError,
@@ -47,13 +42,22 @@ from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.permission import Approval, PendingApproval
 from dragoman.tools.run import ToolRun
 
-from .calls import append_tool_results, drop_unanswerable_calls, keep_current_approvals
 from .context import ContextUse, estimated_tokens
-from .hooks import Hook, LoopHooks
 from .io import LoopIO
-from .limits import Spent
-from .settings import LoopSettings
-from .step import NOTHING_SPENT, AskModel, AwaitApproval, Done, LimitReached, RunTools, next_step
+from .settings import Hook, LoopHooks, LoopSettings
+from .step import (
+    NOTHING_SPENT,
+    AskModel,
+    AwaitApproval,
+    Done,
+    LimitReached,
+    RunTools,
+    Spent,
+    append_tool_results,
+    drop_unanswerable_calls,
+    keep_current_approvals,
+    next_step,
+)
 
 
 class Cancelled(Struct, frozen=True):
@@ -95,10 +99,6 @@ class RunResult(Struct, frozen=True):
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
 
 
-_TOOL_FREE: Final[tuple[ToolSpec, ...]] = ()
-_LIMIT = "This call was not carried out: {}"
-
-
 class LoopRun:
     """A run under way. `conversation` is right at any time; `add` and `cancel` may be called from any thread."""
 
@@ -113,16 +113,17 @@ class LoopRun:
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
     ) -> None:
-        self.pending: tuple[PendingApproval, ...] = ()
+        calls = conversation.pending_tool_calls
+        seconds, self._began = settings.limits.seconds, time.monotonic()
+        tools = self._tools = ToolRun(
+            deps=settings.deps,
+            approvals=keep_current_approvals(calls, approvals),
+            deadline=None if seconds is None else self._began + seconds,
+        )
+        self.pending: tuple[PendingApproval, ...] = tuple(
+            [each for each in waiting if each.call in calls and not tools.approval_of(each.call)]
+        )
         """The calls that wait for a person."""
-        self.cancelled: bool = False
-        """Whether the run was told to stop. Say `cancel()` to stop it."""
-        self._tools: ToolRun | None = None
-        """What all batches of calls have in common, once there is one."""
-        if approvals or waiting:
-            calls = conversation.pending_tool_calls
-            tools = self._tools = ToolRun(deps=settings.deps, approvals=keep_current_approvals(calls, approvals))
-            self.pending = tuple([each for each in waiting if each.call in calls and not tools.approval_of(each.call)])
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
@@ -141,7 +142,6 @@ class LoopRun:
         self._tool_calls: int = 0
         self._tokens: int = 0
         self._cost: float = 0.0
-        self._began: float = settings.clock()
         self._last: Spent | None = None
         """What was used up, once that is all."""
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
@@ -160,9 +160,12 @@ class LoopRun:
 
     def cancel(self) -> None:
         """Stop at the next opportunity: tools are given up, a stream is closed, a whole reply is waited for."""
-        self.cancelled = True
-        if self._tools is not None:
-            self._tools.cancel()
+        self._tools.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was told to stop."""
+        return self._tools.cancelled
 
     @property
     def was_cut_short(self) -> bool:
@@ -178,7 +181,7 @@ class LoopRun:
             tool_calls=self._tool_calls,
             tokens=self._tokens,
             cost=self._cost,
-            seconds=self._settings.clock() - self._began,
+            seconds=time.monotonic() - self._began,
         )
 
     @property
@@ -199,31 +202,35 @@ class LoopRun:
         try:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
-                    await self._notify(io, methodcaller("before_tools", self, step.calls))
-                    batch = self._batch = self._executor.batch(step.calls, self._tool_run())
+                    await self._notify(io, "before_tools", step.calls)
+                    self._tools.conversation = self.conversation
+                    batch = self._batch = self._executor.batch(step.calls, self._tools)
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
-                            await self._notify(io, _phase_of(event, self))
+                            if isinstance(event, ToolStarted):
+                                await self._notify(io, "tool_started", event.call)
+                            else:
+                                await self._notify(io, "tool_finished", event.result)
                             yield event
                     await self._take_results(io, step.calls, batch)
                     continue
-                await self._notify(io, methodcaller("before_model", self))
+                await self._notify(io, "before_model")
                 specs = self.offered
                 options = self._options(step, specs)
                 if not streamed:
                     reply = await io.reply(self.conversation, specs, options)
                 else:
-                    stream = io.stream(self.conversation, specs, options)
+                    source = io.stream(self.conversation, specs, options)
                     try:
-                        while (said := await stream.next()) is not None:
+                        while (said := await source.next()) is not None:
                             yield said
                             if self.cancelled:
                                 break
-                        reply = stream.reply
+                        reply = source.stream.reply
                     finally:
-                        self.partial = stream.message
-                        await stream.close()
+                        self.partial = source.stream.message
+                        await source.close()
                 await self._take_reply(io, reply)
                 if self.ending is not None:
                     break
@@ -235,8 +242,7 @@ class LoopRun:
             if isinstance(error, ProviderError | ToolAbortedError):
                 error.conversation = self.conversation
             raise
-        else:
-            self.settle()
+        self.settle()
 
     async def complete(self, io: LoopIO) -> None:
         """Carry the run out where nobody watches: the model is asked for whole replies."""
@@ -248,11 +254,13 @@ class LoopRun:
         """What is to be done; None if that is all, and `ending` says why."""
         shortened = not self._settings.context
         while True:
-            if self._inbox:
-                self._take_in()
+            while self._inbox and not self.conversation.pending_tool_calls:
+                self.conversation = self.conversation.plus(self._inbox[0])
+                self._inbox.popleft()
             spent = self.spent if self.replies or self._tool_calls else NOTHING_SPENT
             step = next_step(self.conversation, self._settings.limits, spent, self.pending)
-            if self.cancelled and (isinstance(step, AskModel | RunTools) or self._broke_off(step)):
+            broke_off = isinstance(step, Done) and step.message.interrupted
+            if self.cancelled and (broke_off or isinstance(step, AskModel | RunTools)):
                 step = Cancelled()
             if isinstance(step, AskModel) and not shortened:
                 await self._shorten(io)  # this may have called the model, so what is next is to be decided again
@@ -269,8 +277,9 @@ class LoopRun:
         """Where a limit has ended the run: answer the calls that will not be run, and raise if that is wanted."""
         if not isinstance(self.ending, LimitReached):
             return
+        said = (Text(f"This call was not carried out: {self.ending}"),)
         results = [
-            ToolResult(call.id, call.name, (Text(_LIMIT.format(self.ending)),), is_error=True, error_type="budget")
+            ToolResult(call.id, call.name, said, is_error=True, error_type="budget")
             for call in self.conversation.pending_tool_calls
         ]
         self.conversation = append_tool_results(self.conversation, results)
@@ -280,9 +289,6 @@ class LoopRun:
 
     def settle(self) -> None:
         """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
-        ending = self.ending
-        if type(ending) is Done and self.partial is None and self._batch is None and not ending.message.interrupted:
-            return  # nearly always: the model has said what it had to say
         # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
         if self.partial is not None:
             said = drop_unanswerable_calls(self.partial)
@@ -298,16 +304,6 @@ class LoopRun:
         if last is not None and (last.interrupted or self.conversation.pending_tool_calls):
             self.conversation = self.conversation.repaired().conversation
 
-    @staticmethod
-    def _broke_off(step: object) -> bool:
-        return isinstance(step, Done) and step.message.interrupted
-
-    def _take_in(self) -> None:
-        while self._inbox and not self.conversation.pending_tool_calls:
-            grown = self.conversation.plus(self._inbox[0])
-            self.conversation = grown
-            self._inbox.popleft()
-
     # --- the model ---
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
@@ -319,7 +315,7 @@ class LoopRun:
         self._steps += 1
         if message.blocks or not message.interrupted:
             self.has_done_something = True
-        await self._notify(io, methodcaller("after_model", self, reply))
+        await self._notify(io, "after_model", reply)
         if not message.blocks and not self._inbox:
             # An empty message has no place in a history, and to ask the same again would bring the same.
             self.ending, self._last = Cancelled() if self.cancelled else Done(message), self.spent
@@ -329,26 +325,25 @@ class LoopRun:
         """What the model is told of tools."""
         config = self._executor.config
         if not config.enabled:
-            return _TOOL_FREE
+            return ()
         specs = self._executor.tools.specs
         if config.allowed_tools is None:
             return specs
         return tuple([spec for spec in specs if spec.name in config.allowed_tools])
 
     def _options(self, step: AskModel, specs: Sequence[ToolSpec]) -> ModelOptions:
-        options, choice = self._settings.options, self._choice(step, specs)
+        """The options with the caller's tool choice; one that forces a call holds for the first step only."""
+        options = self._settings.options
+        choice = self._executor.config.tool_choice if options.tool_choice == "auto" else options.tool_choice
+        if choice not in ("auto", "none"):
+            if not specs:
+                message = "The model must call a tool, but there is none."
+                raise ConfigurationError(message, hint="Give it tools, or leave tool_choice at 'auto'.")
+            if not step.first:
+                choice = "auto"
+        elif not specs:
+            choice = "auto"
         return options if choice == options.tool_choice else msgspec.structs.replace(options, tool_choice=choice)
-
-    def _choice(self, step: AskModel, specs: Sequence[ToolSpec]) -> ToolChoice:
-        """The caller's choice; one that forces a call holds for the first step, or the loop would never end."""
-        wanted = self._settings.options.tool_choice
-        chosen = self._executor.config.tool_choice if wanted == "auto" else wanted
-        if chosen in ("auto", "none"):
-            return chosen if specs else "auto"
-        if not specs:
-            message = "The model must call a tool, but there is none."
-            raise ConfigurationError(message, hint="Give it tools, or leave tool_choice at 'auto'.")
-        return chosen if step.first or self._settings.repeat_tool_choice else "auto"
 
     def _count(self, reply: Reply) -> None:
         self.replies.append(reply)
@@ -362,33 +357,24 @@ class LoopRun:
         """Let the context policies have their say."""
         for policy in self._settings.context:
             before = self.conversation
-            after = policy(before, ContextUse(estimated_tokens(before), self._profile.context_window))
-            if isinstance(after, Generator):
-                after = await self._answer_policy(io, after)
+            use = ContextUse(estimated_tokens(before), self._profile.context_window, partial(self._ask, io))
+            after: object = policy(before, use)
+            if isinstance(after, Awaitable):
+                after = cast("object", await io.wait_for(after))
             if not isinstance(after, Conversation):
                 message = f"A context policy gave back a {type(after).__name__}."
                 raise ConfigurationError(message, hint="Return a conversation: the same one, or a shorter one.")
             if after is not before:
                 after.ensure_valid()
                 self.conversation = after
-                await self._notify(io, methodcaller("compacted", self, before))
+                await self._notify(io, "compacted", before)
 
-    async def _answer_policy(self, io: LoopIO, policy: Generator[Conversation, Message, Conversation]) -> object:
-        """Ask the model what the policy wants to know, until it gives the conversation to go on with."""
+    async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
+        """Ask the model what a context policy wants to know."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        go_on = partial(next, policy)
-        while True:
-            try:
-                asked = go_on()
-            except StopIteration as stop:
-                return stop.value
-            try:
-                reply = await io.reply(asked, _TOOL_FREE, options)
-            except DragomanError as error:  # the policy may know a way without the model
-                go_on = partial(policy.throw, error)
-                continue
-            self._count(reply)
-            go_on = partial(policy.send, reply.message)
+        reply = await io.reply(conversation, (), options)
+        self._count(reply)
+        return reply.message
 
     # --- the tools ---
 
@@ -398,32 +384,14 @@ class LoopRun:
         self.pending = (*[each for each in self.pending if each.call not in calls], *batch.pending)
         grown = append_tool_results(self.conversation, results)
         self.conversation, self._batch = grown, None
-        await self._notify(io, methodcaller("after_tools", self, results))
+        await self._notify(io, "after_tools", results)
         aborted = batch.abortion
         if aborted is not None:
             raise aborted
 
-    def _tool_run(self) -> ToolRun:
-        """What the calls of this step have in common with those before."""
-        tools, seconds = self._tools, self._settings.limits.seconds
-        if tools is None:
-            tools = self._tools = ToolRun(deps=self._settings.deps)
-        if seconds is not None:
-            tools.deadline = self._began + seconds
-        tools.conversation = self.conversation
-        if self.cancelled:  # by another thread, which did not know these yet
-            tools.cancel()
-        return tools
-
-    async def _notify(self, io: LoopIO, call: Callable[[LoopHooks], Hook]) -> None:
-        """Let each hook have its say, one after the other."""
+    async def _notify(self, io: LoopIO, phase: str, *what: object) -> None:
+        """Let each hook have its say about a phase, one after the other."""
         for hook in self.hooks:
-            said = call(hook)
+            said: Hook = getattr(hook, phase)(self, *what)
             if said is not None:
-                await io.await_hook(said)
-
-
-def _phase_of(event: ToolStarted | ToolFinished, run: LoopRun) -> Callable[[LoopHooks], Hook]:
-    if isinstance(event, ToolStarted):
-        return methodcaller("tool_started", run, event.call)
-    return methodcaller("tool_finished", run, event.result)
+                await io.wait_for(said)

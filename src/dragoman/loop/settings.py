@@ -1,23 +1,54 @@
-"""What a loop can be told beside its model, its tools and its conversation.
-
-Owns: LoopOptions, as users give them, and LoopSettings, where everything is said: the defaults are here.
-Must not know: how a run goes.
-"""
+"""What a loop can be given beside its model, its tools and its conversation: options, and hooks that look on."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, TypedDict
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 
+from dragoman.conversation import Conversation, ToolCall, ToolResult
+from dragoman.engines.reply import Reply
 from dragoman.providers.options import ModelOptions
 from dragoman.tools.run import ToolConfig
 
 from .context import ContextPolicy
-from .hooks import LoopHooks
-from .limits import Limits
+from .step import Limits
+
+if TYPE_CHECKING:
+    from .run import LoopRun
+
+Hook: TypeAlias = Awaitable[None] | None
+"""What a hook gives back: nothing, or, in an async run, something to be awaited."""
+
+
+class LoopHooks:
+    """Override what you want to see. In an async run the methods may be `async`.
+
+    A hook that raises ends the run with its error; what was done until then is in `run.conversation`.
+    """
+
+    def before_model(self, run: LoopRun) -> Hook:
+        """The model is about to be asked about `run.conversation`."""
+
+    def after_model(self, run: LoopRun, reply: Reply) -> Hook:
+        """The model has answered; its message is the last one of `run.conversation`."""
+
+    def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> Hook:
+        """These calls are about to be carried out."""
+
+    def tool_started(self, run: LoopRun, call: ToolCall) -> Hook:
+        """This call's function is started as soon as the hook returns."""
+
+    def tool_finished(self, run: LoopRun, result: ToolResult) -> Hook:
+        """A call has its result, which nobody else has seen yet."""
+
+    def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> Hook:
+        """The results are in `run.conversation`; calls that wait for a person are in `run.pending`."""
+
+    def compacted(self, run: LoopRun, before: Conversation) -> Hook:
+        """A context policy has shortened the history; `before` is the one it replaces."""
+
 
 OnLimit: TypeAlias = Literal["raise", "return"]
 
@@ -31,12 +62,10 @@ class LoopOptions(TypedDict, total=False):
     """How far a run may go; without it, as many steps as the tools' config says."""
     on_limit: OnLimit
     """`raise` an error when a limit is reached, or `return` the result so far."""
-    repeat_tool_choice: bool
-    """Whether a tool choice of `required`, or of one tool, holds for every step."""
     hooks: Iterable[LoopHooks]
     """Who is told of each phase of a run."""
     context: Iterable[ContextPolicy]
-    """Who may shorten the history before the model is asked."""
+    """Who may shorten the history, asked one after the other before each call of the model."""
     deps: object
     """What tools find in their context."""
 
@@ -47,14 +76,9 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     options: ModelOptions = ModelOptions()
     limits: Limits = Limits()
     on_limit: OnLimit = "raise"
-    repeat_tool_choice: bool = False
-    """Whether a tool choice of `required`, or of one tool, holds for every step. It then ends only at a limit."""
     hooks: tuple[LoopHooks, ...] = ()
     context: tuple[ContextPolicy, ...] = ()
-    """Asked one after the other before each call of the model."""
     deps: object = None
-    """What tools find in their context."""
-    clock: Callable[[], float] = time.monotonic
 
 
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:
@@ -64,7 +88,6 @@ def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> L
         options=given.get("options", model),
         limits=Limits(steps=tools.max_iterations) if limits is None else limits,
         on_limit=given.get("on_limit", "raise"),
-        repeat_tool_choice=given.get("repeat_tool_choice", False),
         hooks=tuple(given.get("hooks", ())),
         context=tuple(given.get("context", ())),
         deps=given.get("deps"),

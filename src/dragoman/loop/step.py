@@ -1,22 +1,97 @@
 """What to do next: the loop's only decision, a pure function of data.
 
-Owns: next_step and the kinds of steps. The state of a loop is its conversation: whoever holds one, in whatever process,
-gets the same answer.
-Must not know: engines, executors, clocks.
+The state of a loop is its conversation: whoever holds one, in whatever process, gets the same answer. Here are the
+limits and what counts against them, the kinds of steps, and how calls leave a conversation and results join it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Message, StopReason, ToolCall
-from dragoman.errors import InvalidConversationError
-from dragoman.tools.permission import PendingApproval
+from dragoman.conversation import Block, Conversation, Message, StopReason, ToolCall, ToolResult, Usage
+from dragoman.errors import ConfigurationError, InvalidConversationError
+from dragoman.tools.permission import Approval, PendingApproval
 
-from .limits import Limits, Spent
+
+class Prices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a million tokens cost, in any currency. Cached input costs as much as other input unless said otherwise."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+    def cost(self, usage: Usage) -> float:
+        """The price of these tokens; what a provider did not report counts as nothing."""
+        read, written = usage.cache_read or 0, usage.cache_write or 0
+        plain = max(0, (usage.input or 0) - read - written)
+        total = plain * self.input + (usage.output or 0) * self.output
+        total += read * (self.input if self.cache_read is None else self.cache_read)
+        total += written * (self.input if self.cache_write is None else self.cache_write)
+        return total / 1_000_000
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """What a run has used up so far."""
+
+    steps: int = 0
+    """Answers of the model that the loop has asked for."""
+    model_calls: int = 0
+    """Calls of the model, those for shortening the history included."""
+    tool_calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a run may go. None: as far as it likes."""
+
+    steps: int | None = 20
+    model_calls: int | None = None
+    tool_calls: int | None = None
+    tokens: int | None = None
+    """Of all replies of the run, input and output together. A reply that goes beyond is kept; no other is asked for."""
+    cost: float | None = None
+    """In the currency of `prices`, which this limit needs."""
+    seconds: float | None = None
+    """Checked between steps; tools still running at that time are given up."""
+    prices: Prices | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in self._set():
+            if not limit >= 0:  # NaN compares false with everything
+                message = f"The limit of {name} is {limit}."
+                raise ConfigurationError(message, hint="Give it a value of 0 or more, or None for no limit.")
+        if self.cost is not None and self.prices is None:
+            message = "A limit of cost needs prices to count with."
+            raise ConfigurationError(message, hint="Say Limits(cost=…, prices=Prices(input=…, output=…)).")
+
+    def _set(self) -> Iterator[tuple[str, float]]:
+        for name in Spent.__struct_fields__:
+            limit: float | None = getattr(self, name)
+            if limit is not None:
+                yield name, limit
+
+    def reached(self, spent: Spent) -> tuple[str, float] | None:
+        """The first limit that leaves no room for asking the model once more."""
+        for name, limit in self._set():
+            # Who has used all tool calls may still hear what the model makes of them.
+            if name != "tool_calls" and getattr(spent, name) >= limit:
+                return name, limit
+        return None
+
+    def reached_by_tools(self, spent: Spent, calls: int) -> tuple[str, float] | None:
+        """The first limit that leaves no room for running so many tool calls."""
+        if self.tool_calls is not None and spent.tool_calls + calls > self.tool_calls:
+            return "tool_calls", self.tool_calls
+        if self.seconds is not None and spent.seconds >= self.seconds:
+            return "seconds", self.seconds
+        return None
 
 
 class AskModel(Struct, frozen=True):
@@ -100,3 +175,64 @@ def next_step(
     # A run that goes on behind tool results, after an approval say, is in the middle of its turn.
     first = spent.steps == 0 and last.role == "user"
     return AskModel(first=first) if reached is None else LimitReached(*reached)
+
+
+def extract_tool_calls(conversation: Conversation) -> tuple[ToolCall, ...]:
+    """The calls of the model's latest message that have no result yet, in order."""
+    return conversation.pending_tool_calls
+
+
+def append_tool_results(conversation: Conversation, results: Iterable[ToolResult]) -> Conversation:
+    """The conversation with these results at its end.
+
+    They may come in any order and a part at a time: all results of one message of the model stand in one message, in
+    the order of the calls. A result that answers none of the calls that wait is an error.
+    """
+    given = {result.call_id: result for result in results}
+    if not given:
+        return conversation
+    wanted = {call.id for call in conversation.pending_tool_calls}
+    for call_id in given:
+        if call_id not in wanted:
+            message = f"The result {call_id!r} answers no call that waits for one."
+            raise InvalidConversationError(message, hint="Take the calls from extract_tool_calls(conversation).")
+    answered = 0
+    for message in reversed(conversation.messages):
+        if message.role == "assistant":
+            break
+        answered += 1
+        for earlier in message.tool_results:
+            given[earlier.call_id] = earlier
+    kept = conversation.messages[: len(conversation.messages) - answered]
+    in_order = [given[call.id] for call in kept[-1].tool_calls if call.id in given]
+    if not answered:
+        return conversation.plus(Message.tool(in_order))
+    return msgspec.structs.replace(conversation, messages=(*kept, Message.tool(in_order)))
+
+
+def drop_unanswerable_calls(message: Message) -> Message:
+    """The message without calls that nobody could answer: cut off, without an id, or with the id of another."""
+    kept: list[Block] = []
+    seen: set[str] = set()
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            if block.partial or not block.id or block.id in seen:
+                continue
+            seen.add(block.id)
+        kept.append(block)
+    return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
+
+
+def keep_current_approvals(calls: Sequence[ToolCall], approvals: Iterable[Approval]) -> list[Approval]:
+    """The answers about calls that wait now. Another one is out of date and must not hold for a call to come."""
+    return [approval for approval in approvals if any(map(approval.answers, calls))] if calls else []
+
+
+def refuse_unanswered_calls(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:
+    """The conversation when somebody speaks instead of answering: calls without an answer are not run."""
+    calls, given = conversation.pending_tool_calls, list(answers)
+    unanswered = {call.id for call in calls if not any(answer.answers(call) for answer in given)}
+    if not unanswered:
+        return conversation
+    *_, last = conversation.repaired().conversation.messages
+    return append_tool_results(conversation, [each for each in last.tool_results if each.call_id in unanswered])

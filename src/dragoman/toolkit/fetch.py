@@ -22,9 +22,8 @@ from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
 from dragoman.tools.definition import AnyTool
 from dragoman.tools.run import ToolContext
-from dragoman.transport.decoding import Unpacker, unpacker
 from dragoman.transport.errors import MalformedReplyError
-from dragoman.transport.http1 import ReplyReader, request_head
+from dragoman.transport.http1 import ReplyReader, Unpacker, request_head, unpacker
 from dragoman.transport.protocol import USER_AGENT, HttpRequest
 from dragoman.transport.routes import Routes
 
@@ -307,7 +306,7 @@ def _exchange(sock: socket.socket, target: Target, visit: _Visit) -> _Page:
         "host": target.authority,
         "user-agent": USER_AGENT,
         "accept": _ACCEPT,
-        "accept-encoding": "gzip, deflate",
+        "accept-encoding": "gzip",
         "connection": "close",
     }
     sock.settimeout(visit.left)

@@ -1,9 +1,5 @@
 """Addresses: their parts that may be shown or decided on, and which ones a provider may have.
 
-Owns: the host and the origin of a URL; which hosts are this machine; the rules for base URLs, checked in a fixed order;
-putting a path behind one.
-Must not know: any provider's address.
-
 No text here ever repeats the URL: people paste keys into the wrong field. Where readers of URLs disagree (backslashes,
 percent signs and foreign letters in a host), a base URL is refused, so that the host that was checked is the host that
 is asked.
@@ -12,16 +8,13 @@ is asked.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from ipaddress import ip_address
+from typing import Final, Literal, TypeAlias
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
 
-if TYPE_CHECKING:
-    from urllib.parse import SplitResult
-
 # A backslash ends the authority too: browsers and the HTTP libraries read it as a slash.
 _AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\\]*)").match
-_ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]*").match
 _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]*))?").fullmatch
 
 
@@ -49,7 +42,7 @@ def port_of(url: str) -> int | None:
 
 def origin_of(url: str) -> str:
     """Scheme and authority as they are written, for use as a key only: it may hold a password."""
-    found = _ORIGIN(url)
+    found = _AUTHORITY(url)
     return url if found is None else found[0]
 
 
@@ -61,10 +54,12 @@ def is_loopback(host: str) -> bool:
     name = host.strip("[]").lower().removesuffix(".")
     if name == "localhost":
         return True
-    from ipaddress import ip_address
+    return _is_address(name) and ip_address(name).is_loopback
 
+
+def _is_address(text: str) -> bool:
     try:
-        return ip_address(name).is_loopback
+        return bool(ip_address(text))
     except ValueError:
         return False
 
@@ -80,8 +75,12 @@ Reason: TypeAlias = Literal[
 
 _PLACEHOLDERS: Final = ("example.com", "example.net", "example.org", "localhost.localdomain")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
-_PRINTABLE: Final = re.compile(r"[!-~]*").fullmatch
-_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]*)(?::[0-9]*)?").fullmatch
+# Visible characters of ASCII and no backslash; scheme, user, host and port are the groups.
+_BASE_URL: Final = re.compile(
+    r"(?:([A-Za-z][A-Za-z0-9+.-]*):|(?![A-Za-z][A-Za-z0-9+.-]*:))"
+    r"(?:(?!//)|//(?:([!-.0->@-\[\]-~]*)@)?(\[[0-9A-Fa-f:.]+\]|(?!\.|[^/?#]*\.\.)[A-Za-z0-9_.-]*)(?::([0-9]{0,5}))?(?=[/?#]|$))"
+    r"[!-\[\]-~]*"
+).fullmatch
 _PATH: Final = re.compile(r"[!-~]*").fullmatch
 _DOTS: Final = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE).search
 
@@ -123,14 +122,15 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
         return
     if len(url.encode("utf-8", "surrogatepass")) > MAX_BASE_URL_BYTES:
         raise _refused("too_long")
-    # Before parsing: urlsplit drops tabs and line breaks without a word.
     if _CONTROL(url):
         raise _refused("control_character")
-    parts = _split(url)
-    if "@" in parts.netloc:
+    parts = _BASE_URL(url)
+    if parts is None or not _is_unambiguous(parts[3], parts[4]):
+        raise _refused("unparsable")
+    if parts[2] is not None:
         raise _refused("userinfo")
-    host = (parts.hostname or "").rstrip(".")
-    if not (parts.scheme == "https" or (parts.scheme == "http" and (allow_insecure or is_loopback(host)))):
+    scheme, host = (parts[1] or "").lower(), (parts[3] or "").strip("[]").lower().rstrip(".")
+    if not (scheme == "https" or (scheme == "http" and (allow_insecure or is_loopback(host)))):
         raise _refused("scheme")
     if not host:
         raise _refused("no_host")
@@ -138,30 +138,11 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
         raise _refused("placeholder")
 
 
-def _split(url: str) -> SplitResult:
-    """The parts of the URL, where every reader of URLs finds the same ones."""
-    from urllib.parse import urlsplit  # only who has an address of their own needs it
-
-    try:
-        parts = urlsplit(url)
-        if parts.port != 0 and _PRINTABLE(url) and "\\" not in url and _is_host(parts):
-            return parts
-    except ValueError:
-        pass
-    # Outside the `except`: the text of the ValueError may repeat the URL, also as the context of our error.
-    raise _refused("unparsable")
-
-
-def _is_host(parts: SplitResult) -> bool:
-    """Whether the host, where there is one, can only be read in one way."""
-    host_and_port = parts.netloc.rpartition("@")[2]
-    if _HOST_AND_PORT(host_and_port) is None or ".." in host_and_port or host_and_port.startswith("."):
+def _is_unambiguous(host: str | None, port: str | None) -> bool:
+    """Whether every reader takes the host for the same one, and the port can be used."""
+    if port and not 0 < int(port) < 65536:
         return False
-    if not host_and_port.startswith("["):
-        return True
-    from ipaddress import IPv6Address
-
-    return bool(IPv6Address(parts.hostname or ""))
+    return not host or not host.startswith("[") or _is_address(host.strip("[]"))
 
 
 def join(base: str, path: str) -> str:

@@ -1,8 +1,5 @@
 """The transport for event loops, on asyncio.
 
-Owns: connections of an event loop: what it tells, waiting for it, and time limits.
-Must not know: HTTP (`http1`), and who uses a connection next (`pool`).
-
 A cancelled task cuts its connection at once, whether the reply had begun or not.
 """
 
@@ -208,7 +205,7 @@ class AsyncioNetwork:
 class AsyncioTransport(PooledTransport):
     """The transport for event loops.
 
-    HTTP/1.1; gzip and deflate, and br and zstd where a library for them is installed; proxies with an http:// address.
+    HTTP/1.1, compressed with gzip where the server does that; proxies with an http:// address.
     Connections belong to an event loop: used on another one, the transport begins anew.
     """
 

@@ -1,8 +1,5 @@
 """What can go wrong between here and a server, as typed errors.
 
-Owns: the table of failures: for each the error's type, what happened and what to do next; what the exceptions of
-sockets, TLS, the parser and httpx2 mean.
-
 A text names the host and nothing else of the address. Details are words of our own, never a library's text, which may
 repeat the whole URL.
 """
@@ -10,7 +7,7 @@ repeat the whole URL.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from dragoman.errors import (
     ConfigurationError,
@@ -55,127 +52,108 @@ class MalformedReplyError(Exception):
     """Bytes that are not a reply. The text says what is wrong, and holds nothing of them."""
 
 
-class _Failure(NamedTuple):
-    kind: type[DragomanError]
-    happened: str
-    next_step: str
-
-
-_FAILURES: Final[dict[Code, _Failure]] = {
-    "refused": _Failure(
-        ConnectionFailedError,
-        "Nothing answers at {host}: the connection was refused.",
-        "Check that the server is running, and the port in the base URL.",
-    ),
-    "unknown_host": _Failure(
-        ConnectionFailedError,
-        "The host name {host} could not be found (DNS).",
-        "Check its spelling in the base URL, and that this machine is online.",
-    ),
-    "unreachable": _Failure(
-        ConnectionFailedError,
-        "There is no route to {host}.",
-        "Check that this machine is online; a VPN or firewall may be in the way.",
-    ),
-    "proxy": _Failure(
-        ConnectionFailedError,
-        "The proxy on the way to {host} could not be used.",
-        "Check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or the proxy argument; NO_PROXY names hosts to reach directly.",
-    ),
-    "proxy_auth": _Failure(
-        ConnectionFailedError,
-        "The proxy on the way to {host} asks for a user name and password.",
-        "Put them into the proxy's address: http://user:password@proxy:port.",
-    ),
-    "certificate": _Failure(
-        ConnectionFailedError,
-        "The certificate of {host} is not trusted.",
-        "If your network inspects TLS or the server has its own authority, name its PEM file in SSL_CERT_FILE or in "
-        "the ca_file argument; otherwise check the date of this machine and the host name.",
-    ),
-    "tls": _Failure(
-        ConnectionFailedError,
-        "No encrypted connection to {host} could be agreed on (TLS).",
-        "Check whether the server speaks https at all on this port; a local server is often http://.",
-    ),
-    "reset": _Failure(
-        ConnectionFailedError,
-        "The connection to {host} was reset.",
-        "Try again; if it persists, a proxy or firewall may be cutting long requests.",
-    ),
-    "closed_early": _Failure(
-        ConnectionFailedError,
-        "{host} closed the connection without an answer.",
-        "Try again; if it persists, check that the base URL and port belong to an HTTP server.",
-    ),
-    "cut_off": _Failure(
-        ConnectionFailedError,
-        "The answer of {host} was cut off before its end.",
-        "Try again; if it persists, a proxy may be cutting long answers.",
-    ),
-    "connection": _Failure(
-        ConnectionFailedError,
-        "The connection to {host} failed.",
-        "Check the network, the base URL and the proxy settings.",
-    ),
-    "connect_timeout": _Failure(
-        RequestTimeoutError,
-        "No connection to {host} in time ({limits}).",
-        "Check that the host is reachable from here; a firewall that drops packets looks like this.",
-    ),
-    "read_timeout": _Failure(
-        RequestTimeoutError,
-        "{host} did not send anything, or did not finish, in time ({limits}).",
-        "Raise the timeout, or ask for a shorter answer.",
-    ),
-    "pool_timeout": _Failure(
-        RequestTimeoutError,
-        "All connections of this transport stayed busy.",
-        "Close responses that are no longer read, or raise PoolLimits.connections.",
-    ),
-    "malformed": _Failure(
-        ProtocolError,
-        "What {host} sent is not an HTTP reply.",
-        "Check that the base URL and port belong to the API, and whether it wants https.",
-    ),
-    "bad_encoding": _Failure(
-        ProtocolError,
-        "The compressed answer of {host} could not be unpacked.",
-        "Try again; if it persists, a proxy may be damaging compressed answers.",
-    ),
-    "too_large": _Failure(
-        ProtocolError,
-        "The answer of {host} is larger than the limit.",
-        "Check that the base URL belongs to the API, or raise the limit.",
-    ),
-    "bad_url": _Failure(
-        ConfigurationError,
-        "The address of the request cannot be used.",
-        "Check the base URL: scheme, host name and port.",
-    ),
-    "client_closed": _Failure(
-        ConfigurationError,
-        "The transport was closed while, or before, the request ran.",
-        "Keep the transport or client open until its last response has been read.",
-    ),
+_TEXTS: Final[dict[type[DragomanError], dict[Code, tuple[str, str]]]] = {
+    ConnectionFailedError: {
+        "refused": (
+            "Nothing answers at {host}: the connection was refused.",
+            "Check that the server is running, and the port in the base URL.",
+        ),
+        "unknown_host": (
+            "The host name {host} could not be found (DNS).",
+            "Check its spelling in the base URL, and that this machine is online.",
+        ),
+        "unreachable": (
+            "There is no route to {host}.",
+            "Check that this machine is online; a VPN or firewall may be in the way.",
+        ),
+        "proxy": (
+            "The proxy on the way to {host} could not be used.",
+            "Check the proxy argument, HTTPS_PROXY, HTTP_PROXY and ALL_PROXY; NO_PROXY names hosts to reach directly.",
+        ),
+        "proxy_auth": (
+            "The proxy on the way to {host} asks for a user name and password.",
+            "Put them into the proxy's address: http://user:password@proxy:port.",
+        ),
+        "certificate": (
+            "The certificate of {host} is not trusted.",
+            "Name your own authority's PEM file in SSL_CERT_FILE or ca_file; or check the host name and today's date.",
+        ),
+        "tls": (
+            "No encrypted connection to {host} could be agreed on (TLS).",
+            "Check whether the server speaks https at all on this port; a local server is often http://.",
+        ),
+        "reset": (
+            "The connection to {host} was reset.",
+            "Try again; if it persists, a proxy or firewall may be cutting long requests.",
+        ),
+        "closed_early": (
+            "{host} closed the connection without an answer.",
+            "Try again; if it persists, check that the base URL and port belong to an HTTP server.",
+        ),
+        "cut_off": (
+            "The answer of {host} was cut off before its end.",
+            "Try again; if it persists, a proxy may be cutting long answers.",
+        ),
+        "connection": (
+            "The connection to {host} failed.",
+            "Check the network, the base URL and the proxy settings.",
+        ),
+    },
+    RequestTimeoutError: {
+        "connect_timeout": (
+            "No connection to {host} in time ({limits}).",
+            "Check that the host is reachable from here; a firewall that drops packets looks like this.",
+        ),
+        "read_timeout": (
+            "{host} did not send anything, or did not finish, in time ({limits}).",
+            "Raise the timeout, or ask for a shorter answer.",
+        ),
+        "pool_timeout": (
+            "All connections of this transport stayed busy.",
+            "Close responses that are no longer read, or raise PoolLimits.connections.",
+        ),
+    },
+    ProtocolError: {
+        "malformed": (
+            "What {host} sent is not an HTTP reply.",
+            "Check that the base URL and port belong to the API, and whether it wants https.",
+        ),
+        "bad_encoding": (
+            "The compressed answer of {host} could not be unpacked.",
+            "Try again; if it persists, a proxy may be damaging compressed answers.",
+        ),
+        "too_large": (
+            "The answer of {host} is larger than the limit.",
+            "Check that the base URL belongs to the API, or raise the limit.",
+        ),
+    },
+    ConfigurationError: {
+        "bad_url": (
+            "The address of the request cannot be used.",
+            "Check the base URL: scheme, host name and port.",
+        ),
+        "client_closed": (
+            "The transport was closed while, or before, the request ran.",
+            "Keep the transport or client open until its last response has been read.",
+        ),
+    },
 }
-
-
+"""What happened and what to do next, for each kind of error."""
+_KIND_OF: Final = {code: kind for kind, texts in _TEXTS.items() for code in texts}
 _MAYBE_PLAIN: Final[frozenset[Code]] = frozenset({"closed_early", "connect_timeout", "reset", "tls"})
 """What comes of speaking TLS to a server that does not."""
 
 
 def error_for(code: Code, request: HttpRequest, *, detail: str = "") -> DragomanError:
     """The error for what went wrong with this request, ready to raise."""
-    kind, happened, next_step = _FAILURES[code]
+    kind = _KIND_OF[code]
+    happened, next_step = _TEXTS[kind][code]
     host = request.host or "the server"
     message = happened.format(host=host, limits=_limits(request.timeout))
     if detail:
         message = f"{message[:-1]}: {detail}."
     if code == "refused" and is_loopback(host):
-        next_step = (
-            "Start the server on this machine (for Ollama: `ollama serve`), or correct the port in the base URL."
-        )
+        next_step = "Start the server on this machine (Ollama: `ollama serve`), or correct the port in the base URL."
     if code in _MAYBE_PLAIN and is_loopback(host) and request.url.startswith("https:"):
         next_step = "A server on this machine usually speaks plain http: write http:// in the base URL. " + next_step
     if issubclass(kind, ProviderError):
@@ -228,12 +206,9 @@ _KINDS: Final[dict[str, tuple[Code, Code]]] = {
     "PoolTimeout": ("pool_timeout", "pool_timeout"),
     "ConnectTimeout": ("connect_timeout", "connect_timeout"),
     "TimeoutException": ("read_timeout", "read_timeout"),
-    "InvalidURL": ("bad_url", "bad_url"),
-    "UnsupportedProtocol": ("bad_url", "bad_url"),
     "LocalProtocolError": ("bad_url", "bad_url"),
     "RemoteProtocolError": ("malformed", "malformed"),
     "StreamError": ("client_closed", "client_closed"),
-    "DecodingError": ("bad_encoding", "bad_encoding"),
 }
 
 # Where httpx2 has one class for several failures, its text tells them apart.
@@ -247,14 +222,13 @@ _WORDS: Final[dict[str, tuple[tuple[str, Code], ...]]] = {
     "ConnectError": (("refused", "refused"),),
 }
 
-_CERTIFICATE_WORDS: Final = (
-    ("expired", "it has expired, or the clock of this machine is wrong"),
-    ("not yet valid", "it is not valid yet, or the clock of this machine is wrong"),
-    ("mismatch", "it is made out for another host name"),
-    ("not valid for", "it is made out for another host name"),
-    ("issuer", "nobody that this machine trusts has signed it"),
-    ("self", "nobody that this machine trusts has signed it"),
-)
+_CERTIFICATE_WORDS: Final = {
+    "expired": "it has expired, or the clock of this machine is wrong",
+    "not yet valid": "it is not valid yet, or the clock of this machine is wrong",
+    "mismatch": "it is made out for another host name",
+    "issuer": "nobody that this machine trusts has signed it",
+    "self": "nobody that this machine trusts has signed it",
+}
 
 _AT_THE_PROXY: Final[frozenset[Code]] = frozenset(
     {"connect_timeout", "connection", "refused", "reset", "unknown_host", "unreachable"}
@@ -295,4 +269,4 @@ def _detail(error: BaseException) -> str:
     if isinstance(error, MalformedReplyError):
         return str(error)
     said = str(getattr(error, "verify_message", "")).lower()
-    return next((words for sign, words in _CERTIFICATE_WORDS if sign in said), "")
+    return next((words for sign, words in _CERTIFICATE_WORDS.items() if sign in said), "")

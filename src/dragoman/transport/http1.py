@@ -1,14 +1,13 @@
-"""HTTP/1.1 without sockets: bytes out for a request, a reply from bytes in any pieces.
-
-Owns: the head of a request; what a reply says about its length and its end; whether its connection may be used again.
-Must not know: where bytes come from and how long that takes.
+"""HTTP/1.1 without sockets: bytes out for a request, a reply from bytes in any pieces, and unpacking its body.
 
 Replies are parsed by llhttp (httptools), with its strict defaults. Here is added what a parser cannot know: limits, the
-method of the request, transfer codings that nobody asked for, and ends that come too early.
+method of the request, transfer codings that nobody asked for, ends that come too early, and whether the connection may
+be used again.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import Final
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpResponseParser
@@ -20,6 +19,8 @@ _MAX_SILENT: Final = 512 * 1024
 """How many bytes may come without any of the body: as a head, or between chunks."""
 _FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 _USUALLY_EMPTY: Final = frozenset({"DELETE", "GET", "HEAD"})
+ACCEPTED_ENCODINGS: Final = "gzip"
+"""For the header `accept-encoding`."""
 
 
 def request_head(request: HttpRequest, *, target: str, usual: dict[str, str]) -> bytes:
@@ -51,19 +52,6 @@ class ReplyReader:
 
     Empty lines behind the end are passed over, as the parser does: they cannot be taken for anybody's reply.
     """
-
-    __slots__ = (
-        "_parser",
-        "_pieces",
-        "_problem",
-        "_silent",
-        "_without_body",
-        "complete",
-        "head_complete",
-        "headers",
-        "reusable",
-        "status",
-    )
 
     def __init__(self, method: str) -> None:
         self.head_complete: bool = False
@@ -166,3 +154,38 @@ class ReplyReader:
     def on_message_complete(self) -> None:
         """The end, unless it is that of an announcement."""
         self.complete = self.head_complete
+
+
+class Unpacker:
+    """Unpacks one body in gzip (also several members one after the other) or deflate, and notices an early end."""
+
+    def __init__(self) -> None:
+        self._unpacking = zlib.decompressobj(32 + zlib.MAX_WBITS)
+        self._fed: bool = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What these bytes unpack to, as far as they go. ValueError if they are damaged."""
+        unpacked = b""
+        try:
+            while data:
+                self._fed = True
+                if self._unpacking.eof:
+                    self._unpacking = zlib.decompressobj(32 + zlib.MAX_WBITS)
+                unpacked += self._unpacking.decompress(data)
+                data = self._unpacking.unused_data
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
+        return unpacked
+
+    def finish(self) -> None:
+        """The bytes have ended. EOFError if something is missing."""
+        if self._fed and not self._unpacking.eof:
+            raise EOFError
+
+
+def unpacker(encoding: str) -> Unpacker | None:
+    """What unpacks a body whose header `content-encoding` says this; None if there is nothing to unpack.
+
+    An encoding that nobody asked for and nobody knows is left as it is: whoever reads the bytes will notice.
+    """
+    return Unpacker() if encoding.strip().lower() in ("gzip", "x-gzip", "deflate") else None

@@ -1,8 +1,5 @@
 """A transport on httpx2, for what our own cannot do: HTTP/2, SOCKS proxies, proxies behind TLS.
 
-Owns: the only import of httpx2; how its clients are set up.
-Must not know: what the bytes mean.
-
 httpx2 has no time limit for a whole request. Here it is checked whenever a piece arrives, and on an event loop a wait
 is cut short; a plain wait lasts up to the read timeout longer.
 """
@@ -10,77 +7,52 @@ is cut short; a plain wait lasts up to the read timeout longer.
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
-import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from typing import Final, Self, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Final, TypeVar
 
 import httpx2
 
-from dragoman._stepping import step
-from dragoman.errors import ConfigurationError, DragomanError
+from dragoman.errors import DragomanError
 
-from .decoding import Unpacker, accepted_encodings, unpacker
 from .errors import error_for, translate
-from .protocol import DEFAULT_LIMITS, USER_AGENT, BaseResponse, BaseTransport, HttpRequest, PoolLimits, join_headers
-from .routes import Surroundings, authorities, check_head, check_request
+from .http1 import ACCEPTED_ENCODINGS, Unpacker, unpacker
+from .protocol import DEFAULT_LIMITS, USER_AGENT, BaseResponse, BlockingTransport, HttpRequest, Timeouts, join_headers
+from .routes import check_head, check_request
 
-_Client: TypeAlias = httpx2.Client | httpx2.AsyncClient
 _T = TypeVar("_T")
 
 _ERRORS: Final = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ValueError, EOFError, OSError)
 
 
-class HttpxTransport(BaseTransport):
+class HttpxTransport(BlockingTransport):
     """A transport on a client of httpx2 that you made: `HttpxTransport(httpx2.AsyncClient(http2=True))`.
 
-    A Client makes one for plain programs, an AsyncClient one for event loops. Without a client it makes its own, for
-    event loops if `asynchronous`; the further arguments are then those of the other transports.
+    A Client makes one for plain programs, an AsyncClient one for event loops. Proxies, certificate authorities and the
+    number of connections are those of the client. With `httpx2.Limits(max_keepalive_connections=0)` no connection
+    serves a second request: what a server sends behind a reply stays in httpx2's parser, where nobody can see it, and
+    would be taken for the next reply.
     """
 
-    def __init__(
-        self,
-        client: httpx2.Client | httpx2.AsyncClient | None = None,
-        *,
-        asynchronous: bool = False,
-        limits: PoolLimits = DEFAULT_LIMITS,
-        proxy: str | None = None,
-        ca_file: str | os.PathLike[str] | None = None,
-        trust_env: bool = True,
-        environ: Mapping[str, str] | None = None,
-    ) -> None:
-        if client is not None and not (proxy is None and ca_file is None and environ is None and trust_env):
-            message = "A client of httpx2 has its own proxies and certificate authorities."
-            raise ConfigurationError(message, hint="Give them to the client, or leave the client out.")
-        self.blocking: bool | None = isinstance(client, httpx2.Client) or (client is None and not asynchronous)
-        self._limits: PoolLimits = limits
-        self._given: _Client | None = client
-        self._surroundings: Surroundings = Surroundings.of(
-            proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ
-        )
-        self._clients: dict[tuple[str | None, bool], _Client] = {}
-        self._context: ssl.SSLContext | None = None
-        self._lock: threading.Lock = threading.Lock()
-        self._closed: bool = False
+    def __init__(self, client: httpx2.Client | httpx2.AsyncClient) -> None:
+        self.blocking: bool | None = isinstance(client, httpx2.Client)
+        self._client: httpx2.Client | httpx2.AsyncClient = client
 
     async def open(self, request: HttpRequest) -> BaseResponse:
         """Send the request and wait for the head of the reply."""
         check_request(request)
-        if self._closed:
+        client = self._client
+        if client.is_closed:
             raise error_for("client_closed", request)
-        proxy = self._surroundings.proxy_for(request.url) if self._given is None else None
-        client = self._given or self._client_for(request, proxy)
         total = request.timeout.total
         deadline = None if total is None else time.monotonic() + total
         try:
             built = client.build_request(
                 request.method,
                 request.url,
-                headers={"user-agent": USER_AGENT, "accept-encoding": accepted_encodings(), **request.headers},
+                headers={"user-agent": USER_AGENT, "accept-encoding": ACCEPTED_ENCODINGS, **request.headers},
                 content=request.body,
-                timeout=_timeout(request, self._limits),
+                timeout=_timeout(request.timeout),
             )
             if isinstance(client, httpx2.Client):
                 reply = client.send(built, stream=True, follow_redirects=False)
@@ -89,7 +61,7 @@ class HttpxTransport(BaseTransport):
         except TimeoutError:
             failure = error_for("read_timeout", request)
         except _ERRORS as error:
-            failure = translate(error, request, connecting=True, proxied=proxy is not None)
+            failure = translate(error, request, connecting=True)
         else:
             response = _Response(request, reply, deadline, blocking=isinstance(client, httpx2.Client))
             try:
@@ -100,51 +72,12 @@ class HttpxTransport(BaseTransport):
             return response
         raise failure
 
-    def _client_for(self, request: HttpRequest, proxy: str | None) -> _Client:
-        """One client for each proxy, with and without TLS, made when it is first needed."""
-        encrypted = any(address.startswith("https:") for address in (request.url, proxy or ""))
-        with self._lock:
-            client = self._clients.get((proxy, encrypted))
-            if client is None:
-                # No connection serves a second request: what a server sends behind a reply stays in httpx2's parser,
-                # where nobody can see it, and would be taken for the next reply.
-                limits = httpx2.Limits(max_connections=self._limits.connections, max_keepalive_connections=0)
-                make = httpx2.Client if self.blocking else httpx2.AsyncClient
-                client = make(verify=self._tls(encrypted=encrypted), proxy=proxy, trust_env=False, limits=limits)
-                self._clients[proxy, encrypted] = client
-        return client
-
-    def _tls(self, *, encrypted: bool) -> ssl.SSLContext:
-        if not encrypted:  # loading authorities takes long; this context knows none and trusts nobody
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self._context is None:
-            context = httpx2.create_ssl_context()
-            for pem in authorities(self._surroundings):
-                context.load_verify_locations(cadata=pem.decode("ascii", "replace"))
-            self._context = context
-        return self._context
-
     async def aclose(self) -> None:
-        """Close all connections, those of a client that was given too."""
-        self._closed = True
-        with self._lock:
-            clients = [*self._clients.values(), *([self._given] if self._given is not None else [])]
-            self._clients.clear()
-        for client in clients:
-            if isinstance(client, httpx2.Client):
-                client.close()
-            else:
-                await client.aclose()
-
-    def close(self) -> None:
-        """Close all connections, in a plain program."""
-        step(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
+        """Close the client."""
+        if isinstance(self._client, httpx2.Client):
+            self._client.close()
+        else:
+            await self._client.aclose()
 
 
 class _Response(BaseResponse):
@@ -194,10 +127,9 @@ class _Response(BaseResponse):
                 await self._reply.aclose()
 
 
-def _timeout(request: HttpRequest, limits: PoolLimits) -> httpx2.Timeout:
-    times = request.timeout
+def _timeout(times: Timeouts) -> httpx2.Timeout:
     read = min((each for each in (times.read, times.total) if each is not None), default=None)
-    return httpx2.Timeout(connect=times.connect, read=read, write=read, pool=limits.wait)
+    return httpx2.Timeout(connect=times.connect, read=read, write=read, pool=DEFAULT_LIMITS.wait)
 
 
 async def _before(deadline: float | None, action: Awaitable[_T]) -> _T:

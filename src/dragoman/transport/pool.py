@@ -1,9 +1,7 @@
 """Connections that are used again, and the requests on them, written once for both colours.
 
-Owns: the pool and whose turn it is; connecting, through a proxy if there is one; sending a request and reading its
-reply; the rule when a connection may be used again.
-Must not know: how bytes are sent, received and waited for. That is a Network, which blocks or awaits; see
-`socket_transport` and `asyncio_transport`.
+How bytes are sent, received and waited for is a Network, which blocks or awaits: see `socket_transport` and
+`asyncio_transport`.
 """
 
 from __future__ import annotations
@@ -20,9 +18,8 @@ from weakref import ref
 
 from dragoman.errors import DragomanError
 
-from .decoding import Unpacker, unpacker
 from .errors import MalformedReplyError, error_for, translate
-from .http1 import ReplyReader
+from .http1 import ReplyReader, Unpacker, unpacker
 from .protocol import DEFAULT_LIMITS, BaseResponse, BaseTransport, HttpRequest, PoolLimits
 from .routes import Route, Routes, check_head
 

@@ -1,9 +1,5 @@
 """What a transport is: one request out, one reply back in pieces.
 
-Owns: the values HttpRequest, Timeouts and PoolLimits; the protocols Transport and Response; base classes for whoever
-writes another transport.
-Must not know: which HTTP library does the work, and what the bytes mean.
-
 There is one protocol for both colours. The methods of a transport for event loops await; those of a transport for plain
 programs are `async def` too, but block and return without suspending (see `dragoman._stepping`).
 
@@ -28,6 +24,7 @@ from typing import Final, Protocol, Self
 
 from msgspec import Struct
 
+from dragoman._stepping import step
 from dragoman._version import __version__
 
 from .addresses import host_of
@@ -154,25 +151,31 @@ class BaseResponse(ABC):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-class BaseTransport(ABC):
+class BaseTransport(Transport):
     """A transport but for `open` and `aclose`."""
 
     blocking: bool | None = None
     """True: the methods block, for plain programs. False: they await, for event loops. None: they do neither."""
-
-    @abstractmethod
-    async def open(self, request: HttpRequest) -> Response:
-        """Send the request and wait for the head of the reply."""
-
-    @abstractmethod
-    async def aclose(self) -> None:
-        """Close all connections. Requests after that raise ConfigurationError."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
+
+
+class BlockingTransport(BaseTransport):
+    """A transport whose methods block: it can be closed, and used in a `with` block, in a plain program."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        step(self.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
 
 # --- headers ---------------------------------------------------------------------------------------------------------

@@ -1,8 +1,5 @@
 """A fixture for users' tests: `dragoman_tape`, a tape of its own for each test.
 
-Owns: where the tape of a test lies, which mode it is in, and which values of the environment are secrets.
-Must not know: what a test does with it.
-
 pytest finds this module by itself once dragoman is installed. It is loaded in every run of pytest, so it imports next
 to nothing until the fixture is used.
 

@@ -1,15 +1,15 @@
-"""Whether to try again, and when: a pure function of what happened.
+"""Whether to try again and when: a pure function of what happened and of what the server says about its limits.
 
-Owns: the policy, the decision, reading the server's advice on waiting, and the record of attempts.
-Must not know: the clock, the dice and how to sleep; the caller brings the time and a random number, and waits.
-
-One budget covers everything that tries again: the attempts of a call and the seconds of a call. After the first event
-has reached the caller nothing is tried again: half an answer followed by another one is worse than an error.
+The caller brings the time and a random number, and waits. One budget covers everything that tries again: the attempts
+and the seconds of a call. After the first event has reached the caller nothing is tried again: half an answer followed
+by another one is worse than an error.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -25,16 +25,9 @@ from dragoman.errors import (
 
 _STATUSES: Final = frozenset({408, 409, 429, *range(500, 600)})
 
-# Trouble that another attempt will not cure.
-_HOPELESS: Final = frozenset(
-    {
-        "certificate",
-        "proxy_auth",
-        "pool_timeout",
-        "insufficient_quota",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-    }
+# What another attempt will not cure: failures on the way, and those of an account.
+_HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout"}) | frozenset(
+    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 )
 
 _KINDS: Final = (ConnectionFailedError, RequestTimeoutError, RateLimitError, OverloadedError)
@@ -156,8 +149,6 @@ def _advice(attempt: Attempt, now: float) -> float | None:
     advice = retry_after_of(attempt.headers, now)
     if advice is None and attempt.status == 429:
         # OpenAI and its likes do not always send Retry-After, but say when the limit that was hit is free again.
-        from .rate_limits import rate_limits_of  # loaded when there is trouble
-
         limits = rate_limits_of(attempt.headers, now)
         advice = limits.wait if limits else None
     return advice
@@ -165,8 +156,6 @@ def _advice(attempt: Attempt, now: float) -> float | None:
 
 def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
     """The wait in seconds that `retry-after-ms` or `retry-after` asks for (a number or a date); None without."""
-    from .rate_limits import seconds_of
-
     milliseconds = seconds_of(headers.get("retry-after-ms", ""), now)
     if milliseconds is not None:
         return milliseconds / 1000
@@ -174,11 +163,118 @@ def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 _REQUEST_IDS: Final = ("request-id", "x-request-id", "x-goog-request-id", "apim-request-id", "cf-ray")
-_ANY_REQUEST_ID: Final = frozenset(_REQUEST_IDS)
 
 
 def request_id_of(headers: Mapping[str, str]) -> str | None:
     """The id under which the provider can find this request."""
-    if _ANY_REQUEST_ID.isdisjoint(headers):
-        return None
     return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
+
+
+# --- what a server says about its limits -----------------------------------------------------------------------------
+
+
+class RateLimit(Struct, frozen=True, kw_only=True):
+    """One limit. None means that the provider did not say."""
+
+    limit: int | None = None
+    """How much is allowed in the provider's period."""
+    remaining: int | None = None
+    reset: float | None = None
+    """Seconds from now until the limit is whole again."""
+
+
+class RateLimits(Struct, frozen=True, kw_only=True):
+    """The limits that a reply reported. None means that the provider has no such limit, or did not say."""
+
+    requests: RateLimit | None = None
+    tokens: RateLimit | None = None
+    input_tokens: RateLimit | None = None
+    output_tokens: RateLimit | None = None
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until everything that is used up is available again; None if nothing is, or nobody said when."""
+        limits = (self.requests, self.tokens, self.input_tokens, self.output_tokens)
+        waits = [each.reset for each in limits if each and each.remaining == 0 and each.reset is not None]
+        return max(waits, default=None)
+
+
+_DURATION: Final = re.compile(
+    r"(?=[0-9.])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m(?!s))?(?:([0-9]+(?:\.[0-9]*)?)s)?(?:([0-9]+(?:\.[0-9]*)?)ms)?"
+).fullmatch
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?").fullmatch
+_UNITS: Final = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
+_EPOCH: Final = 1_000_000_000
+"""A plain number above this is a moment (in seconds, or milliseconds if it is yet larger), below it a duration."""
+
+
+def seconds_of(text: str, now: float) -> float | None:
+    """Seconds from now, from any form that servers use; None for anything else.
+
+    These are `6m0s`, `20ms`, `1.5`, a Unix time in seconds or milliseconds, an ISO 8601 moment and a date of HTTP.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    if _NUMBER(text):
+        number = float(text)
+        if number < _EPOCH:
+            return number
+        return max(0.0, (number / 1000 if number >= _EPOCH * 1000 else number) - now)
+    duration = _DURATION(text)
+    if duration is not None:
+        return sum(float(part) * unit for part, unit in zip(duration.groups(), _UNITS, strict=True) if part)
+    return _until(text, now)
+
+
+def _until(text: str, now: float) -> float | None:
+    """Seconds until a moment of ISO 8601 or a date of HTTP."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        from email.utils import parsedate_to_datetime  # takes long to load, and is hardly ever needed
+
+        try:
+            moment = parsedate_to_datetime(text)
+        except (ValueError, TypeError, IndexError, OverflowError):  # what a stranger wrote may be anything
+            return None
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)  # dates of HTTP are in GMT, also where they do not say so
+    return None if moment.tzinfo is None else max(0.0, moment.timestamp() - now)
+
+
+_FIELDS: Final = ("limit", "remaining", "reset")
+
+# Which of our limits a form of names is for. {} stands for "limit", "remaining" or "reset".
+_NAMES: Final[tuple[tuple[str, str], ...]] = (
+    ("requests", "anthropic-ratelimit-requests-{}"),
+    ("tokens", "anthropic-ratelimit-tokens-{}"),
+    ("input_tokens", "anthropic-ratelimit-input-tokens-{}"),
+    ("output_tokens", "anthropic-ratelimit-output-tokens-{}"),
+    ("requests", "x-ratelimit-{}-requests"),  # OpenAI, Azure, Groq, xAI, Together, Fireworks
+    ("tokens", "x-ratelimit-{}-tokens"),
+    ("input_tokens", "x-ratelimit-{}-tokens-prompt"),  # Fireworks
+    ("output_tokens", "x-ratelimit-{}-tokens-generated"),
+    ("requests", "x-ratelimit-{}-req-minute"),  # Mistral
+    ("tokens", "x-ratelimit-{}-tokens-minute"),
+    ("requests", "x-ratelimit-{}"),  # OpenRouter; Together
+    ("requests", "ratelimit-{}"),  # a draft of the IETF
+)
+
+_WHOLE: Final = re.compile(r"-?[0-9]{1,15}(?:\.0*)?").fullmatch
+
+
+def _number(text: str) -> int | None:
+    return max(0, int(float(text))) if _WHOLE(text.strip()) else None
+
+
+def rate_limits_of(headers: Mapping[str, str], now: float) -> RateLimits | None:
+    """The limits in the headers of a reply (names in lower case); None if there are none. `now` is the Unix time."""
+    if "ratelimit" not in "\n".join(headers):
+        return None
+    found: dict[str, RateLimit] = {}
+    for kind, form in _NAMES:
+        limit, remaining, reset = (headers.get(form.format(field), "") for field in _FIELDS)
+        read = RateLimit(limit=_number(limit), remaining=_number(remaining), reset=seconds_of(reset, now))
+        if kind not in found and read != RateLimit():
+            found[kind] = read
+    return RateLimits(**found) if found else None

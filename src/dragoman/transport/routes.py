@@ -1,17 +1,16 @@
 """Where a request goes: proxies, certificate authorities, and what is said on the way.
 
-Owns: which argument or environment variable means what; routes (server, proxy, tunnel); the TLS context; the checks
-before a request is sent and after a head has arrived.
-Must not know: plain or async. HTTP libraries are told the outcome and look at no variable themselves, so that all
-transports agree.
+Here is decided which argument or environment variable means what, and what is checked before a request is sent and
+after a head has arrived.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,71 +20,14 @@ from msgspec import Struct
 from dragoman.errors import ConfigurationError
 
 from .addresses import host_of, is_loopback, origin_of, port_of
-from .decoding import accepted_encodings
 from .errors import error_for, redirect_error
-from .http1 import end_of_head, start_of_head
+from .http1 import ACCEPTED_ENCODINGS, end_of_head, start_of_head
 from .protocol import USER_AGENT, HttpRequest
 
 _MAX_KNOWN: Final = 256
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _CA_HINT: Final = f"Check the ca_file argument and the variables {', '.join(_CA_VARIABLES)}."
-
-
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """The proxies and authorities that a transport uses."""
-
-    proxies: Mapping[str, str] = {}
-    """The proxy for a scheme: {"http": …, "https": …}."""
-    direct: tuple[str, ...] = ()
-    """Hosts that are reached without a proxy, as NO_PROXY writes them."""
-    direct_loopback: bool = True
-    """Whether this machine is always reached without a proxy."""
-    ca_files: tuple[str, ...] = ()
-    """PEM files of authorities that are trusted besides those of the system."""
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        proxy: str | None = None,
-        ca_file: str | os.PathLike[str] | None = None,
-        trust_env: bool = True,
-        environ: Mapping[str, str] | None = None,
-    ) -> Surroundings:
-        """What the arguments say, and where they say nothing, the environment.
-
-        A `proxy` is used for every host, the empty text means none at all, and None asks the environment. Authorities
-        of `ca_file` and of the environment are trusted besides those of the system.
-        """
-        env: Mapping[str, str] = (os.environ if environ is None else environ) if trust_env else {}
-        ca_files = [os.fspath(ca_file)] if ca_file is not None else []
-        ca_files += [env[name] for name in _CA_VARIABLES if env.get(name)]
-        if proxy is None:
-            proxies = _proxies(env)
-            direct = tuple(part.strip().lower() for part in _variable(env, "no_proxy").split(",") if part.strip())
-        else:
-            proxies = {"http": proxy, "https": proxy} if proxy else {}
-            direct = ()
-        for address in proxies.values():
-            _check_proxy(address)
-        return cls(
-            proxies=proxies,
-            direct=direct,
-            direct_loopback=proxy is None,
-            ca_files=tuple(dict.fromkeys(ca_files)),
-        )
-
-    def proxy_for(self, url: str) -> str | None:
-        """The address of the proxy for this URL, or None."""
-        proxy = self.proxies.get(url.partition(":")[0].lower())
-        if proxy is None:
-            return None
-        host = host_of(url)
-        if self.direct_loopback and is_loopback(host):
-            return None
-        return None if any(_matches(rule, host, port_of(url)) for rule in self.direct) else proxy
 
 
 def _variable(env: Mapping[str, str], name: str) -> str:
@@ -134,20 +76,18 @@ def _matches(rule: str, host: str, port: int | None) -> bool:
     return bool(rule) and (host == rule or (address is None and host.endswith(f".{rule}")))
 
 
-def authorities(surroundings: Surroundings) -> list[bytes]:
+def _authorities(files: Iterable[str]) -> Iterator[str]:
     """The content of each PEM file."""
-    found: list[bytes] = []
-    for name in surroundings.ca_files:
+    for name in files:
         try:
-            content = Path(name).read_bytes()
+            content = Path(name).read_text(encoding="ascii", errors="replace")
         except OSError as error:
             message = f"The file of certificate authorities {name!r} cannot be read: {error.strerror}."
             raise ConfigurationError(message, hint=_CA_HINT) from error
-        if _CERTIFICATE not in content:
+        if "-----BEGIN CERTIFICATE-----" not in content:
             message = f"The file of certificate authorities {name!r} holds no certificate in PEM form."
             raise ConfigurationError(message, hint=_CA_HINT)
-        found.append(content)
-    return found
+        yield content
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
@@ -228,46 +168,58 @@ class _Known(NamedTuple):
 
 
 class Routes:
-    """Finds the route for a request and writes it down."""
+    """Finds the route for a request and writes it down.
+
+    A `proxy` is used for every host, the empty text means none at all, and None asks the environment. Authorities of
+    `ca_file` and of the environment are trusted besides those of the system.
+    """
 
     def __init__(
         self,
         *,
-        proxy: str | None,
-        ca_file: str | os.PathLike[str] | None,
-        trust_env: bool,
-        environ: Mapping[str, str] | None,
+        proxy: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        trust_env: bool = True,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
-        self._surroundings: Surroundings = Surroundings.of(
-            proxy=proxy, ca_file=ca_file, trust_env=trust_env, environ=environ
-        )
-        self._encodings: str = accepted_encodings()
+        env: Mapping[str, str] = (os.environ if environ is None else environ) if trust_env else {}
+        files = [os.fspath(ca_file)] if ca_file is not None else []
+        self._ca_files: list[str] = files + [env[name] for name in _CA_VARIABLES if env.get(name)]
+        self._asks_env: bool = proxy is None
+        self._proxies: dict[str, str] = _proxies(env) if proxy is None else dict.fromkeys(("http", "https"), proxy)
+        self._direct: list[str] = [part.strip().lower() for part in _variable(env, "no_proxy").split(",")]
+        for address in filter(None, self._proxies.values()):
+            _check_proxy(address)
         self._known: dict[str, _Known] = {}
         self._context: ssl.SSLContext | None = None
+
+    def proxy_for(self, url: str) -> str | None:
+        """The address of the proxy for this URL, or None. The environment has none for this machine itself."""
+        proxy, host = self._proxies.get(url.partition(":")[0].lower()), host_of(url)
+        if not proxy or not self._asks_env:
+            return proxy or None
+        if is_loopback(host) or any(_matches(rule, host, port_of(url)) for rule in self._direct):
+            return None
+        return proxy
 
     def find(self, request: HttpRequest) -> tuple[Route, bytes]:
         """The route of the request, and the bytes to send along it. Raises if the request cannot be sent."""
         known = self._known.get(request.url)
         if known is None or known.method != request.method or known.headers != request.headers:
             check_request(request)
+            origin = origin_of(request.url)
+            route, prefix, usual = self._route(origin)
+            target = "/" + request.url[len(origin) :].partition("#")[0].removeprefix("/")
+            head = start_of_head(request, target=prefix + target, usual=usual)
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            known = self._known[request.url] = self._write_head(request)
+            known = self._known[request.url] = _Known(route, request.method, dict(request.headers), head)
         return known.route, known.head + end_of_head(request) + request.body
-
-    def _write_head(self, request: HttpRequest) -> _Known:
-        origin = origin_of(request.url)
-        route, prefix, usual = self._route(origin)
-        target = request.url[len(origin) :].partition("#")[0]
-        if not target.startswith("/"):
-            target = f"/{target}"
-        head = start_of_head(request, target=prefix + target, usual=usual)
-        return _Known(route, request.method, dict(request.headers), head)
 
     def _route(self, origin: str) -> tuple[Route, str, dict[str, str]]:
         """The route to an origin, what stands before the path in a request, and the headers that all requests have."""
         scheme, _, authority = origin.partition("://")
-        proxy, authorization = self._proxy(self._surroundings.proxy_for(origin))
+        proxy, authorization = self._proxy(self.proxy_for(origin))
         route = Route(
             scheme=scheme,
             host=host_of(origin),
@@ -275,7 +227,7 @@ class Routes:
             proxy=proxy,
             proxy_authorization=authorization,
         )
-        usual = {"host": authority, "user-agent": USER_AGENT, "accept": "*/*", "accept-encoding": self._encodings}
+        usual = {"host": authority, "user-agent": USER_AGENT, "accept": "*/*", "accept-encoding": ACCEPTED_ENCODINGS}
         if proxy is None or route.encrypted:
             return route, "", usual
         if authorization:
@@ -286,8 +238,7 @@ class Routes:
     def _proxy(address: str | None) -> tuple[tuple[str, int] | None, str | None]:
         if address is None:
             return None, None
-        import base64
-        from urllib.parse import unquote, urlsplit
+        from urllib.parse import unquote, urlsplit  # most programs have no proxy
 
         parts = urlsplit(address)
         if parts.scheme != "http":
@@ -306,11 +257,11 @@ class Routes:
         if self._context is None:
             context = ssl.create_default_context()
             context.set_alpn_protocols(["http/1.1"])
-            for pem in authorities(self._surroundings):
+            for pem in _authorities(dict.fromkeys(self._ca_files)):
                 try:
-                    context.load_verify_locations(cadata=pem.decode("ascii", "replace"))
+                    context.load_verify_locations(cadata=pem)
                 except ssl.SSLError as error:
                     message = "A file of certificate authorities holds a certificate that cannot be read."
-                    raise ConfigurationError(message) from error
+                    raise ConfigurationError(message, hint=_CA_HINT) from error
             self._context = context
         return self._context

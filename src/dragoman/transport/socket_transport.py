@@ -1,8 +1,5 @@
 """The transport for plain programs, on blocking sockets of the standard library.
 
-Owns: blocking connections, and what a fork means for them.
-Must not know: HTTP (`http1`), and who uses a connection next (`pool`).
-
 Blocking calls end when Ctrl-C is pressed, and what has arrived is handed out at once.
 """
 
@@ -17,12 +14,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final, Self
+from typing import Final
 from weakref import WeakSet
 
-from dragoman._stepping import step
-
 from .pool import Pool, PooledTransport, shorter
+from .protocol import BlockingTransport
 
 _READ: Final = 64 * 1024
 
@@ -158,10 +154,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
 
 
-class SocketTransport(PooledTransport):
+class SocketTransport(PooledTransport, BlockingTransport):
     """The transport for plain programs: works in many threads, after a fork, and with Ctrl-C.
 
-    HTTP/1.1; gzip and deflate, and br and zstd where a library for them is installed; proxies with an http:// address.
+    HTTP/1.1, compressed with gzip where the server does that; proxies with an http:// address.
     """
 
     blocking: bool | None = True
@@ -176,13 +172,3 @@ class SocketTransport(PooledTransport):
     async def aclose(self) -> None:
         """Close all connections; blocks, and never suspends."""
         self._only_pool.close()
-
-    def close(self) -> None:
-        """Close all connections."""
-        step(self.aclose())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()

@@ -9,14 +9,15 @@ import pytest
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, StepLimitError
-from dragoman.loop.calls import append_tool_results, extract_tool_calls
-from dragoman.loop.helpers import (
+from dragoman.loop.orchestrator import (
+    AsyncOrchestrator,
+    Orchestrator,
     aexecute_tool_calls,
     arun_tool_calling_loop,
     execute_tool_calls,
     run_tool_calling_loop,
 )
-from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
+from dragoman.loop.step import append_tool_results, extract_tool_calls
 from dragoman.providers.options import ModelOptions
 from dragoman.tools.executor import ToolExecutor
 from dragoman.tools.registry import ToolRegistry
