@@ -13,6 +13,7 @@ from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines.reply import Reply
 from dragoman.errors import SnapshotNotFoundError
 from dragoman.loop.run import LoopRun
+from dragoman.loop.settings import LoopHooks
 from dragoman.stores.journal import Journal, JournalEntry, Recovered, ToolCallBegun, ToolCallDone, aresume
 from dragoman.stores.protocol import ConversationStore
 from dragoman.stores.snapshot import Snapshot
