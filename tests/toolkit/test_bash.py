@@ -172,12 +172,6 @@ def test_a_bounded_bomb_of_forks_is_ended_by_the_deadline(
     assert nothing_is_left(tokens)
 
 
-FORKER = """
-i=0
-while [ $i -lt 400 ]; do (sleep 300 & sleep 300) & i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.05; done
-"""
-
-
 @linux
 @pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
 def test_cancelling_the_run_ends_the_command(called: Call, bash: AnyTool, tokens: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -167,19 +166,6 @@ def test_the_tool(called: Call) -> None:
     assert (tool.name, tool.options.read_only, tool.options.idempotent) == ("calculator", True, True)
     assert good(called(tool, expression="2 + 2")) == "4"
     assert bad(called(tool, expression="1/0"), "execution") == "cannot calculate that: division by zero."
-
-
-whole = st.integers(-(10**6), 10**6)
-expressions = st.recursive(
-    whole.map(lambda n: (f"({n})", Fraction(n))),
-    lambda inner: st.tuples(inner, st.sampled_from("+-*"), inner).map(
-        lambda each: (
-            f"({each[0][0]} {each[1]} {each[2][0]})",
-            {"+": each[0][1] + each[2][1], "-": each[0][1] - each[2][1], "*": each[0][1] * each[2][1]}[each[1]],
-        )
-    ),
-    max_leaves=12,
-)
 
 
 @given(st.text("0123456789.+-*/%^()!, eEpisqrtmax_", max_size=60))

@@ -110,14 +110,6 @@ class Counter:
         return text * 2
 
 
-class Doubling(Counter):
-    @tool
-    def add(self, amount: int) -> int:
-        """Count twice as fast."""
-        self.count += 2 * amount
-        return self.count
-
-
 def test_tools_of_an_object_are_bound_to_it() -> None:
     one, other = Counter(), Counter()
     add, read = tools_of(one)
@@ -163,23 +155,6 @@ def test_an_unusable_function_names_the_tool_and_the_parameter() -> None:
     with pytest.raises(ToolDefinitionError, match="thing") as caught:
         tool(vague)
     assert caught.value.tool_name == "vague"
-
-
-class Greeter:
-    """A polite object."""
-
-    def __call__(self, name: str) -> str:
-        """Greet somebody.
-
-        Args:
-            name: Whom.
-        """
-        return f"hello {name}"
-
-
-class AsyncGreeter:
-    async def __call__(self, name: str) -> str:
-        return f"hello {name}"
 
 
 def test_a_setting_that_does_not_exist_is_not_dropped() -> None:

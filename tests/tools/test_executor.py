@@ -92,7 +92,3 @@ def test_results_keep_the_order_of_the_calls(execute_all: Runner) -> None:
     naps = [0.05, 0.0, 0.03, 0.01]
     executed = execute_all(ToolExecutor([nap]), [call("nap", f'{{"seconds": {s}}}', str(s)) for s in naps])
     assert [result.call_id for result in executed.results] == [str(s) for s in naps]
-
-
-def _raise(error: BaseException) -> None:
-    raise error

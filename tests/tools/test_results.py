@@ -1,31 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
-import datetime
-
-import msgspec
-import pydantic
-
 from dragoman.conversation import Message, ToolCall, message_to_json
 from dragoman.errors import ToolExecutionError
 from dragoman.tools.call import failure, success
 
 CALL = ToolCall("1", "give")
-
-
-@dataclasses.dataclass
-class Point:
-    x: int
-    when: datetime.date
-
-
-class Model(pydantic.BaseModel):
-    name: str
-    when: datetime.date
-
-
-class Record(msgspec.Struct):
-    a: int
 
 
 def test_text_that_utf8_cannot_carry_is_made_visible() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import skills_ref
-from hypothesis import strategies as st
 
 from dragoman.toolkit.skills import validate_skill
 
@@ -166,32 +165,3 @@ def test_what_is_no_skill_at_all(tmp_path: Path) -> None:
     assert validate_skill(made(tmp_path, "a", front(name="a", description="x"), "skill.md")) == ()
     (tmp_path / "d" / "SKILL.md").mkdir(parents=True)
     assert validate_skill(tmp_path / "d") == ("there is no SKILL.md",)
-
-
-NAMES = st.sampled_from(
-    ["a", "b-c", "A", "-a", "a-", "a--b", "a_b", "été", "a b", "x" * 64, "x" * 65, "1", "'a'", '""', "a: b", "ß"]
-)
-TEXTS = st.sampled_from([
-    "x", "x y", "'x: y'", "x: y", '"q"', "x" * 1024, "x" * 1025, "", "''", "|\n  one\n  two", ">-\n  a\n  b", "[a]",
-    "{a: b}", "&a b", "# c", "x # c", "yes", "1.0", "~",
-])  # fmt: skip
-MAPS = st.sampled_from(["\n  a: b", "\n  a: b\n  c: 'd'", "\n    a: b", ""])
-
-
-@st.composite
-def documents(draw: st.DrawFn) -> tuple[str, str]:
-    name = draw(NAMES)
-    pairs: list[str] = []
-    if draw(st.booleans()) or draw(st.booleans()):
-        pairs.append(f"name: {name}")
-    if draw(st.booleans()) or draw(st.booleans()):
-        pairs.append(f"description: {draw(TEXTS)}")
-    if draw(st.booleans()):
-        pairs.append(f"compatibility: {draw(TEXTS)}")
-    if draw(st.booleans()):
-        pairs.append(f"metadata:{draw(MAPS)}")
-    if draw(st.integers(0, 4)) == 0:
-        pairs.append(f"extra: {draw(TEXTS)}")
-    pairs = draw(st.permutations(pairs))
-    folder = draw(st.sampled_from([name.strip("'\""), "other"])) or "empty"
-    return folder.replace("/", "_"), "---\n" + "".join(f"{pair}\n" for pair in pairs) + "---\nbody\n"

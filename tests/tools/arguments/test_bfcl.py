@@ -17,7 +17,6 @@ import pytest
 from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
 from dragoman.tools.definition import Tool
 
-FUNCTIONS = 3_526
 JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
 
-import annotated_types as at
 import msgspec
 import pytest
 import typing_extensions
@@ -56,20 +55,6 @@ def test_inheritance_and_fields_that_are_not_arguments() -> None:
     assert problem(Derived, '{"a": 1, "counted": 2}') == "counted: unknown field; known are: a, b"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strict:
-    a: int
-    names: list[str] = field(default_factory=list)
-    stamp: float = field(default_factory=lambda: 1.5)
-
-
-@dataclass
-class After:
-    a: int
-    _: KW_ONLY
-    b: int = field(default=2, metadata={"description": "The second."})
-
-
 @dataclass
 class Checked:
     a: int
@@ -94,20 +79,6 @@ def test_what_post_init_raises_is_a_problem_with_its_place() -> None:
     assert problem(dict[str, Checked], '{"x": {"a": 0}}') == '["..."]: KeyError'
     assert problem(list[CheckedStruct], '[{"a": 1}, {"a": -1}]') == "[1]: a must be positive"
     assert decoder_of_type(list[CheckedStruct])('[{"a": 1}]') == [CheckedStruct(1)]
-
-
-@dataclass
-class Holder:
-    odd: complex
-
-
-@dataclass
-class Lost:
-    odd: Nowhere  # type: ignore[name-defined]  # noqa: F821 -- that is the point
-
-
-class LostStruct(msgspec.Struct):
-    odd: Nowhere  # type: ignore[name-defined]  # noqa: F821 -- that is the point
 
 
 # --- generics --------------------------------------------------------------------------------------------------------
@@ -150,19 +121,6 @@ def test_generic_classes(hint: object) -> None:
 # --- structs ---------------------------------------------------------------------------------------------------------
 
 
-class Limited(msgspec.Struct):
-    a: Annotated[int, msgspec.Meta(ge=1)]
-    b: Annotated[int, at.Ge(1)] = 1
-
-
-class Outer(msgspec.Struct):
-    inner: Limited | None = None
-
-
-class Untagged(msgspec.Struct):
-    value: Base | Strict
-
-
 # --- typed dicts -----------------------------------------------------------------------------------------------------
 
 
@@ -192,22 +150,3 @@ def test_which_keys_of_a_typed_dict_are_required() -> None:
 
 
 # --- what is said of a class -----------------------------------------------------------------------------------------
-
-
-@dataclass
-class Undocumented:
-    a: int
-
-
-class UndocumentedTuple(NamedTuple):
-    a: int
-
-
-class Documented(TypedDict):
-    """What to look for.
-
-    Args:
-        a: How many.
-    """
-
-    a: int

@@ -21,7 +21,6 @@ from typing import (
     NamedTuple,
     Never,
     NewType,
-    NotRequired,
     Optional,
     Required,
     TypedDict,
@@ -70,17 +69,6 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
-class Mixed(enum.Enum):
-    YES = True
-    NONE = None
-    TEXT = "text"
-
-
-class Shape(enum.Enum):
-    SQUARE = (1, 1)
-    WIDE = (2, 1)
-
-
 class Loose(enum.Enum):
     A = "a"
 
@@ -125,11 +113,6 @@ class Options(TypedDict, total=False):
     limit: int
 
 
-class Filter(TypedDict):
-    field: str
-    negate: NotRequired[bool]
-
-
 class Account(msgspec.Struct):
     name: str
     age: int = 0
@@ -150,10 +133,6 @@ class Dog(msgspec.Struct, tag="dog", forbid_unknown_fields=True):
 
 class Camel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     first_name: str
-
-
-class Partial(msgspec.Struct):
-    value: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Everything(msgspec.Struct):

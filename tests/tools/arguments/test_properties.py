@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, T
 import annotated_types as at
 import jsonschema_rs
 import msgspec
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -228,26 +227,3 @@ def test_the_schema_and_the_decoder_agree_on_any_value(hint: Any, instance: obje
 
 
 # --- pydantic as a second opinion ------------------------------------------------------------------------------------
-
-SAME_IN_PYDANTIC: list[Any] = [
-    bool,
-    int,
-    float,
-    str,
-    None,
-    Color,
-    Level,
-    Literal["a", 1, None],
-    Annotated[int, at.Interval(ge=0, lt=10)],
-    Annotated[str, at.Len(1, 3)],
-    Annotated[list[int], at.Len(1, 2)],
-    list[int],
-    tuple[int, ...],
-    tuple[int, str],
-    set[int],
-    dict[str, int | None],
-    int | str,
-    float | None,
-    list[dict[str, int]],
-    pydantic.create_model("Model", x=(int, ...), label=(str | None, None)),
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
 import pytest
@@ -15,7 +15,6 @@ from dragoman.errors import ToolDefinitionError
 from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
 from tests.tools.cases import values_of
 
-INTEGER = {"type": "integer"}
 STRING = {"type": "string"}
 
 T = TypeVar("T")
@@ -53,15 +52,6 @@ class Even(BaseModel):
         if value == 0:
             raise KeyError("zero")
         return value
-
-
-class Page(BaseModel, Generic[T]):
-    items: list[T]
-
-
-@pydantic.dataclasses.dataclass
-class Checked:
-    value: Annotated[int, Field(ge=1)]
 
 
 ADDRESS = {

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from dragoman.tools.arguments.reader import Arguments, InvalidArguments, arguments_of_function, arguments_of_schema
 from tests.tools.cases import values_of
-
-
-@dataclass
-class Point:
-    x: int
-    y: int = 0
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 def forecast(city: str, days: int = 1, *, units: str = "metric") -> tuple[str, int, str]:

@@ -72,10 +72,15 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     @property
     def label(self) -> str:
         """What the rule is called in the audit line."""
+        text = self.name or f"{self.action} {self.canonical}"
+        return text if self.name or len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+
+    @property
+    def canonical(self) -> str:
+        """What the rule covers, in one text."""
         said: dict[str, object] = msgspec.to_builtins(self)
         plain = {key: value for key, value in said.items() if key not in ("action", "reason", "name")}
-        text = self.name or f"{self.action} {msgspec.json.encode(plain, order='sorted').decode()}"
-        return text if self.name or len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+        return msgspec.json.encode(plain, order="sorted").decode()
 
 
 class PermissionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
