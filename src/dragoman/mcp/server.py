@@ -193,7 +193,7 @@ class McpServer:
             run.cancel()  # for a plain function, which runs on in its thread and may look
             raise
 
-    async def answer(self, call: ToolCall, outcome: Outcome, version: str) -> types.CallToolResult:
+    async def answer(self, call: ToolCall, outcome: Outcome, promised: Catalogue, version: str) -> types.CallToolResult:
         """What the client is told of a call; raises MCPError if there is no such tool."""
         result = outcome.result
         if outcome.error is not None and outcome.error.type == "not_found":
@@ -210,7 +210,7 @@ class McpServer:
         structured: object = to_structured(result)
         if version not in MODERN_PROTOCOL_VERSIONS and not is_object(structured):
             structured = None  # before 2026-07-28 only objects were allowed
-        if not result.is_error and (broken := self.catalogue().broken_promise(result.name, structured)):
+        if not result.is_error and (broken := promised.broken_promise(result.name, structured)):
             return _failed(f"the result of {call.name!r} does not fit its output schema: {broken}")
         if structured is None:
             return types.CallToolResult(content=content, is_error=result.is_error)
@@ -279,14 +279,14 @@ class _Wire(Server["_Door"]):
         return self._ours.listed()
 
     async def _call_tool(self, ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        self._ours.catalogue()  # so that what was promised is known, also to a client that has never listed
+        promised = self._ours.catalogue()
         request = _REQUEST.set(ctx)
         try:
             async with ctx.lifespan_context.slots:
                 call, outcome = await self._call_with_progress(ctx, params)
         finally:
             _REQUEST.reset(request)
-        return await self._ours.answer(call, outcome, ctx.protocol_version)
+        return await self._ours.answer(call, outcome, promised, ctx.protocol_version)
 
     async def _call_with_progress(self, ctx: _Context, params: types.CallToolRequestParams) -> tuple[ToolCall, Outcome]:
         # Whether the client has asked for progress only the SDK knows for sure; it drops what nobody asked for.

@@ -126,8 +126,9 @@ def test_nothing_but_the_protocol_is_on_standard_output(server: Path) -> None:
 def test_garbage_is_passed_over_and_ends_nothing(server: Path) -> None:
     garbage = "garbage\n\n[]\n{}\n\x00\n" + '{"jsonrpc":"2.0","id":{},"method":5}\n'
     with start(server) as process:
-        said = exchange(process, garbage + shake_hands() + call(2, "more"), 2)
-        assert said[1]["result"]["content"][0]["text"] == "added"
+        said = exchange(process, garbage + shake_hands() + call(2, "more"), 3)  # one is the notice of the change
+        (answer,) = [each for each in said if each.get("id") == 2]
+        assert answer["result"]["content"][0]["text"] == "added"
         process.communicate(timeout=60)
 
 
