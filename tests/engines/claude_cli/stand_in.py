@@ -1,8 +1,8 @@
 """A program that speaks like `claude`, for tests: `stand_in.py -p --input-format stream-json …`.
 
 Without a script it behaves as the real one was seen to: it asks the model behind ANTHROPIC_BASE_URL, lets our side run
-our tools, disposes itself of calls of tools that are not there, can be interrupted, hears the user while tools run, and
-keeps sessions under HOME. With STAND_IN_SCRIPT it plays the steps of that file, for everything that goes wrong.
+our tools, disposes itself of calls of tools that are not there, hears the user while tools run, and keeps sessions
+under HOME. With STAND_IN_SCRIPT it plays the steps of that file, for everything that goes wrong.
 """
 
 from __future__ import annotations
@@ -29,10 +29,6 @@ def say(message: Json) -> None:
     sys.stdout.flush()
 
 
-class Interrupted(Exception):
-    """Our side wants the turn to end."""
-
-
 class Program:
     """The program between its two streams."""
 
@@ -46,7 +42,6 @@ class Program:
         self.system = ""
         self.schema = json.loads(self.option("--json-schema")) if "--json-schema" in arguments else None
         self.tools: list[Json] = []
-        self.interrupted = False
         self.asking = False
         self.requests = 0
         self.cost = 0.0
@@ -67,7 +62,7 @@ class Program:
         self.inbox.put(None)
 
     def hear(self, *, block: bool) -> Json | None:
-        """Take in one message; answers and interruptions are put where they are looked for."""
+        """Take in one message; answers are put where they are looked for."""
         message = self.inbox.get() if block else self.inbox.get_nowait()
         if message is None:
             if self.asking:  # as the real one does: the call has failed, and the model is told so
@@ -76,12 +71,8 @@ class Program:
             os._exit(0)
         if message["type"] == "control_response":
             self.answers[message["response"]["request_id"]] = message["response"]
-        elif message["type"] == "control_request" and message["request"]["subtype"] == "interrupt":
-            self.interrupted = True
-            self.confirm(message, {})
-        else:
-            return message
-        return None
+            return None
+        return message
 
     def confirm(self, message: Json, response: Json) -> None:
         answer = {"subtype": "success", "request_id": message["request_id"], "response": response}
@@ -93,8 +84,6 @@ class Program:
             message = self.hear(block=False)
             if message is not None and message["type"] == "user":
                 self.queued.append(message["message"]["content"])
-        if self.interrupted:
-            raise Interrupted
 
     def ask(self, request: Json) -> Json:
         """Put a request to our side and wait for its answer."""
@@ -112,8 +101,6 @@ class Program:
                 return {"response": {"mcp_response": {"result": failed}}}
             if message is not None and message["type"] == "user":
                 self.queued.append(message["message"]["content"])
-            if self.interrupted:
-                raise Interrupted
         self.asking = False
         return self.answers.pop(id)
 
@@ -175,7 +162,6 @@ class Program:
     # --- a turn ---
 
     def turn(self, content: Any) -> None:
-        self.interrupted = False
         self.history.append({"role": "user", "content": content})
         names = [self.name_of(tool) for tool in self.tools] + (["StructuredOutput"] if self.schema else [])
         say(
@@ -205,23 +191,12 @@ class Program:
                 if given is not None:
                     say(self.result("success", result="", structured_output=given["input"]))
                     return
-        except Interrupted:
-            self.close_calls()
-            self.history.append({"role": "user", "content": "[Request interrupted by user]"})
-            say(self.result("error_during_execution", is_error=True, errors=["interrupted"]))
         except Refused as refused:
             self.history.pop()
             made_up = {"id": str(uuid.uuid4()), "model": "<synthetic>", "role": "assistant", "type": "message"}
             made_up |= {"content": [{"type": "text", "text": refused.text}], "stop_reason": "stop_sequence"}
             say({"type": "assistant", "message": made_up, "parent_tool_use_id": None, "error": refused.word})
             say(self.result("success", is_error=True, result=refused.text, api_error_status=refused.status))
-
-    def close_calls(self) -> None:
-        last = self.history[-1]
-        calls = [block["id"] for block in last["content"] if isinstance(block, dict) and block["type"] == "tool_use"]
-        if calls and last["role"] == "assistant":
-            rejected = [{"type": "tool_result", "tool_use_id": id, "content": "rejected"} for id in calls]
-            self.history.append({"role": "user", "content": rejected})
 
     def carry_out(self, call: Json) -> Json:
         known = {self.name_of(tool): tool["name"] for tool in self.tools}
