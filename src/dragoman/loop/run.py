@@ -113,7 +113,7 @@ class LoopRun:
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
     ) -> None:
-        calls = conversation.pending_tool_calls
+        calls = conversation.pending_tool_calls if approvals or waiting else ()
         seconds, self._began = settings.limits.seconds, time.monotonic()
         tools = self._tools = ToolRun(
             deps=settings.deps,
@@ -298,13 +298,11 @@ class LoopRun:
         if self._batch is not None:
             grown = append_tool_results(self.conversation, self._batch.results)
             self.conversation, self._batch = grown, None
-        last = self.conversation.last
         if isinstance(self.ending, AwaitApproval):
             return  # a pause is just that: calls whose results are still to come
+        last = self.conversation.last
         if last is not None and (last.interrupted or self.conversation.pending_tool_calls):
             self.conversation = self.conversation.repaired().conversation
-
-    # --- the model ---
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
         """Take the model's answer in. One that says nothing at all ends the run."""
@@ -375,8 +373,6 @@ class LoopRun:
         reply = await io.reply(conversation, (), options)
         self._count(reply)
         return reply.message
-
-    # --- the tools ---
 
     async def _take_results(self, io: LoopIO, calls: tuple[ToolCall, ...], batch: Batch) -> None:
         results = batch.results

@@ -48,6 +48,10 @@ class Spent(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+# Without tool calls: who has used all of them may still hear what the model makes of them.
+_ASKING: Final = ("steps", "model_calls", "tokens", "cost", "seconds")
+
+
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a run may go. None: as far as it likes."""
 
@@ -79,9 +83,9 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def reached(self, spent: Spent) -> tuple[str, float] | None:
         """The first limit that leaves no room for asking the model once more."""
-        for name, limit in self._set():
-            # Who has used all tool calls may still hear what the model makes of them.
-            if name != "tool_calls" and getattr(spent, name) >= limit:
+        for name in _ASKING:
+            limit: float | None = getattr(self, name)
+            if limit is not None and getattr(spent, name) >= limit:
                 return name, limit
         return None
 
