@@ -147,9 +147,95 @@ def _openai_error(status: int, message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
+# --- openai: responses -----------------------------------------------------------------------------------------------
+
+
+def _items(say: Say) -> list[dict[str, Any]]:
+    content = [{"type": "output_text", "text": say.text, "annotations": []}]
+    items: list[dict[str, Any]] = [
+        {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content}
+    ]
+    if say.word is not None:
+        call = {"type": "function_call", "id": "fc_1", "call_id": say.call_id, "name": "note", "status": "completed"}
+        items.append(call | {"arguments": say.arguments})
+    return items
+
+
+def _response(status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    named = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "error": None}
+    return named | {"status": status, "output": output, "usage": usage if output else None}
+
+
+def _response_events(say: Say) -> Iterable[dict[str, Any]]:
+    message, *calls = _items(say)
+    yield {"type": "response.created", "response": _response("in_progress", [])}
+    begun = message | {"status": "in_progress", "content": []}
+    yield {"type": "response.output_item.added", "output_index": 0, "item": begun}
+    where = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    part = {"type": "output_text", "text": "", "annotations": []}
+    yield {"type": "response.content_part.added", **where, "part": part}
+    yield from ({"type": "response.output_text.delta", **where, "delta": piece} for piece in say.pieces)
+    yield {"type": "response.output_text.done", **where, "text": say.text}
+    yield {"type": "response.content_part.done", **where, "part": part | {"text": say.text}}
+    yield {"type": "response.output_item.done", "output_index": 0, "item": message}
+    for call in calls:
+        begun = call | {"status": "in_progress", "arguments": ""}
+        yield {"type": "response.output_item.added", "output_index": 1, "item": begun}
+        where = {"item_id": "fc_1", "output_index": 1}
+        for half in _halves(say.arguments):
+            yield {"type": "response.function_call_arguments.delta", **where, "delta": half}
+        yield {"type": "response.function_call_arguments.done", **where, "arguments": say.arguments}
+        yield {"type": "response.output_item.done", "output_index": 1, "item": call}
+    yield {"type": "response.completed", "response": _response("completed", [message, *calls])}
+
+
+# --- gemini ----------------------------------------------------------------------------------------------------------
+
+
+def _content(parts: list[Any], reason: str | None) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+    if reason is not None:
+        candidate["finishReason"] = reason
+    return {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 2}}
+
+
+def _content_call(say: Say) -> list[dict[str, Any]]:
+    if say.word is None:
+        return []
+    return [{"functionCall": {"id": say.call_id, "name": "note", "args": {"word": say.word}}}]
+
+
+def _content_events(say: Say) -> Iterable[dict[str, Any]]:
+    yield from (_content([{"text": piece}], None) for piece in say.pieces)
+    yield from (_content([call], None) for call in _content_call(say))
+    yield _content([{"text": ""}], "STOP")
+
+
+def _google_error(status: int, message: str) -> dict[str, Any]:
+    name = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED"}.get(status, "INTERNAL")
+    return {"error": {"code": status, "message": message, "status": name}}
+
+
 DIALECTS = {
     "anthropic": Dialect(
         "anthropic:claude-sonnet-4-5", "", "/messages", _message_whole, _message_events, _message_error
     ),
     "openai_chat": Dialect("openai:gpt-4o", "/v1", "/chat/completions", _chat_whole, _chat_events, _openai_error),
+    "openai_responses": Dialect(
+        "openai-responses:gpt-4o",
+        "/v1",
+        "/responses",
+        lambda say: _response("completed", _items(say)),
+        _response_events,
+        _openai_error,
+    ),
+    "gemini": Dialect(
+        "gemini:gemini-2.5-flash",
+        "",
+        "/models/",
+        lambda say: _content([{"text": say.text}, *_content_call(say)], "STOP"),
+        _content_events,
+        _google_error,
+    ),
 }
