@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
@@ -426,16 +426,19 @@ class FileStore(ConversationStore):
 
     def _find(self, id: str, *, first: str | None = None) -> _Chain | None:
         """The conversation of this snapshot; None if there is none."""
-        likely = [first or self._roots.get(id, id), id]
-        for roots in (likely, self._root_names):
-            for root in roots() if callable(roots) else roots:
-                chain = self._chain(root)
-                if chain is not None and id in chain.ids.values():
-                    while len(self._roots) >= _REMEMBERED:
-                        self._roots.pop(next(iter(self._roots)), None)
-                    self._roots[id] = root
-                    return chain
+        for root in self._likely_roots(id, first):
+            chain = self._chain(root)
+            if chain is not None and id in chain.ids.values():
+                if len(self._roots) >= _REMEMBERED:
+                    self._roots = {}
+                self._roots[id] = root
+                return chain
         return None
+
+    def _likely_roots(self, id: str, first: str | None) -> Iterator[str]:
+        yield first or self._roots.get(id, id)
+        yield id
+        yield from self._root_names()
 
     def _found(self, id: str) -> _Chain:
         chain = self._find(id)
