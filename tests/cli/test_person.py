@@ -56,7 +56,7 @@ def test_the_first_run_without_keys(around: Surroundings, tmp_path: Path) -> Non
     site.mkdir()
     (site / "sitecustomize.py").write_text(SITE)
     (site / "xllamacpp.py").write_text("")
-    from dragoman.engines.local.table import DEFAULT, MODELS
+    from dragoman.engines.local.models import DEFAULT, MODELS
 
     models = tmp_path / "models"
     models.mkdir()
