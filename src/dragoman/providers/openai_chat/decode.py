@@ -86,9 +86,7 @@ class ChatDecoder(Struct, eq=False):
     def of(cls, call: Call, encoded: Encoded) -> ChatDecoder:
         """A decoder for the reply to this request."""
         tags = ThinkTags() if "think_tags" in call.profile.quirks else None
-        return cls(
-            call, Reply(call, encoded.tool_names, reader_of(call.profile.provider), Extras(), tags), ReplyBytes()
-        )
+        return cls(call, Reply(call, encoded.tool_names, reader_of(call.profile.provider), Extras(), tags))
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete."""
