@@ -7,7 +7,6 @@ loop, or on its own where there is none. So one responder serves both colours.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
@@ -18,6 +17,7 @@ from msgspec import Struct
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolExecutionError
 from dragoman.tools.definition import AnyTool
+from dragoman.tools.runner import discard
 
 from .decorator import ready
 
@@ -238,7 +238,7 @@ class _Saying:
 
     def close(self) -> None:
         """A run that was cancelled in between awaits nothing any more."""
-        close_unstarted(self._said)
+        discard(self._said)
 
     def __del__(self) -> None:
         self.close()
@@ -246,9 +246,3 @@ class _Saying:
 
 def _failed(error: Exception) -> ToolExecutionError:
     return ToolExecutionError(str(error) or type(error).__name__, hint="", details=error)
-
-
-def close_unstarted(awaitable: object) -> None:
-    """Close a coroutine that was never begun, so that Python does not complain that nobody awaited it."""
-    if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
-        awaitable.close()

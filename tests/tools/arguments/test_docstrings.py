@@ -57,12 +57,6 @@ SPHINX = """Find flights.
     :returns: The flights.
     """
 
-EPYDOC = """Find flights.
-
-    @param origin: Where it starts.
-    @type origin: str
-    @return: The flights.
-    """
 
 CASES = {
     "google": (
@@ -89,7 +83,6 @@ CASES = {
         "Find flights.\n\nPrices are in euros.\n\n:returns: The flights.",
         {"origin": "Where it\nstarts.", "limit": "How many."},
     ),
-    "epydoc": (EPYDOC, "Find flights.\n\n@return: The flights.", {"origin": "Where it starts."}),
     "parameters only": ("Args:\n    a: The first.", "", {"a": "The first."}),
     "parameters without a word": (":param a:\n:param b: B.", "", {"b": "B."}),
     "numpy to the end": ("Do.\n\nParameters\n----------\na : int\n    The first.", "Do.", {"a": "The first."}),

@@ -18,7 +18,7 @@ import docstring_parser
 from docstring_parser import DocstringStyle
 from msgspec import Struct
 
-_START = re.compile(r"\s*(?:[:@]\w|(?:Keyword |Other )?(?:Arg|Param)|Attributes)")
+_START = re.compile(r"\s*(?::\w|(?:Keyword |Other )?(?:Arg|Param)|Attributes)")
 _TITLES = r"(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes"
 _GOOGLE = re.compile(rf"(?P<indent>\s*)(?:{_TITLES}):\s*")
 _NUMPY = re.compile(rf"\s*(?:{_TITLES})\s*")
@@ -26,7 +26,6 @@ _UNDERLINE = re.compile(r"\s*-{3,}\s*")
 _SPHINX = re.compile(
     r"(?P<indent>\s*):(?:param|parameter|arg|argument|key|keyword|type|attribute|ivar|vartype)\b[^:]*:.*"
 )
-_EPYDOC = re.compile(r"(?P<indent>\s*)@(?:param|keyword|type)\b[^:]*:.*")
 
 
 class Documentation(Struct, frozen=True):
@@ -80,10 +79,9 @@ def _section(lines: list[str], at: int) -> _Section | None:
     if _NUMPY.fullmatch(lines[at]) and _underlined(lines, at):
         end = next((line for line in range(at + 2, len(lines)) if _underlined(lines, line)), len(lines))
         return _Section(DocstringStyle.NUMPYDOC, end, "\n".join(["Parameters", "----------", *lines[at + 2 : end]]))
-    for pattern, style in ((_SPHINX, DocstringStyle.REST), (_EPYDOC, DocstringStyle.EPYDOC)):
-        if match := pattern.fullmatch(lines[at]):
-            end = _indented(lines, at + 1, len(match["indent"]))
-            return _Section(style, end, "\n".join(lines[at:end]))
+    if match := _SPHINX.fullmatch(lines[at]):
+        end = _indented(lines, at + 1, len(match["indent"]))
+        return _Section(DocstringStyle.REST, end, "\n".join(lines[at:end]))
     return None
 
 
