@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import msgspec
@@ -255,3 +256,11 @@ def test_media_that_a_result_cannot_hold() -> None:
 
 
 # --- remembering -----------------------------------------------------------------------------------------------------
+
+
+def test_opaque_blocks_of_the_user_are_items_of_their_own() -> None:
+    """Outputs that only a person can give, such as an approval, are sent as they are."""
+    approval = b'{"type":"mcp_approval_response","approval_request_id":"r","approve":true}'
+    message = Message.user("Yes", Opaque("openai_responses", Raw(approval)), "go on")
+    items = json.loads(CODEC.encode(make_call(message)).request.body)["input"]
+    assert items == [{"role": "user", "content": "Yes"}, json.loads(approval), {"role": "user", "content": "go on"}]
