@@ -1,5 +1,5 @@
-"""A contract type for import-linter. With griffe_doors.py the one file here that imports more than the standard library:
-import-linter itself loads it, from the environment that import-linter lives in."""
+"""A contract type for import-linter. Like griffe_doors.py it imports more than the standard library: import-linter
+itself loads it, from the environment that import-linter lives in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Doors(Contract):
-    """Rooms, the packages right below the root, import from each other's doors: `dragoman.stores`, nothing inside it."""
+    """Rooms, the packages right below the root, import from each other's doors: `dragoman.stores`, nothing inside."""
 
     type_name = "doors"
 
