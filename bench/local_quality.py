@@ -26,9 +26,9 @@ from typing import Any
 import jsonschema_rs
 from msgspec import Raw
 
-from dragoman import Conversation, Engine, Message, ModelOptions, ResponseFormat, ToolSpec, engine
+from dragoman import Conversation, Engine, Message, ModelOptions, ToolSpec, engine
 from dragoman.conversation import Text, ToolResult
-from dragoman.providers.structured import answer_text
+from dragoman.providers import ResponseFormat, answer_text
 
 HERE = Path(__file__).parent
 OURS = ("everyday", "unseen", "varied", "apart")

@@ -29,11 +29,10 @@ from bench.processors import take_clients
 from bench.server import serving
 from bench.wire import CHUNKS
 from dragoman._stepping import step
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message
-from dragoman.engines.factory import async_engine, engine
-from dragoman.transport.protocol import HttpRequest, Transport
-from dragoman.transport.socket_transport import SocketTransport
+from dragoman.engines import async_engine, engine
+from dragoman.transport import HttpRequest, SocketTransport, Transport
 
 DIALECT = "openai_chat"
 ROUNDS = 15

@@ -26,12 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message
-from dragoman.stores import sqlite
-from dragoman.stores.file import FileStore
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.sqlite import SqliteStore
+from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, sqlite
 
 if TYPE_CHECKING:
     from tests.stores.postgres_server import Server
@@ -126,7 +121,7 @@ def _log_position(_place: Path) -> int:
 
 
 def _open_postgres(place: Path) -> ConversationStore:
-    from dragoman.stores.postgres import PostgresStore
+    from dragoman.stores import PostgresStore
 
     return PostgresStore(_postgres().conninfo, schema=f"bench_{place.name}")
 

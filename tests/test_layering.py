@@ -91,4 +91,3 @@ def test_a_forbidden_import_is_found_through_another_module(house: Path) -> None
     assert broken_contracts(house) == set()
     put(house, "dragoman.providers.anthropic", "import dragoman._descriptors")
     assert broken_contracts(house) == {PURE}
-

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import ToolCall
 from dragoman.mcp import McpServer
 from dragoman.simulator import Reply, Simulator
-from dragoman.toolkit import toolkit
-from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
-from dragoman.tools.executor import ToolExecutor
+from dragoman.toolkit import PermissionChecker, PermissionPolicy, Rule, toolkit
+from dragoman.tools import ToolExecutor
 from tests.engines.claude_cli.stages import claude_script, install_stand_in
 
 REASON = "nothing is deleted here"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from dragoman.conversation import ToolCall
-from dragoman.loop.step import AwaitApproval
-from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
-from dragoman.tools.permission import approve
+from dragoman.loop import AwaitApproval
+from dragoman.stores import snapshot_from_json, snapshot_to_json
+from dragoman.tools import approve
 from tests.chat.scenarios import delete, weather
 from tests.chat.talking import WAYS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from tests.chat.surroundings import Surroundings
 from tests.chat.talking import AsyncTalk, PlainTalk, Talk
 

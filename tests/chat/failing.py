@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.errors import StoreUnavailableError
-from dragoman.stores.journal import JournalEntry
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import ConversationStore, JournalEntry, Snapshot
 
 
 class Died(BaseException):

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import Message, ToolCall, ToolResult
-from dragoman.engines.scripted import ScriptedEngine
-from dragoman.loop.run import LoopRun
-from dragoman.loop.settings import LoopHooks
-from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.definition import Tool, tool
+from dragoman.engines import ScriptedEngine
+from dragoman.loop import LoopHooks, LoopRun
+from dragoman.stores import SqliteStore
+from dragoman.tools import Tool, tool
 
 ADDING = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'))
 

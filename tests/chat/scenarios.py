@@ -16,12 +16,10 @@ import pytest
 
 from dragoman.conversation import Conversation, Event, TextDelta, ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import StepLimitError
-from dragoman.loop.run import Cancelled, Done
-from dragoman.loop.step import AwaitApproval, Limits
+from dragoman.loop import AwaitApproval, Cancelled, Done, Limits
 from dragoman.simulator import Chunking, Reply, Request
-from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
-from dragoman.tools.definition import tool
-from dragoman.tools.permission import Deny
+from dragoman.stores import snapshot_from_json, snapshot_to_json
+from dragoman.tools import Deny, tool
 from tests.chat.talking import ROOT, Stage, transcript
 from tests.engines.talking import MODELS
 

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from dragoman.chat.config import LoadedConfig, load_config
+from dragoman.chat import LoadedConfig, load_config
 
 
 class Surroundings:

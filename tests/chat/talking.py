@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Event, Text, Thinking, ToolCall, ToolResult
-from dragoman.loop.run import RunResult
+from dragoman.loop import RunResult
 from dragoman.simulator import Simulator
-from dragoman.tools.permission import Approval
+from dragoman.tools import Approval
 from tests.engines.talking import IMPATIENT, ONCE
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.conversation import Message, StopReason, Text, Thinking, ToolCall, Usage
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import (
     ConcurrentUseError,
     ConversationError,
@@ -22,16 +22,9 @@ from dragoman.errors import (
     OverloadedError,
     StoreError,
 )
-from dragoman.loop.context import DropToolResults, Summarise
-from dragoman.loop.run import Cancelled
-from dragoman.loop.settings import LoopHooks
-from dragoman.loop.step import Limits
-from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.journal import JournalEntry, ToolCallBegun, resume
-from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.definition import Tool, tool
-from dragoman.tools.permission import approve, deny
-from dragoman.tools.run import ToolConfig, ToolErrorHandling
+from dragoman.loop import Cancelled, DropToolResults, Limits, LoopHooks, Summarise
+from dragoman.stores import AsyncStore, JournalEntry, SqliteStore, ToolCallBegun, resume
+from dragoman.tools import Tool, ToolConfig, ToolErrorHandling, approve, deny, tool
 from tests.chat.talking import WAYS, AsyncTalk, Talk
 
 NAMES = ["note", "anote", "ask_first", "fail", "nowhere"]

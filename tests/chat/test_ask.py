@@ -9,12 +9,11 @@ import msgspec
 import pydantic
 import pytest
 
-from dragoman.chat.client import ChatClient
-from dragoman.chat.schema import answer_type
+from dragoman.chat import ChatClient, answer_type
 from dragoman.conversation import Message, StopReason, Text, ToolCall
-from dragoman.engines.scripted import ScriptedEngine
+from dragoman.engines import ScriptedEngine
 from dragoman.errors import InvalidAnswerError, OverloadedError
-from dragoman.tools.definition import tool
+from dragoman.tools import tool
 from tests.chat.talking import Start
 
 

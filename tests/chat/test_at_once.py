@@ -12,19 +12,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Message, ToolCall
-from dragoman.engines.scripted import ScriptedEngine
+from dragoman.engines import ScriptedEngine
 from dragoman.errors import ConcurrentUseError, LimitReachedError, OverloadedError
-from dragoman.loop.run import Cancelled
+from dragoman.loop import Cancelled
 from dragoman.simulator import Reply, Request, Simulator
-from dragoman.stores.journal import resume
-from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve
-from dragoman.transport.asyncio_transport import AsyncioTransport
-from dragoman.transport.protocol import PoolLimits
+from dragoman.stores import SqliteStore, resume
+from dragoman.tools import approve, tool
+from dragoman.transport import AsyncioTransport, PoolLimits
 from tests.chat.talking import threads_left
 from tests.engines.talking import MODELS, every_dialect
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Media, Message, TextDelta, Thinking, ToolCall
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import (
     ConcurrentUseError,
     ConfigurationError,
@@ -20,8 +19,8 @@ from dragoman.errors import (
     OverloadedError,
     ToolNotFoundError,
 )
-from dragoman.loop.run import Done
-from dragoman.tools.definition import tool
+from dragoman.loop import Done
+from dragoman.tools import tool
 from tests.chat.talking import Start
 
 

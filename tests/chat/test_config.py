@@ -14,16 +14,13 @@ import pytest
 from hypothesis import given
 
 from dragoman import Conversation, Message, async_engine, engine
-from dragoman.chat.config import Config, ConfigArguments, ConfigWarning, load_config
-from dragoman.chat.credentials import KeyReference, find_key
-from dragoman.chat.fields import FIELDS
-from dragoman.engines.keys import Secret
+from dragoman.chat import FIELDS, Config, ConfigArguments, ConfigWarning, KeyReference, find_key, load_config
+from dragoman.engines import Secret
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
-from dragoman.providers.options import ModelOptions, Reasoning
+from dragoman.providers import ModelOptions, Reasoning
 from dragoman.simulator import Simulator
-from dragoman.tools.run import ToolErrorHandling
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.retry import RetryPolicy
+from dragoman.tools import ToolErrorHandling
+from dragoman.transport import RetryPolicy, Timeouts
 from tests.chat.surroundings import Surroundings, write
 
 

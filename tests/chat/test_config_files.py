@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from dragoman.chat.config import ConfigWarning
+from dragoman.chat import ConfigWarning
 from dragoman.chat.toml_file import read_toml
 from dragoman.errors import ConfigFileError, ConfigurationError
 from tests.chat.surroundings import Surroundings, write

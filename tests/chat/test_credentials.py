@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from dragoman import engine
-from dragoman.chat.config import Config, ConfigWarning
-from dragoman.chat.credentials import KeyReference, delete_key, find_key, keys_file, list_keys, store_key
-from dragoman.engines.keys import Secret, environment_without_keys, may_go
+from dragoman.chat import Config, ConfigWarning, KeyReference, delete_key, find_key, keys_file, list_keys, store_key
+from dragoman.engines import Secret
+from dragoman.engines.keys import environment_without_keys, may_go
 from dragoman.errors import ConfigFileError, ConfigurationError, KeychainError, MissingKeyError
 
 keyring = pytest.importorskip("keyring")

@@ -16,14 +16,12 @@ import msgspec
 import pytest
 
 from dragoman import Conversation, Message, conversation_to_json, engine, errors
-from dragoman.chat.config import Config, load_config
-from dragoman.chat.credentials import KeyReference, find_key
-from dragoman.engines.keys import Secret, without_keys
+from dragoman.chat import Config, KeyReference, find_key, load_config
+from dragoman.engines import Secret
+from dragoman.engines.keys import without_keys
 from dragoman.simulator import ErrorEvent, Reply, Simulator, Status
-from dragoman.transport.protocol import HttpRequest
-from dragoman.transport.retry import RetryPolicy
-from dragoman.transport.socket_transport import SocketTransport
-from dragoman.transport.tape import SecretFoundError, Tape
+from dragoman.transport import HttpRequest, RetryPolicy, SocketTransport, Tape
+from dragoman.transport.tape import SecretFoundError
 from tests.chat.test_newcomer_errors import ASKED, MODELS, Body
 
 KEY = "qx7-Zr/4T+w0vN2m9Kc8"

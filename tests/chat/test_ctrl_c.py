@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import Message, ToolCall
-from dragoman.engines.scripted import ScriptedEngine
-from dragoman.stores.journal import resume
-from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve
+from dragoman.engines import ScriptedEngine
+from dragoman.stores import SqliteStore, resume
+from dragoman.tools import approve, tool
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 
 # An interrupt between making a coroutine and stepping it leaves one that nobody awaits; Python says so, and no more.

@@ -10,16 +10,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message, ToolCall
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError
-from dragoman.loop.context import DropToolResults
-from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.journal import MessageAdded, ToolCallBegun, ToolCallDone, resume
-from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve, deny
+from dragoman.loop import DropToolResults
+from dragoman.stores import AsyncStore, MessageAdded, SqliteStore, ToolCallBegun, ToolCallDone, resume
+from dragoman.tools import approve, deny, tool
 from tests.chat.talking import ROOT, AsyncTalk, PlainTalk, Talk
 
 ADDING = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'))

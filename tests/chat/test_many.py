@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.async_client import AsyncChatClient
+from dragoman.chat import AsyncChatClient
 from dragoman.conversation import TextDelta, ToolCall
 from dragoman.simulator import Reply, Request, Simulator
-from dragoman.tools.definition import tool
+from dragoman.tools import tool
 from tests.chat.talking import threads_left
 from tests.engines.talking import MODELS, every_dialect
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.config import Config, load_config
-from dragoman.chat.new import new, new_async
+from dragoman.chat import Config, load_config, new, new_async
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, MissingKeyError, StepLimitError
 from dragoman.simulator import Reply, Simulator
-from dragoman.tools.definition import tool
+from dragoman.tools import tool
 
 
 @dataclass

@@ -7,11 +7,9 @@ import socket
 import pytest
 
 from dragoman import Conversation, Message, engine, errors
-from dragoman.simulator import Simulator, Status
-from dragoman.simulator.faults import Fault
+from dragoman.simulator import Fault, Simulator, Status
 from dragoman.simulator.plan import Plan
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.retry import RetryPolicy
+from dragoman.transport import RetryPolicy, Timeouts
 
 ASKED = Conversation().plus(Message.user("Hello"))
 ONCE = RetryPolicy(max_attempts=1)

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, ToolCallDelta, Usage
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError
-from dragoman.loop.context import Summarise
-from dragoman.loop.run import LoopRun
-from dragoman.loop.settings import LoopHooks
-from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve
+from dragoman.loop import LoopHooks, LoopRun, Summarise
+from dragoman.tools import approve, tool
 from tests.chat.talking import Start, Talk
 
 DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))

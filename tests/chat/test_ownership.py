@@ -11,16 +11,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Message, TextDelta, ToolCall
-from dragoman.engines import factory
-from dragoman.engines.factory import ProviderFactory
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ProviderFactory, ScriptedEngine, factory
 from dragoman.errors import ConfigurationError, LossyConversionError
-from dragoman.loop.run import Cancelled
-from dragoman.providers.options import ModelOptions
-from dragoman.tools.definition import tool
+from dragoman.loop import Cancelled
+from dragoman.providers import ModelOptions
+from dragoman.tools import tool
 from tests.chat.talking import AsyncTalk, PlainTalk, Talk, threads_left
 
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 
 from dragoman import engine
-from dragoman.chat.credentials import KeyReference
-from dragoman.chat.fields import CODE_ONLY, FIELDS
-from dragoman.engines import factory
-from dragoman.engines.factory import ProviderFactory
+from dragoman.chat import FIELDS, KeyReference
+from dragoman.chat.fields import CODE_ONLY
+from dragoman.engines import ProviderFactory, factory
 from dragoman.errors import ConfigFileError, ConfigurationError, MissingKeyError
 from tests.chat.surroundings import Surroundings, write
 from tests.chat.test_config_files import Servers

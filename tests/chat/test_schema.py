@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from dragoman import Message
-from dragoman.chat.schema import answer_type, generate_schema
+from dragoman.chat import answer_type, generate_schema
 from dragoman.conversation import Text
 from dragoman.errors import ConfigurationError, InvalidAnswerError
 

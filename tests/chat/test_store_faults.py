@@ -11,20 +11,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, Usage
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError, StoreUnavailableError
-from dragoman.loop.context import Summarise
-from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.file import FileStore
-from dragoman.stores.journal import JournalEntry, MessageAdded, resume
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.sqlite import SqliteStore
-from dragoman.tools.definition import Tool, tool
-from dragoman.tools.permission import approve
-from dragoman.tools.run import ToolConfig
+from dragoman.loop import Summarise
+from dragoman.stores import AsyncStore, ConversationStore, FileStore, JournalEntry, MessageAdded, SqliteStore, resume
+from dragoman.tools import Tool, ToolConfig, approve, tool
 from tests.chat.failing import Died, FailingStore
 from tests.chat.talking import WAYS, AsyncTalk, Talk
 

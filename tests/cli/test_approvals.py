@@ -11,10 +11,8 @@ from dragoman.cli.approvals import Approver, format_arguments
 from dragoman.cli.arguments import Approve as Mode
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import ToolCall
-from dragoman.toolkit.permissions import PermissionChecker, Rule
-from dragoman.tools.definition import tool
-from dragoman.tools.permission import PendingApproval
-from dragoman.tools.registry import ToolRegistry
+from dragoman.toolkit import PermissionChecker, Rule
+from dragoman.tools import PendingApproval, ToolRegistry, tool
 
 CALL = ToolCall("c1", "send", '{"to": "Ada", "text": "Hi"}')
 

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.cli.config import TEMPLATE
 from dragoman.simulator import Simulator
-from dragoman.stores.json_form import snapshot_from_json
+from dragoman.stores import snapshot_from_json
 from tests.cli.running import Surroundings, calling
 
 KEY = "sk-not-a-real-key-0123456789"

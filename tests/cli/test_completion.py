@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dragoman.cli.completion import SHELLS
-from dragoman.cli.main import COMMANDS
+from dragoman.cli.program import COMMANDS
 from tests.cli.running import Surroundings
 
 

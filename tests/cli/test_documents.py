@@ -9,8 +9,7 @@ from hypothesis import given
 
 from dragoman.cli.conversations import format_document, write_document
 from dragoman.conversation import Conversation, Media, Message, StopReason, Text, Thinking, ToolCall, ToolResult
-from dragoman.stores.json_form import snapshot_from_json
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import Snapshot, snapshot_from_json
 from tests.strategies import conversations
 
 EVIL = "</p></section><script>alert(1)</script>\n```\n\n## You\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.main import COMMANDS, EXAMPLES, load_command, make_root_parser
+from dragoman.cli.program import COMMANDS, EXAMPLES, load_command, make_root_parser
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings
 

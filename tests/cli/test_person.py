@@ -55,7 +55,8 @@ def test_the_first_run_without_keys(around: Surroundings, tmp_path: Path) -> Non
     site.mkdir()
     (site / "sitecustomize.py").write_text(SITE)
     (site / "xllamacpp.py").write_text("")
-    from dragoman.engines.local.models import DEFAULT, MODELS
+    from dragoman.engines import MODELS
+    from dragoman.engines.local.models import DEFAULT
 
     models = tmp_path / "models"
     models.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.settings import parse_options
-from dragoman.providers.options import Reasoning
+from dragoman.providers import Reasoning
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings, calling
 from tests.processes import started

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.chat.schema import answer_type
+from dragoman.chat import answer_type
 from dragoman.cli.arguments import UsageError
 from dragoman.cli.prompts import parse_short_schema, read_schema
 

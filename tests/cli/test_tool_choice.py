@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.chat.config import load_config
+from dragoman.chat import load_config
 from dragoman.cli.arguments import UsageError
 from dragoman.cli.terminal import Terminal
 from dragoman.cli.tool_choice import READY, ToolChoice

@@ -9,13 +9,11 @@ from typing import NamedTuple
 import pytest
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.engines.factory import EngineOptions, async_engine, engine
-from dragoman.engines.reply import Reply
+from dragoman.engines import EngineOptions, Reply, async_engine, engine
 from dragoman.errors import ProviderError
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import ModelOptions
 from dragoman.simulator import Simulator
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.retry import RetryPolicy
+from dragoman.transport import RetryPolicy, Timeouts
 
 MODELS = {
     "openai_chat": "openai:gpt-4o",

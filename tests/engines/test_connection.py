@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import Conversation, Media, Message, Text, ToolResult
+from dragoman.engines import AsyncHttpEngine, HttpEngine, engine
 from dragoman.engines.connection import Connection
-from dragoman.engines.engine import AsyncHttpEngine, HttpEngine
-from dragoman.engines.factory import connection, engine
+from dragoman.engines.factory import connection
 from dragoman.engines.media import with_files_read
 from dragoman.errors import ConfigurationError
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import ModelOptions
 from dragoman.simulator import Simulator
-from dragoman.transport.asyncio_transport import AsyncioTransport
-from dragoman.transport.protocol import BaseTransport, HttpRequest, Response
-from dragoman.transport.socket_transport import SocketTransport
+from dragoman.transport import AsyncioTransport, HttpRequest, Response, SocketTransport
+from dragoman.transport.protocol import BaseTransport
 
 ASKED = Conversation("Be brief.").plus(Message.user("Hi"))
 

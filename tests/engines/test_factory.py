@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.engines import factory
-from dragoman.engines.factory import ProviderFactory, async_engine, connection, engine, register_provider
-from dragoman.engines.keys import Secret
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import (
+    AsyncScriptedEngine,
+    ProviderFactory,
+    ScriptedEngine,
+    Secret,
+    async_engine,
+    engine,
+    factory,
+    register_provider,
+)
+from dragoman.engines.factory import connection
 from dragoman.errors import AuthenticationError, ConfigurationError, InvalidBaseURLError
-from dragoman.providers.catalogue import profile_of
+from dragoman.providers import profile_of
 from dragoman.simulator import Simulator
 
 ASKED = Conversation().plus(Message.user("Hi"))

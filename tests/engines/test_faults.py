@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from dragoman.conversation import Completed, Failed, TextDelta, ToolCall, fold
-from dragoman.engines.factory import async_engine, engine
+from dragoman.engines import async_engine, engine
 from dragoman.errors import (
     AuthenticationError,
     ConnectionFailedError,
@@ -23,7 +23,7 @@ from dragoman.errors import (
     RequestTimeoutError,
 )
 from dragoman.simulator import FAULTS, Reply, Request, Simulator
-from dragoman.transport.retry import RetryPolicy
+from dragoman.transport import RetryPolicy
 from tests.engines.talking import ASKED, Talk, async_stream, every_dialect, every_way, plain_stream, plain_whole
 
 TEXT = "Here is the wéather you asked for, in some detail. "

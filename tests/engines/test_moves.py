@@ -18,7 +18,7 @@ from dragoman.conversation import (
     conversation_from_json,
     conversation_to_json,
 )
-from dragoman.engines.factory import engine
+from dragoman.engines import engine
 from dragoman.errors import LossyConversionError
 from dragoman.simulator import Reply, Simulator
 from tests.engines.talking import MODELS, plain_stream, plain_whole

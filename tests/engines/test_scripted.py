@@ -14,9 +14,9 @@ from dragoman.conversation import (
     ToolCall,
     ToolSpec,
 )
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
 from dragoman.errors import InvalidConversationError, OverloadedError, ProviderError
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import ModelOptions
 
 ASKED = Conversation("Be brief.").plus(Message.user("hi"))
 

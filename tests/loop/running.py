@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from dragoman.conversation import Conversation, Event, Message, ToolCall
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedCall, ScriptedEngine
 from dragoman.errors import DragomanError
-from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
-from dragoman.loop.run import RunResult
-from dragoman.tools.definition import tool
+from dragoman.loop import AsyncOrchestrator, Orchestrator, RunResult
+from dragoman.tools import tool
 
 ASKED = Conversation("Be brief.").plus(Message.user("Add one and two."))
 

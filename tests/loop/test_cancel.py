@@ -17,11 +17,9 @@ from dragoman.conversation import (
     Message,
     TextDelta,
 )
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
-from dragoman.loop.io import PlainIO
-from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
-from dragoman.loop.run import Cancelled, Done
-from dragoman.tools.definition import tool
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
+from dragoman.loop import AsyncOrchestrator, Cancelled, Done, Orchestrator, PlainIO
+from dragoman.tools import tool
 from tests.loop.running import ASKED, add, calls
 
 SCRIPT = [Message.assistant("I add.", *calls(1, 2).blocks), "Three and four."]

@@ -9,13 +9,20 @@ from hypothesis import given
 
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Media, Message, Text, ToolCall, ToolResult, Usage
-from dragoman.engines.scripted import ScriptedEngine
+from dragoman.engines import ScriptedEngine
 from dragoman.errors import ConfigurationError, InvalidConversationError, OverloadedError
-from dragoman.loop.context import ContextUse, DropToolResults, Summarise, estimated_tokens
-from dragoman.loop.orchestrator import Orchestrator
-from dragoman.loop.run import Cancelled, LoopRun
-from dragoman.loop.settings import LoopHooks
-from dragoman.loop.step import LimitReached, Limits
+from dragoman.loop import (
+    Cancelled,
+    ContextUse,
+    DropToolResults,
+    LimitReached,
+    Limits,
+    LoopHooks,
+    LoopRun,
+    Orchestrator,
+    Summarise,
+    estimated_tokens,
+)
 from tests.loop.running import ASKED, add, calls
 from tests.strategies import conversations
 

@@ -14,14 +14,10 @@ from dragoman.conversation import (
     StopReason,
     ToolCall,
 )
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError
-from dragoman.loop.io import PlainIO
-from dragoman.loop.orchestrator import AsyncOrchestrator, Orchestrator
-from dragoman.loop.run import LoopRun
-from dragoman.loop.settings import LoopHooks
-from dragoman.loop.stream import AsyncRunStream
-from dragoman.tools.definition import tool
+from dragoman.loop import AsyncOrchestrator, AsyncRunStream, LoopHooks, LoopRun, Orchestrator, PlainIO
+from dragoman.tools import tool
 from tests.loop.running import ASKED, Way, add, calls, every_way
 
 PHASES = ["before_model", "after_model", "before_tools", "tool_started", "tool_finished", "after_tools"]

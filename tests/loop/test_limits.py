@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.conversation import Message, Text, Usage
 from dragoman.errors import ConfigurationError, LimitReachedError, StepLimitError
-from dragoman.loop.step import LimitReached, Limits, Prices
+from dragoman.loop import LimitReached, Limits, Prices
 from tests.loop.running import Way, calls, every_way
 
 

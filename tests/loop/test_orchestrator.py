@@ -7,21 +7,20 @@ import asyncio
 import pytest
 
 from dragoman.conversation import Message, ToolCall
-from dragoman.engines.scripted import AsyncScriptedEngine, ScriptedEngine
+from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, StepLimitError
-from dragoman.loop.orchestrator import (
+from dragoman.loop import (
     AsyncOrchestrator,
     Orchestrator,
     aexecute_tool_calls,
+    append_tool_results,
     arun_tool_calling_loop,
     execute_tool_calls,
+    extract_tool_calls,
     run_tool_calling_loop,
 )
-from dragoman.loop.step import append_tool_results, extract_tool_calls
-from dragoman.providers.options import ModelOptions
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.registry import ToolRegistry
-from dragoman.tools.run import ToolConfig
+from dragoman.providers import ModelOptions
+from dragoman.tools import ToolConfig, ToolExecutor, ToolRegistry
 from tests.loop.running import ASKED, add, calls
 
 

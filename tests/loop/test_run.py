@@ -11,12 +11,9 @@ from dragoman.conversation import (
     ToolCall,
 )
 from dragoman.errors import ConfigurationError, OverloadedError, ToolAbortedError
-from dragoman.loop.run import Done
-from dragoman.loop.step import AwaitApproval
-from dragoman.providers.options import ModelOptions
-from dragoman.tools.definition import tool
-from dragoman.tools.permission import approve, deny
-from dragoman.tools.run import ToolConfig, ToolErrorHandling
+from dragoman.loop import AwaitApproval, Done
+from dragoman.providers import ModelOptions
+from dragoman.tools import ToolConfig, ToolErrorHandling, approve, deny, tool
 from tests.loop.running import ASKED, Way, add, calls, every_way
 
 SCRIPT = [Message.assistant("I add.", *calls(1, 2).blocks), "Three and four."]

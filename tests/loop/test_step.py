@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import Conversation, Message, StopReason, Text, ToolCall, ToolResult
 from dragoman.errors import InvalidConversationError
-from dragoman.loop.step import (
+from dragoman.loop import (
     AskModel,
     AwaitApproval,
     Done,
@@ -20,7 +20,7 @@ from dragoman.loop.step import (
     extract_tool_calls,
     next_step,
 )
-from dragoman.tools.permission import PendingApproval
+from dragoman.tools import PendingApproval
 from tests.strategies import conversations
 
 ONE, TWO = ToolCall("1", "a", "{}"), ToolCall("2", "b", "{}")

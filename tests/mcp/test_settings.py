@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import errors
-from dragoman.engines.keys import Secret
+from dragoman.engines import Secret
 from dragoman.mcp import HttpServer, ServerOptions, StdioServer
 from dragoman.mcp.settings import expand, servers_from_json
 

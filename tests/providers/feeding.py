@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.conversation import Message, ReplyEvent, fold
-from dragoman.providers.codec import Decoder
+from dragoman.providers import Decoder
 
 
 def events_of(decoder: Decoder, pieces: Iterable[bytes]) -> list[ReplyEvent]:

@@ -22,10 +22,7 @@ from dragoman.errors import (
     RateLimitError,
     RequestTimeoutError,
 )
-from dragoman.providers.catalogue import Dialect, codec_of
-from dragoman.providers.codec import Call
-from dragoman.providers.failures import failure
-from dragoman.providers.profile import Profile
+from dragoman.providers import Call, Dialect, Profile, codec_of, failure
 
 CALL = Call(model="m-1", conversation=Conversation(), profile=Profile(provider="p", dialect="d"))
 

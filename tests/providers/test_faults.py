@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, StopReason, TextDelta, fold
 from dragoman.errors import ProtocolError, ProviderError
-from dragoman.providers.catalogue import PROVIDERS, Dialect, codec_of, profile_of
-from dragoman.providers.codec import Call, Encoded, WireRequest
+from dragoman.providers import PROVIDERS, Call, Dialect, Encoded, WireRequest, codec_of, profile_of
 from tests.providers.anthropic import calls as anthropic
 from tests.providers.feeding import cut_at, one_by_one
 from tests.providers.gemini import case as gemini

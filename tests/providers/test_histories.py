@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult, conversation_from_json
 from dragoman.conversation import conversation_to_json as to_json
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import PROVIDERS, codec_of, profile_of
-from dragoman.providers.codec import Call, Encoded
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import PROVIDERS, Call, Encoded, ModelOptions, codec_of, profile_of
 from tests.strategies import conversations
 
 MODELS = [

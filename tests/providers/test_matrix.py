@@ -33,9 +33,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.providers.catalogue import PROVIDERS, codec_of, profile_of
-from dragoman.providers.codec import Call, Encoded
-from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
+from dragoman.providers import PROVIDERS, Call, Encoded, ModelOptions, Reasoning, ResponseFormat, codec_of, profile_of
 from tests.providers.anthropic.sdk import problems_of
 from tests.providers.gemini.case import accept
 from tests.providers.openai_chat import wire as chat

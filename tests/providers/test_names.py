@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.profile import ToolLimits
-from dragoman.providers.requests import ToolNames
+from dragoman.providers import ToolLimits, ToolNames
 
 OPENAI = ToolLimits()
 ANTHROPIC = ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,128}", max_name_length=128)

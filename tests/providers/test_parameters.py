@@ -9,10 +9,16 @@ from msgspec import Raw
 
 from dragoman.conversation import Conversation, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call
-from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.profile import Profile
-from dragoman.providers.requests import effective_options, refuse_or_adapt
+from dragoman.providers import (
+    Adaptation,
+    Call,
+    ModelOptions,
+    Profile,
+    Reasoning,
+    ResponseFormat,
+    effective_options,
+    refuse_or_adapt,
+)
 
 TOOL = ToolSpec("t")
 

@@ -10,10 +10,9 @@ from msgspec import Raw
 
 from dragoman.conversation import ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import PROVIDERS, profile_of
-from dragoman.providers.preflight import Finding, check
-from dragoman.providers.profile import Profile, ToolLimits
-from dragoman.tools.definition import Tool
+from dragoman.providers import PROVIDERS, Profile, ToolLimits, check, profile_of
+from dragoman.providers.preflight import Finding
+from dragoman.tools import Tool
 
 PROFILE = Profile(
     provider="test",

@@ -12,21 +12,24 @@ import msgspec
 import pytest
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers import openai_chat
-from dragoman.providers.catalogue import (
+from dragoman.providers import (
     ALIASES,
     PROVIDERS,
     WELL_KNOWN_MODELS,
     Dialect,
+    ModelOptions,
+    Profile,
+    ProfileRow,
     Provider,
+    ToolLimits,
     codec_of,
+    openai_chat,
     profile_of,
     provider_of,
     split_model,
 )
 from dragoman.providers.openai_chat import profiles as chat_profiles
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile, ProfileRow, SchemaStyle, ToolLimits, lay_over
+from dragoman.providers.profile import SchemaStyle, lay_over
 
 BASE = Profile(provider="p", dialect="d", media=frozenset(["image"]))
 

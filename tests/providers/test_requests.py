@@ -12,12 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dragoman.conversation import Conversation, Media, Message, OneTool, ToolCall, ToolResult, ToolSpec
-from dragoman.conversation.values import memory_of
+from dragoman.conversation import Conversation, Media, Message, OneTool, ToolCall, ToolResult, ToolSpec, memory_of
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import PROVIDERS, codec_of, profile_of
-from dragoman.providers.codec import Adaptation, Call, Encoded
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import PROVIDERS, Adaptation, Call, Encoded, ModelOptions, codec_of, profile_of
 from tests.strategies import conversations
 
 MODELS = {

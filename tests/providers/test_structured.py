@@ -37,11 +37,17 @@ from dragoman.conversation import (
     fold,
 )
 from dragoman.errors import ProtocolError
-from dragoman.providers.codec import Call
-from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.profile import Profile
+from dragoman.providers import (
+    AnswerReader,
+    Call,
+    ModelOptions,
+    Profile,
+    Reasoning,
+    ResponseFormat,
+    answer_text,
+    prepare,
+)
 from dragoman.providers.schema import convert
-from dragoman.providers.structured import AnswerReader, answer_text, prepare
 
 SCHEMA = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
 WEATHER = ToolSpec("weather", "Tells the weather.")

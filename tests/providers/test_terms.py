@@ -9,10 +9,8 @@ import pytest
 
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import profile_of
-from dragoman.providers.codec import Call, per_terms
-from dragoman.providers.openai_chat import CODEC
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import CODEC, Call, ModelOptions, profile_of
+from dragoman.providers.codec import per_terms
 
 PROFILE = profile_of("openai", "gpt-4o")
 ASKED = Conversation().plus(Message.user("Hi"))

@@ -9,7 +9,6 @@ import pytest
 from dragoman import (
     ChatClient,
     Conversation,
-    Failed,
     Limits,
     Message,
     ModelOptions,
@@ -21,6 +20,7 @@ from dragoman import (
     errors,
     tool,
 )
+from dragoman.conversation import Failed
 from dragoman.simulator import Cut, Reply, Simulator
 
 CALL = ToolCall("c1", "add", '{"a": 1, "b": 2}')

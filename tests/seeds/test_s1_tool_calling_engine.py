@@ -13,21 +13,19 @@ from dragoman import (
     Conversation,
     Message,
     ModelOptions,
-    OneTool,
     Orchestrator,
     ScriptedEngine,
     ToolCall,
     ToolCallDelta,
     ToolConfig,
-    ToolErrorHandling,
-    ToolExample,
     ToolExecutor,
     ToolRegistry,
     errors,
     tool,
-    tools_of,
 )
+from dragoman.conversation import OneTool, ToolExample
 from dragoman.simulator import Reply, Simulator
+from dragoman.tools import ToolErrorHandling, tools_of
 
 ASKED = Conversation().plus(Message.user("Add."))
 
@@ -231,7 +229,7 @@ def test_tool_error_handling_continue_abort_retry() -> None:
 def test_tool_adapter_validate_definition_and_provider_limits() -> None:
     report = dragoman.check([add.renamed("no good name!").spec], "openai:gpt-4o")
     assert report
-    from dragoman.providers.catalogue import profile_of
+    from dragoman.providers import profile_of
 
     assert profile_of("openai", "gpt-4o").tool_limits.max_tools == 128
     assert profile_of("anthropic", "claude-sonnet-4-5").tool_limits.max_name_length == 128

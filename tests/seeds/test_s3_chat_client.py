@@ -11,13 +11,10 @@ import dragoman
 from dragoman import (
     ChatClient,
     Completed,
-    Config,
     Conversation,
-    Failed,
     FileStore,
     Message,
     ScriptedEngine,
-    Snapshot,
     TextDelta,
     ToolCall,
     ToolFinished,
@@ -26,7 +23,10 @@ from dragoman import (
     load_config,
     tool,
 )
+from dragoman.chat import Config
+from dragoman.conversation import Failed
 from dragoman.simulator import Simulator
+from dragoman.stores import Snapshot
 
 CALL = ToolCall("c1", "add", '{"a": 1, "b": 2}')
 
@@ -200,7 +200,7 @@ def test_snapshot_fields_and_tokens_are_never_saved() -> None:
     assert [spec.name for spec in snapshot.tools] == ["add"]
     assert snapshot.created_at.tzinfo is not None
     assert snapshot.version == 1
-    from dragoman.stores.json_form import snapshot_to_json
+    from dragoman.stores import snapshot_to_json
 
     assert b"sk-very-secret" not in snapshot_to_json(snapshot)
 

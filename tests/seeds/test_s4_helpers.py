@@ -11,13 +11,11 @@ from dragoman import (
     ToolCall,
     ToolConfig,
     ToolRegistry,
-    append_tool_results,
     errors,
-    execute_tool_calls,
-    extract_tool_calls,
     run_tool_calling_loop,
     tool,
 )
+from dragoman.loop import append_tool_results, execute_tool_calls, extract_tool_calls
 
 ASKED = Conversation().plus(Message.user("Add."))
 CALL = ToolCall("c1", "add", '{"a": 1, "b": 2}')

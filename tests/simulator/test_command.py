@@ -17,8 +17,8 @@ import pytest
 
 from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 from dragoman.errors import ConfigurationError
-from dragoman.simulator import FAULTS, Cut, Reply, Simulator, Status
-from dragoman.simulator.command import _EPILOG, main
+from dragoman.simulator import FAULTS, Cut, Reply, Simulator, Status, main
+from dragoman.simulator.command import _EPILOG
 from dragoman.simulator.script import load_script
 from tests.processes import started
 from tests.simulator.raw_client import ask

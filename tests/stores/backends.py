@@ -14,13 +14,16 @@ from weakref import WeakValueDictionary
 import psycopg
 import pytest
 
-from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.encryption import AesGcmSealing
-from dragoman.stores.file import FileStore
-from dragoman.stores.memory import MemoryStore
-from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.sqlite import SqliteStore
+from dragoman.stores import (
+    AesGcmSealing,
+    AsyncPostgresStore,
+    AsyncStore,
+    ConversationStore,
+    FileStore,
+    MemoryStore,
+    PostgresStore,
+    SqliteStore,
+)
 from tests.stores.colours import blocking
 from tests.stores.postgres_server import NoServerHereError, shared_server
 

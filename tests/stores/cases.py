@@ -9,9 +9,7 @@ from typing import TypeAlias
 from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult, ToolSpec
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.summary import Page, SnapshotSummary
+from dragoman.stores import ConversationStore, Page, Snapshot, SnapshotSummary
 
 Opener: TypeAlias = Callable[[], ConversationStore]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Self, cast
 
-from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
+from dragoman.stores import AsyncConversationStore, ConversationStore
 
 __all__ = ["blocking"]
 

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
-from dragoman.stores.journal import MessageAdded, ToolCallBegun, ToolCallDone, resume
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import ConversationStore, MessageAdded, Snapshot, ToolCallBegun, ToolCallDone, resume
 from tests.processes import started
 from tests.stores.backends import SHARED
 

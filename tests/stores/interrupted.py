@@ -18,10 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from dragoman import ChatClient, Message, ScriptedEngine, ToolCall, tool
-from dragoman.engines.scripted import ScriptedCall
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
+from dragoman.engines import ScriptedCall
+from dragoman.stores import ConversationStore, MessageAdded, Snapshot
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, first
 

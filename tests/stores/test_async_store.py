@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import SnapshotNotFoundError, StoreError
-from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.sqlite import SqliteStore
+from dragoman.stores import AsyncStore, Snapshot, SqliteStore
 from tests.stores.cases import after, first
 
 

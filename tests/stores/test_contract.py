@@ -21,11 +21,18 @@ from dragoman.errors import (
     StoreConflictError,
     StoreError,
 )
+from dragoman.stores import (
+    ConversationStore,
+    JournalEntry,
+    MessageAdded,
+    Page,
+    Snapshot,
+    ToolCallBegun,
+    ToolCallDone,
+    resume,
+)
 from dragoman.stores.ids import new_id
-from dragoman.stores.journal import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone, resume
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.summary import Page, summary_of
+from dragoman.stores.summary import summary_of
 from tests.stores.backends import BACKENDS
 from tests.stores.cases import CALL, NOON, RESULT, TOOL, Opener, after, chain, first, pages
 from tests.stores.hostile import HOSTILE_IDS, hostile_ids

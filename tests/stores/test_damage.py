@@ -14,10 +14,7 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import DragomanError
-from dragoman.stores import sqlite
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import ConversationStore, MessageAdded, Snapshot, sqlite
 from tests.rounds import rounds
 from tests.stores.backends import SEALING, SHARED
 from tests.stores.cases import after, chain

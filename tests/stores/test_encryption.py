@@ -17,7 +17,8 @@ from dragoman.errors import (
     SnapshotSealError,
     SnapshotVersionError,
 )
-from dragoman.stores.encryption import AesGcmSealing, EncryptionKey, _Box
+from dragoman.stores import AesGcmSealing, EncryptionKey
+from dragoman.stores.encryption import _Box
 from dragoman.stores.sealing import MAGIC, PLAIN, is_sealed, sealed_with
 
 OLD, NEW, OTHER = b"o" * 32, b"n" * 32, b"x" * 32

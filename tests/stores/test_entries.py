@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError
-from dragoman.stores.journal import (
-    JournalEntry,
-    MessageAdded,
-    ToolCallBegun,
-    ToolCallDone,
-    _check,
-    entry_from_json,
-    entry_to_json,
-)
+from dragoman.stores import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone, entry_to_json
+from dragoman.stores.journal import _check, entry_from_json
 from tests.strategies import call_blocks, messages, result_blocks, times
 
 entries: st.SearchStrategy[JournalEntry] = st.one_of(

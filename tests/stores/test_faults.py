@@ -19,11 +19,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import StoreUnavailableError
-from dragoman.stores.file import FileStore
-from dragoman.stores.journal import MessageAdded, resume
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.sqlite import SqliteStore
+from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, resume
 from tests.processes import started
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, chain, first

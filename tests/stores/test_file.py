@@ -21,11 +21,8 @@ from dragoman.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from dragoman.stores import AesGcmSealing, FileStore, MessageAdded, Snapshot
 from dragoman.stores.directory import report_os_errors
-from dragoman.stores.encryption import AesGcmSealing
-from dragoman.stores.file import FileStore
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.snapshot import Snapshot
 from tests.stores.cases import after, chain, first
 
 SEALING = AesGcmSealing(b"k" * 32)

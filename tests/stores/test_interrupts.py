@@ -16,10 +16,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.conversation import Message
-from dragoman.stores.file import FileStore
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.sqlite import SqliteStore
+from dragoman.stores import ConversationStore, FileStore, MessageAdded, SqliteStore
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, first

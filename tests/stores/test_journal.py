@@ -9,19 +9,19 @@ from msgspec import structs
 
 from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from dragoman.errors import StoreConflictError
-from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.journal import (
+from dragoman.stores import (
+    AsyncStore,
     Journal,
     JournalEntry,
     MessageAdded,
+    Snapshot,
+    SqliteStore,
     ToolCallBegun,
     ToolCallDone,
     aresume,
     recovered,
     resume,
 )
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.sqlite import SqliteStore
 
 SNAPSHOT = Snapshot.first(Conversation("s").plus(Message.user("pay both")), provider="p", model="m")
 ONE, TWO = ToolCall("1", "pay", '{"to":"a"}'), ToolCall("2", "pay", '{"to":"b"}')

@@ -12,8 +12,8 @@ from msgspec import Raw
 
 from dragoman.conversation import Conversation, ToolSpec
 from dragoman.errors import ConversationError, SnapshotCorruptError, SnapshotError, SnapshotVersionError
-from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
-from dragoman.stores.snapshot import SNAPSHOT_VERSION, Snapshot
+from dragoman.stores import Snapshot, snapshot_from_json, snapshot_to_json
+from dragoman.stores.snapshot import SNAPSHOT_VERSION
 from tests.strategies import conversations, json_values, names, texts
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.stores.encryption import EncryptionKey
+from dragoman.stores import EncryptionKey
 
 SECRET = bytes(range(1, 33))
 SHOWN = (SECRET.hex(), base64.b64encode(SECRET).decode(), repr(SECRET), repr(SECRET)[2:-1])

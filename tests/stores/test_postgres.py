@@ -21,10 +21,8 @@ from dragoman.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from dragoman.stores.journal import MessageAdded, aresume
+from dragoman.stores import AsyncPostgresStore, MessageAdded, PostgresStore, Snapshot, aresume
 from dragoman.stores.listing import Filters, make_cursor
-from dragoman.stores.postgres import AsyncPostgresStore, PostgresStore
-from dragoman.stores.snapshot import Snapshot
 from tests.stores.cases import NOON, after, chain, first, pages
 from tests.stores.postgres_server import Server
 from tests.test_docs import BLOCKS, ROOT

@@ -23,11 +23,15 @@ from dragoman.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from dragoman.stores import postgres_driver
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.postgres import AsyncPostgresStore, Attempt, PostgresStore, Retries
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import (
+    AsyncPostgresStore,
+    ConversationStore,
+    MessageAdded,
+    PostgresStore,
+    Snapshot,
+    postgres_driver,
+)
+from dragoman.stores.postgres import Attempt, Retries
 from tests.stores.cases import after, chain, first
 from tests.stores.colours import blocking
 from tests.stores.cutting import Proxy, proxy_to

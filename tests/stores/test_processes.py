@@ -13,8 +13,7 @@ import pytest
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import MessageAdded, Snapshot
 from tests.processes import started
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, chain, first, pages

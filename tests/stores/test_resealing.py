@@ -19,13 +19,18 @@ from dragoman.errors import (
     StoreConflictError,
     StoreError,
 )
-from dragoman.stores.async_store import AsyncStore
-from dragoman.stores.encryption import AesGcmSealing, generate_encryption_key
-from dragoman.stores.file import FileStore
-from dragoman.stores.journal import MessageAdded
-from dragoman.stores.protocol import ConversationStore, Resealed
-from dragoman.stores.sealing import areseal, reseal
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import (
+    AesGcmSealing,
+    AsyncStore,
+    ConversationStore,
+    FileStore,
+    MessageAdded,
+    Snapshot,
+    areseal,
+    generate_encryption_key,
+    reseal,
+)
+from dragoman.stores.protocol import Resealed
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, chain, first, pages
 

@@ -14,9 +14,7 @@ import pytest
 
 from dragoman._stepping import step
 from dragoman.errors import ConfigurationError, StoreError
-from dragoman.stores import sqlite
-from dragoman.stores.encryption import AesGcmSealing
-from dragoman.stores.sqlite import SqliteStore
+from dragoman.stores import AesGcmSealing, SqliteStore, sqlite
 from tests.processes import started
 from tests.stores.cases import after, chain, first, pages
 

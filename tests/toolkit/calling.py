@@ -11,9 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from dragoman.conversation import ToolCall, ToolResult
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolConfig, ToolRun
+from dragoman.tools import AnyTool, ToolConfig, ToolExecutor, ToolRun
 
 Call = Callable[..., ToolResult]
 

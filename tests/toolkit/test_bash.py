@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.toolkit import process_group
-from dragoman.toolkit.bash import BashSettings, bash_tool
+from dragoman.toolkit import BashSettings, Workspace, process_group
+from dragoman.toolkit.bash import bash_tool
 from dragoman.toolkit.process_group import processes_of
-from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolRun
+from dragoman.tools import AnyTool, ToolRun
 from tests.processes import children, started
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, ToolError
+from dragoman.toolkit import Workspace
 from dragoman.toolkit.read import read_tool
 from dragoman.toolkit.search import glob_tool, grep_tool
-from dragoman.toolkit.workspace import Workspace
 from dragoman.toolkit.write import edit_tool, write_tool
 from tests.toolkit.calling import bad, call, good, meanwhile, words
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.conversation import Media
-from dragoman.toolkit.fetch import FetchSettings, fetch_tool
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolRun
+from dragoman.toolkit import FetchSettings
+from dragoman.toolkit.fetch import fetch_tool
+from dragoman.tools import AnyTool, ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 from tests.transport.authority import Authority
 from tests.transport.server import Exchange, Script, Server

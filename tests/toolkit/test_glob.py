@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.toolkit import Workspace
 from dragoman.toolkit.search import glob_tool
 from dragoman.toolkit.walk import Walk
-from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.definition import AnyTool
+from dragoman.tools import AnyTool
 from tests.toolkit.calling import Call, both_colours, call, good
 
 

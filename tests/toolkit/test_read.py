@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.conversation import Media
+from dragoman.toolkit import Workspace
 from dragoman.toolkit.read import read_tool
-from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.definition import AnyTool
+from dragoman.tools import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -10,15 +10,9 @@ import json
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit.responder import (
-    CallbackResponder,
-    ConsoleResponder,
-    PermissionAnswer,
-    PermissionRequest,
-    react_emoji_tool,
-    send_update_tool,
-)
-from dragoman.tools.executor import ToolExecutor
+from dragoman.toolkit import CallbackResponder, ConsoleResponder, PermissionAnswer, PermissionRequest
+from dragoman.toolkit.responder import react_emoji_tool, send_update_tool
+from dragoman.tools import ToolExecutor
 from tests.toolkit.calling import Call, bad, both_colours, good
 
 ASKED = PermissionRequest(call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only")

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.toolkit.search import GrepLimits, grep_tool
-from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolConfig, ToolRun
+from dragoman.toolkit import GrepLimits, Workspace
+from dragoman.toolkit.search import grep_tool
+from dragoman.tools import AnyTool, ToolConfig, ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 
 ENDLESS = r"^(a|a|b?a)*$"

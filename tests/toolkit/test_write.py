@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.toolkit import Workspace
 from dragoman.toolkit import write as module
-from dragoman.toolkit.workspace import Place, Workspace
+from dragoman.toolkit.workspace import Place
 from dragoman.toolkit.write import edit_tool, write_tool
-from dragoman.tools.definition import AnyTool
+from dragoman.tools import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
 

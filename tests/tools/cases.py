@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.conversation import ToolCall
+from dragoman.tools import RetryConfig, tool
 from dragoman.tools.arguments.reader import Arguments
-from dragoman.tools.definition import tool
-from dragoman.tools.run import RetryConfig
 
 NO_WAIT = RetryConfig(backoff_base=0)
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from dragoman.conversation import ToolCall, ToolResult
-from dragoman.tools.executor import Executed, ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.tools import Executed, ToolExecutor, ToolRun
 
 Runner = Callable[..., Executed]
 

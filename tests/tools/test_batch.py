@@ -10,9 +10,7 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolStarted
 from dragoman.errors import ToolAbortedError
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolConfig, ToolContext, ToolErrorHandling, ToolRun
+from dragoman.tools import ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
 from tests.tools.colours import Runner, both_colours
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)

@@ -6,10 +6,7 @@ import pytest
 
 from dragoman.conversation import ToolCall, ToolExample
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.definition import Tool, tool, tools_of
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.registry import ToolRegistry
-from dragoman.tools.run import ToolContext
+from dragoman.tools import Tool, ToolContext, ToolExecutor, ToolRegistry, tool, tools_of
 
 
 def weather(city: str, days: int = 1) -> str:

@@ -8,8 +8,7 @@ from dragoman.conversation import (
     ToolCall,
 )
 from dragoman.errors import ToolExecutionError
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import ToolExecutor
+from dragoman.tools import ToolExecutor, tool
 from tests.tools.cases import aboom, aecho, boom, call, echo
 from tests.tools.colours import Runner, both_colours, one
 

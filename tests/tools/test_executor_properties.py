@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import ToolAbortedError
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolRun
+from dragoman.tools import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
 from tests.tools.colours import Runner, both_colours
 
 Behaviour: TypeAlias = Literal["ok", "fail", "slow", "exit", "odd", "cancel", "flaky"]

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigurationError, ToolAbortedError, ToolExecutionError
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import RetryConfig, ToolConfig, ToolErrorHandling, ToolRun
+from dragoman.tools import RetryConfig, ToolConfig, ToolErrorHandling, ToolExecutor, ToolRun, tool
 from tests.tools.cases import aecho, boom, call, echo
 from tests.tools.colours import Runner, both_colours, one
 

@@ -10,7 +10,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolStarted,
 )
-from dragoman.tools.executor import ToolExecutor
+from dragoman.tools import ToolExecutor
 from tests.tools.cases import boom, call, echo
 from tests.tools.colours import Runner, both_colours
 

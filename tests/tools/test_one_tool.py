@@ -7,8 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from dragoman.errors import ToolExecutionError, ToolNotFoundError, ToolValidationError
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import aexecute_tool, atool_result_or_error, execute_tool, tool_result_or_error
+from dragoman.tools import aexecute_tool, atool_result_or_error, execute_tool, tool, tool_result_or_error
 
 
 @tool

@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolConfig
+from dragoman.tools import ToolConfig, ToolExecutor, tool
 from tests.tools.cases import call
 from tests.tools.colours import Runner, both_colours
 

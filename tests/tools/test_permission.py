@@ -6,10 +6,21 @@ import threading
 import pytest
 
 from dragoman.conversation import Text, ToolCall, ToolResult
-from dragoman.tools.definition import AnyTool, tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.permission import Allow, Approval, Ask, Decision, Deny, approve, deny, fingerprint
-from dragoman.tools.run import ToolContext, ToolRun
+from dragoman.tools import (
+    Allow,
+    AnyTool,
+    Approval,
+    Ask,
+    Decision,
+    Deny,
+    ToolContext,
+    ToolExecutor,
+    ToolRun,
+    approve,
+    deny,
+    tool,
+)
+from dragoman.tools.permission import fingerprint
 from tests.tools.colours import Runner, both_colours, one
 
 ran: list[str] = []

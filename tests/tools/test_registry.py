@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from dragoman.errors import ToolConflictError, ToolNotFoundError
-from dragoman.tools.definition import AnyTool, Tool
-from dragoman.tools.registry import ToolRegistry, as_tool_set
+from dragoman.tools import AnyTool, Tool, ToolRegistry
+from dragoman.tools.registry import as_tool_set
 
 
 def named(name: str, *tags: str) -> AnyTool:

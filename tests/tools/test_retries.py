@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling
+from dragoman.tools import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, tool
 from tests.tools.cases import NO_WAIT, call, echo
 from tests.tools.colours import Runner, both_colours, one
 

@@ -9,9 +9,7 @@ from dragoman.conversation import (
     Media,
     Text,
 )
-from dragoman.tools.definition import Tool, tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolConfig
+from dragoman.tools import Tool, ToolConfig, ToolExecutor, tool
 from tests.tools.cases import aecho, call
 from tests.tools.colours import Runner, both_colours, one
 

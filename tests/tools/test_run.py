@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from dragoman.tools.run import ToolRun
+from dragoman.tools import ToolRun
 
 
 def test_a_budget_holds_under_many_threads() -> None:

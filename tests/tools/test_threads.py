@@ -13,9 +13,7 @@ from contextlib import suppress
 import pytest
 
 from dragoman import ToolCall, tool
-from dragoman.tools import threads
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.threads import LoopThread, WorkerThreads
+from dragoman.tools import LoopThread, ToolExecutor, WorkerThreads, threads
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 
 

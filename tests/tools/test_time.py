@@ -10,9 +10,7 @@ from dragoman.conversation import (
     Conversation,
     Message,
 )
-from dragoman.tools.definition import tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolConfig, ToolContext, ToolRun
+from dragoman.tools import ToolConfig, ToolContext, ToolExecutor, ToolRun, tool
 from tests.tools.cases import call, echo
 from tests.tools.colours import Runner, both_colours, one
 

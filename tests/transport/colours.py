@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 import httpx2
 
 from dragoman._stepping import step
-from dragoman.transport.asyncio_transport import AsyncioTransport
+from dragoman.transport import AsyncioTransport, HttpRequest, Response, SocketTransport, Timeouts, Transport
 from dragoman.transport.httpx_adapter import HttpxTransport
-from dragoman.transport.protocol import DEFAULT_LIMITS, HttpRequest, Response, Timeouts, Transport
-from dragoman.transport.socket_transport import SocketTransport
+from dragoman.transport.protocol import DEFAULT_LIMITS
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from types import FrameType
 from typing import Any
 
 from dragoman import ChatClient
-from dragoman.transport.socket_transport import SocketTransport
+from dragoman.transport import SocketTransport
 from tests.transport.server import Server
 from tests.transport.service import Service
 from tests.transport.turns import Received, Turn, problems, script

@@ -10,15 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.transport.addresses import (
-    _TEXTS,
-    MAX_BASE_URL_BYTES,
-    host_of,
-    is_loopback,
-    join,
-    port_of,
-    validate_base_url,
-)
+from dragoman.transport import host_of, is_loopback, join, port_of, validate_base_url
+from dragoman.transport.addresses import _TEXTS, MAX_BASE_URL_BYTES
 
 GOOD = [
     "",

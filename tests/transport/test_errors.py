@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from dragoman.errors import ConfigurationError, DragomanError, ProviderError
+from dragoman.transport import HttpRequest
 from dragoman.transport.errors import Code, error_for, translate
-from dragoman.transport.protocol import HttpRequest
 
 URL = "https://api.test/v1/secret?key=sesame"
 REQUEST = HttpRequest(url=URL, headers={"x-api-key": "sesame"})

@@ -19,7 +19,7 @@ from dragoman.errors import (
     ProviderError,
     RequestTimeoutError,
 )
-from dragoman.transport.protocol import Timeouts
+from dragoman.transport import Timeouts
 from tests.transport.colours import Client, Kind
 from tests.transport.server import Exchange, Server, closed_port, deaf_server, full_server
 

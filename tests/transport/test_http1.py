@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.transport.errors import MalformedReplyError
-from dragoman.transport.http1 import ReplyReader, request_head, unpacker
-from dragoman.transport.protocol import HttpRequest
+from dragoman.transport import HttpRequest, MalformedReplyError, ReplyReader, request_head, unpacker
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"

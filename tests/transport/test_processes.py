@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from dragoman.transport.asyncio_transport import AsyncioTransport
-from dragoman.transport.protocol import HttpRequest
+from dragoman.transport import AsyncioTransport, HttpRequest
 from tests.processes import started
 from tests.transport.colours import Kind
 from tests.transport.server import WAIT, Exchange, Script, Server

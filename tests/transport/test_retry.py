@@ -6,22 +6,19 @@ from hypothesis import strategies as st
 
 from dragoman import errors
 from dragoman.errors import ConnectionFailedError, DragomanError, RequestTimeoutError
-from dragoman.transport.errors import error_for
-from dragoman.transport.protocol import HttpRequest
-from dragoman.transport.retry import (
+from dragoman.transport import (
     Attempt,
-    Decision,
     GiveUp,
-    RateLimit,
+    HttpRequest,
     RateLimits,
-    Retry,
     RetryPolicy,
     decide,
     rate_limits_of,
     request_id_of,
     retry_after_of,
-    seconds_of,
 )
+from dragoman.transport.errors import error_for
+from dragoman.transport.retry import Decision, RateLimit, Retry, seconds_of
 
 NOW = 1_750_000_000.0  # Sun, 15 Jun 2025 15:06:40 GMT
 POLICY = RetryPolicy()

@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError
-from dragoman.transport.asyncio_transport import AsyncioTransport
-from dragoman.transport.protocol import HttpRequest
-from dragoman.transport.socket_transport import SocketTransport
-from dragoman.transport.tape import NotOnTapeError, SecretFoundError, Tape
+from dragoman.transport import AsyncioTransport, HttpRequest, SocketTransport, Tape
+from dragoman.transport.tape import NotOnTapeError, SecretFoundError
 from tests.transport.colours import Client
 from tests.transport.server import Exchange, Server, closed_port
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.routes import Routes
+from dragoman.transport import Routes, Timeouts
 from tests.transport.authority import Authority
 from tests.transport.colours import Kind
 from tests.transport.proxy import Proxy

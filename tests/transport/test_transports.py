@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from dragoman.errors import ConfigurationError, ConnectionFailedError, ProtocolError, RequestTimeoutError
+from dragoman.transport import USER_AGENT, HttpRequest, PoolLimits
 from dragoman.transport.httpx_adapter import HttpxTransport
-from dragoman.transport.protocol import USER_AGENT, HttpRequest, PoolLimits
 from tests.transport.colours import QUICK, Client, Kind
 from tests.transport.server import Exchange, Script, Server
 

@@ -19,13 +19,11 @@ from itertools import chain, cycle
 from typing import Any, NamedTuple
 
 from dragoman import (
-    AnyTool,
     AsyncChatClient,
     ChatClient,
     DragomanError,
     Engine,
     Event,
-    PoolLimits,
     RetryPolicy,
     TextDelta,
     Timeouts,
@@ -33,6 +31,8 @@ from dragoman import (
     engine,
     tool,
 )
+from dragoman.tools import AnyTool
+from dragoman.transport import PoolLimits
 from tests.transport.colours import KINDS, QUICK, Kind
 from tests.transport.replies import DIALECTS
 from tests.transport.server import Server

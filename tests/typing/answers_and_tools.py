@@ -8,7 +8,8 @@ from typing import Any, TypedDict, assert_type
 import msgspec
 import pydantic
 
-from dragoman import AsyncChatClient, ChatClient, Message, RunResult, Snapshot, Tool, tool
+from dragoman import AsyncChatClient, ChatClient, Message, RunResult, Tool, tool
+from dragoman.stores import Snapshot
 
 
 @dataclass

@@ -7,15 +7,11 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from dragoman.conversation import Conversation, Event
-from dragoman.engines.engine import AsyncEngine
-from dragoman.engines.factory import EngineOptions, async_engine
-from dragoman.loop.io import AsyncIO
-from dragoman.loop.run import LoopRun, RunResult
-from dragoman.loop.stream import AsyncRunStream
-from dragoman.providers.codec import Loss
-from dragoman.tools.permission import Approval
-from dragoman.tools.registry import AnyTools
-from dragoman.transport.protocol import Transport
+from dragoman.engines import AsyncEngine, EngineOptions, async_engine
+from dragoman.loop import AsyncIO, AsyncRunStream, LoopRun, RunResult
+from dragoman.providers import Loss
+from dragoman.tools import AnyTools, Approval
+from dragoman.transport import Transport
 
 from .core import ChatCore
 from .leases import Hold
@@ -23,8 +19,7 @@ from .options import ChatOptions, check_colour, drop_engine_options, select_engi
 from .prompt import Prompt
 
 if TYPE_CHECKING:
-    from dragoman.stores.protocol import AsyncConversationStore
-    from dragoman.stores.snapshot import Snapshot
+    from dragoman.stores import AsyncConversationStore, Snapshot
 
     from .schema import AnswerType
 

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Event
-from dragoman.engines.engine import Engine
-from dragoman.engines.factory import EngineOptions, engine
-from dragoman.loop.io import PlainIO
-from dragoman.loop.run import LoopRun, RunResult
-from dragoman.loop.stream import RunStream
-from dragoman.providers.codec import Loss
-from dragoman.tools.permission import Approval
-from dragoman.tools.registry import AnyTools
-from dragoman.transport.protocol import Transport
+from dragoman.engines import Engine, EngineOptions, engine
+from dragoman.loop import LoopRun, PlainIO, RunResult, RunStream
+from dragoman.providers import Loss
+from dragoman.tools import AnyTools, Approval
+from dragoman.transport import Transport
 
 from .core import ChatCore
 from .leases import Hold
@@ -23,8 +19,7 @@ from .options import ChatOptions, check_colour, drop_engine_options, select_engi
 from .prompt import Prompt
 
 if TYPE_CHECKING:
-    from dragoman.stores.protocol import ConversationStore
-    from dragoman.stores.snapshot import Snapshot
+    from dragoman.stores import ConversationStore, Snapshot
 
     from .schema import AnswerType
 

@@ -15,16 +15,11 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.engines.factory import EngineOptions
-from dragoman.engines.keys import Secret, given_key, hosts_of
+from dragoman.engines import EngineOptions, Secret, given_key, hosts_of
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.providers.catalogue import PROVIDERS, profile_of, split_model
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
-from dragoman.tools.run import ToolConfig
-from dragoman.transport.addresses import validate_base_url
-from dragoman.transport.protocol import Timeouts, Transport
-from dragoman.transport.retry import RetryPolicy
+from dragoman.providers import PROVIDERS, ModelOptions, Profile, profile_of, split_model
+from dragoman.tools import ToolConfig
+from dragoman.transport import RetryPolicy, Timeouts, Transport, validate_base_url
 
 from .config_files import SECTIONS, read_files
 from .credentials import Found, KeyReference, find_key, reference_for, resolve_provider

@@ -15,10 +15,9 @@ from pathlib import Path as FilePath
 from typing import Final, NamedTuple, TypeAlias, TypeGuard, cast
 
 from dragoman.directories import config_directory, home_directory
-from dragoman.engines.factory import is_registered
-from dragoman.engines.keys import Secret
+from dragoman.engines import Secret, is_registered
 from dragoman.errors import ConfigFileError, ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROVIDERS
+from dragoman.providers import ALIASES, PROVIDERS
 
 from .credentials import KeyReference
 from .fields import CODE_ONLY, FIELDS, TABLES, Path, check_value, suggest

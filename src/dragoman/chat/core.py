@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from msgspec import structs
 
 from dragoman.conversation import Conversation, Event, Message, Usage
-from dragoman.engines.factory import EngineOptions
-from dragoman.engines.reply import lossy
+from dragoman.engines import EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
-from dragoman.loop.io import LoopIO
-from dragoman.loop.run import LoopRun, RunResult
-from dragoman.loop.settings import LoopSettings, settings_of
-from dragoman.loop.step import append_tool_results, refuse_unanswered_calls
-from dragoman.loop.stream import note_on
-from dragoman.providers.codec import Loss
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
-from dragoman.tools.permission import Approval, PendingApproval
-from dragoman.tools.registry import AnyTools
+from dragoman.loop import (
+    LoopIO,
+    LoopRun,
+    LoopSettings,
+    RunResult,
+    append_tool_results,
+    note_on,
+    refuse_unanswered_calls,
+    settings_of,
+)
+from dragoman.providers import Loss, ModelOptions, Profile
+from dragoman.tools import AnyTools, Approval, PendingApproval
 
 from .leases import Hold, Lease, close_executor
 from .options import ChatOptions, make_executor
 from .prompt import Prompt, make_message
 
 if TYPE_CHECKING:
-    from dragoman.stores.journal import Recovered
-    from dragoman.stores.snapshot import Snapshot
-    from dragoman.tools.executor import ToolExecutor
+    from dragoman.stores import Recovered, Snapshot
+    from dragoman.tools import ToolExecutor
 
     from .journaling import Journaling, JournalStore
     from .ledger import Circumstances, Ledger

@@ -18,10 +18,9 @@ from typing import Final, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from dragoman.directories import config_directory
-from dragoman.engines.factory import is_registered
-from dragoman.engines.keys import Secret, given_key, hosts_of, missing_key, usual_key
+from dragoman.engines import Secret, given_key, hosts_of, is_registered, missing_key, usual_key
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROVIDERS, Provider, provider_of
+from dragoman.providers import ALIASES, PROVIDERS, Provider, provider_of
 
 from . import keychain
 from .toml_file import TomlFile, read_toml, shorten_path, warn

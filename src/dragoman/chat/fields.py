@@ -11,10 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.options import ModelOptions
-from dragoman.tools.run import ToolConfig
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.retry import RetryPolicy
+from dragoman.providers import ModelOptions
+from dragoman.tools import ToolConfig
+from dragoman.transport import RetryPolicy, Timeouts
 
 Path: TypeAlias = tuple[str, ...]
 

@@ -10,13 +10,19 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines.reply import Reply
+from dragoman.engines import Reply
 from dragoman.errors import SnapshotNotFoundError
-from dragoman.loop.run import LoopRun
-from dragoman.loop.settings import LoopHooks
-from dragoman.stores.journal import Journal, JournalEntry, Recovered, ToolCallBegun, ToolCallDone, aresume
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
+from dragoman.loop import LoopHooks, LoopRun
+from dragoman.stores import (
+    ConversationStore,
+    Journal,
+    JournalEntry,
+    Recovered,
+    Snapshot,
+    ToolCallBegun,
+    ToolCallDone,
+    aresume,
+)
 
 from .ledger import Ledger, Save, Writing
 

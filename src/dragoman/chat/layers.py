@@ -16,10 +16,9 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.engines.factory import is_registered
-from dragoman.engines.keys import Secret
+from dragoman.engines import Secret, is_registered
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROVIDERS, WELL_KNOWN_MODELS
+from dragoman.providers import ALIASES, PROVIDERS, WELL_KNOWN_MODELS
 
 from .credentials import KeyReference
 from .fields import CODE_ONLY, FIELDS, PREFIX, TABLES, Path, check_value, parse_text, suggest

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from dragoman.loop.settings import LoopSettings
+from dragoman.loop import LoopSettings
 
 if TYPE_CHECKING:
-    from dragoman.tools.executor import ToolExecutor
+    from dragoman.tools import ToolExecutor
 
 
 T = TypeVar("T")

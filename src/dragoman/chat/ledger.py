@@ -15,8 +15,7 @@ from msgspec import Struct, structs
 
 from dragoman.conversation import Conversation, ToolCall, ToolSpec
 from dragoman.errors import StoreConflictError
-from dragoman.stores.journal import Journal, JournalEntry, MessageAdded, Recovered, ToolCallBegun, entry_to_json
-from dragoman.stores.snapshot import Snapshot
+from dragoman.stores import Journal, JournalEntry, MessageAdded, Recovered, Snapshot, ToolCallBegun, entry_to_json
 
 
 class Circumstances(Struct, frozen=True):

@@ -10,18 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from dragoman.conversation import Conversation
-from dragoman.engines.factory import EngineOptions
+from dragoman.engines import EngineOptions
 from dragoman.errors import ConfigurationError
-from dragoman.loop.settings import LoopOptions
-from dragoman.tools.permission import PermissionCheck
-from dragoman.tools.registry import AnyTools
-from dragoman.tools.run import ToolConfig
+from dragoman.loop import LoopOptions
+from dragoman.tools import AnyTools, PermissionCheck, ToolConfig
 
 if TYPE_CHECKING:
     import logging
 
-    from dragoman.tools.call import Middleware
-    from dragoman.tools.executor import OnResult, ToolExecutor
+    from dragoman.tools import Middleware, OnResult, ToolExecutor
 
     from .schema import AnswerType
 
@@ -91,7 +88,7 @@ def drop_engine_options(given: ChatOptions) -> ChatOptions:
 
 def make_executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
     """What runs these tools in the way that the options say."""
-    from dragoman.tools.executor import ToolExecutor  # loaded with the first client that is made
+    from dragoman.tools import ToolExecutor  # loaded with the first client that is made
 
     return ToolExecutor(
         tools,

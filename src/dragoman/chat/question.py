@@ -7,12 +7,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
-from dragoman.engines.reply import Reply
+from dragoman.engines import Reply
 from dragoman.errors import InvalidAnswerError
-from dragoman.loop.io import LoopIO
-from dragoman.loop.step import drop_unanswerable_calls
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
+from dragoman.loop import LoopIO, drop_unanswerable_calls
+from dragoman.providers import ModelOptions, Profile
 
 from .schema import AnswerType
 

@@ -18,11 +18,17 @@ from msgspec import Raw
 
 from dragoman.conversation import Message
 from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefinitionError
-from dragoman.providers.options import ResponseFormat
-from dragoman.providers.schema import restored
-from dragoman.providers.structured import answer_text
-from dragoman.tools.arguments.problems import InvalidArguments, Problem, deeper_than
-from dragoman.tools.arguments.reader import DEEPEST, TOO_DEEP, decoder_of_type, parse_text, schema_of_type
+from dragoman.providers import ResponseFormat, answer_text, restored
+from dragoman.tools import (
+    DEEPEST,
+    TOO_DEEP,
+    InvalidArguments,
+    Problem,
+    decoder_of_type,
+    deeper_than,
+    parse_text,
+    schema_of_type,
+)
 
 T = TypeVar("T")
 
@@ -136,7 +142,7 @@ def _make_type_decoder(target: object, schema: dict[str, object]) -> Callable[[s
 
 
 def _make_schema_decoder(schema: Mapping[str, object]) -> Callable[[str], object]:
-    from dragoman.tools.arguments.json_schema import compile_schema  # it loads the schema library
+    from dragoman.tools import compile_schema  # it loads the schema library
 
     try:
         plain = cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(schema)))

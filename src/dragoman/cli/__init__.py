@@ -1,6 +1,6 @@
 """The command `dragoman`.
 
-    main.py           from the process's arguments to an exit code     arguments.py   parsers, and the options of a talk
+    program.py        from the process's arguments to an exit code     arguments.py   parsers, and the options of a talk
     ask.py, chat.py   one question; the interactive chat (chat_commands.py, chat_input.py, chat_screen.py)
     session.py        from arguments to a client and its turns: settings.py, tool_choice.py, conversations.py
     prompts.py        what is asked: words, standard input, attachments, schemas
@@ -14,6 +14,6 @@ Standard output carries the answer, or JSON, and nothing else; everything else g
 module is loaded when it is used: `--help` and `--version` take little longer than `import dragoman`.
 """
 
-from .main import main
+from .program import main
 
 __all__ = ["main"]

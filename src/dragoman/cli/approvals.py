@@ -12,11 +12,8 @@ from typing import Final
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
-from dragoman.toolkit.permissions import PermissionChecker, Rule
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.permission import Allow, Approval, Ask, Decision, PendingApproval, approve, deny
-from dragoman.tools.registry import ToolSet
-from dragoman.tools.run import ToolContext
+from dragoman.toolkit import PermissionChecker, Rule
+from dragoman.tools import Allow, AnyTool, Approval, Ask, Decision, PendingApproval, ToolContext, ToolSet, approve, deny
 
 from .arguments import Approve
 from .terminal import Terminal, escape_controls, to_line

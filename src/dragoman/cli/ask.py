@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from dragoman.chat.schema import AnswerType, answer_type
+from dragoman.chat import AnswerType, answer_type
 from dragoman.conversation import Message, StopReason
 from dragoman.errors import DragomanError
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from .arguments import Parser, UsageError, add_asking
-from .main import COMMANDS, load_command
+from .program import COMMANDS, load_command
 from .terminal import Terminal
 
 SHELLS: Final = ("bash", "zsh", "fish")

@@ -9,9 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from dragoman.chat.config import Explanation, load_config
-from dragoman.chat.config_files import user_file
-from dragoman.chat.credentials import keys_file
+from dragoman.chat import Explanation, keys_file, load_config, user_file
 from dragoman.directories import cache_directory, state_directory
 
 from .arguments import Parser, UsageError, add_json

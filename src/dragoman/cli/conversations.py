@@ -14,11 +14,7 @@ from typing import Final, Literal, TypeAlias
 from dragoman.conversation import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from dragoman.directories import data_directory
 from dragoman.errors import DragomanError
-from dragoman.stores.json_form import snapshot_to_json
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.sqlite import SqliteStore
-from dragoman.stores.summary import SnapshotSummary
+from dragoman.stores import ConversationStore, Snapshot, SnapshotSummary, SqliteStore, snapshot_to_json
 
 from .arguments import UsageError, expand_path
 

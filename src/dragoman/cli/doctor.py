@@ -11,11 +11,11 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from dragoman._version import __version__
-from dragoman.chat.config import LoadedConfig
-from dragoman.engines.local.storage import models
+from dragoman.chat import LoadedConfig
+from dragoman.engines import models
 from dragoman.errors import DragomanError
-from dragoman.providers.catalogue import PROVIDERS
-from dragoman.transport.addresses import host_of, port_of
+from dragoman.providers import PROVIDERS
+from dragoman.transport import host_of, port_of
 
 from .arguments import Parser, Talking, add_json
 from .conversations import open_store, store_path

@@ -10,11 +10,10 @@ from importlib.util import find_spec
 from typing import Any, Final, cast
 
 from dragoman import errors
-from dragoman.chat.config import default_model
-from dragoman.providers.catalogue import PROVIDERS
-from dragoman.providers.profile import ProfileRow
+from dragoman.chat import default_model
+from dragoman.providers import PROVIDERS, ProfileRow
 
-from .main import Terminated
+from .program import Terminated
 from .terminal import Terminal, to_line
 
 LOCAL_MODEL: Final = "local:qwen2.5-coder-1.5b"

@@ -8,10 +8,7 @@ from itertools import islice
 
 from msgspec import structs
 
-from dragoman.stores.journal import resume
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.snapshot import Snapshot
-from dragoman.stores.summary import SnapshotSummary
+from dragoman.stores import ConversationStore, Snapshot, SnapshotSummary, resume
 
 from .arguments import Parser, UsageError, add_json
 from .conversations import (

@@ -10,10 +10,10 @@ import argparse
 import getpass
 import os
 
-from dragoman.chat.credentials import StoredKey, delete_key, list_keys, resolve_provider, store_key
-from dragoman.engines.keys import Secret
+from dragoman.chat import StoredKey, delete_key, list_keys, resolve_provider, store_key
+from dragoman.engines import Secret
 from dragoman.errors import KeychainError
-from dragoman.providers.catalogue import PROVIDERS
+from dragoman.providers import PROVIDERS
 
 from .arguments import Parser, UsageError, add_json
 from .output import print_json, print_table

@@ -6,10 +6,7 @@ import argparse
 
 from msgspec import structs
 
-from dragoman.engines.local.factory import bench
-from dragoman.engines.local.models import model_named
-from dragoman.engines.local.progress import bar_if_terminal
-from dragoman.engines.local.storage import StoredModel, models, present, pull, remove
+from dragoman.engines import StoredModel, bar_if_terminal, bench, model_named, models, present, pull, remove
 
 from .arguments import Parser, add_json
 from .output import print_json, print_table

@@ -6,15 +6,11 @@ import argparse
 import os
 from contextlib import ExitStack
 
-from dragoman.chat.config import load_config
+from dragoman.chat import load_config
 from dragoman.conversation import ToolCall
 from dragoman.mcp import McpServers, serve_http, serve_stdio
-from dragoman.toolkit.permissions import PermissionChecker
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
-from dragoman.tools.registry import not_found
-from dragoman.tools.run import ToolContext
+from dragoman.toolkit import PermissionChecker
+from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, ToolExecutor, not_found
 
 from .arguments import Parser, add_json
 from .output import print_json, print_table

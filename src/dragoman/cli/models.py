@@ -6,11 +6,9 @@ import argparse
 import os
 from collections.abc import Iterator, Mapping
 
-from dragoman.chat.credentials import KeyReference, reference_for, stored_references
-from dragoman.engines.local.models import MODELS
-from dragoman.providers.catalogue import PROVIDERS, profile_of
-from dragoman.providers.profile import Profile
-from dragoman.providers.programs import PROFILES
+from dragoman.chat import KeyReference, reference_for, stored_references
+from dragoman.engines import MODELS
+from dragoman.providers import PROFILES, PROVIDERS, Profile, profile_of
 
 from .arguments import Parser, add_json
 from .failures import list_models

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from dragoman.chat.client import ChatClient
-from dragoman.chat.toml_file import ConfigWarning
+from dragoman.chat import ChatClient, ConfigWarning
 from dragoman.conversation import (
     Event,
     Message,

@@ -8,19 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dragoman.chat.client import ChatClient
-from dragoman.chat.config import LoadedConfig
-from dragoman.chat.core import ChatOptions
-from dragoman.chat.new import new
-from dragoman.chat.prompt import Prompt
+from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
 from dragoman.conversation import Conversation
 from dragoman.errors import ConfigurationError, StepLimitError, StoreError
-from dragoman.stores.protocol import ConversationStore
-from dragoman.stores.summary import SnapshotSummary
-from dragoman.toolkit.permissions import PermissionChecker
-from dragoman.toolkit.skills import skills_prompt
-from dragoman.tools.permission import Approval
-from dragoman.tools.registry import ToolRegistry
+from dragoman.stores import ConversationStore, SnapshotSummary
+from dragoman.toolkit import PermissionChecker, skills_prompt
+from dragoman.tools import Approval, ToolRegistry
 
 from .approvals import Approver
 from .arguments import Talking

@@ -8,17 +8,11 @@ from typing import Final, get_args
 
 from msgspec import Struct
 
-from dragoman.chat.config import ConfigArguments, LoadedConfig, default_model, load_config
-from dragoman.chat.credentials import find_key
-from dragoman.chat.fields import FIELDS, parse_text
-from dragoman.engines.local.progress import bar_if_terminal
-from dragoman.engines.local.storage import models, pull
+from dragoman.chat import FIELDS, ConfigArguments, LoadedConfig, default_model, find_key, load_config, parse_text
+from dragoman.engines import bar_if_terminal, models, pull
 from dragoman.errors import ConfigurationError, MissingKeyError
-from dragoman.providers.catalogue import ALIASES, PROVIDERS
-from dragoman.providers.options import Effort
-from dragoman.providers.programs import PROFILES
-from dragoman.toolkit.permissions import PermissionPolicy, policy_from
-from dragoman.toolkit.skills import DirectorySkillStore, skill_directories
+from dragoman.providers import ALIASES, PROFILES, PROVIDERS, Effort
+from dragoman.toolkit import DirectorySkillStore, PermissionPolicy, policy_from, skill_directories
 
 from .arguments import Approve, Talking, UsageError, expand_path, find_nearest, suggest
 from .failures import LOCAL_MODEL, can_run_local

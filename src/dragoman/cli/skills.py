@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dragoman.chat.config import load_config
-from dragoman.toolkit.skills import validate_skill
+from dragoman.chat import load_config
+from dragoman.toolkit import validate_skill
 
 from .arguments import Parser, add_json, expand_path
 from .output import print_json, print_table

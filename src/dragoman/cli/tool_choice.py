@@ -19,12 +19,10 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 
-from dragoman.chat.config import LoadedConfig
+from dragoman.chat import LoadedConfig
 from dragoman.errors import DragomanError
-from dragoman.toolkit import CallbackResponder, toolkit
-from dragoman.toolkit.skills import DirectorySkillStore
-from dragoman.tools.definition import AnyTool, Tool
-from dragoman.tools.registry import ToolRegistry, ToolSet
+from dragoman.toolkit import CallbackResponder, DirectorySkillStore, toolkit
+from dragoman.tools import AnyTool, Tool, ToolRegistry, ToolSet
 
 from .arguments import UsageError, expand_path, suggest
 from .settings import find_server, open_skills, read_servers

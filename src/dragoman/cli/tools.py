@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 
-from dragoman.chat.config import LoadedConfig, load_config
-from dragoman.providers.preflight import check
-from dragoman.tools.registry import ToolRegistry
+from dragoman.chat import LoadedConfig, load_config
+from dragoman.providers import check
+from dragoman.tools import ToolRegistry
 
 from .arguments import Parser, add_json
 from .output import print_json, print_table

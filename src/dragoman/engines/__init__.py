@@ -9,3 +9,7 @@ keys.py         keys that do not print themselves, and which may go to which hos
 scripted.py     a test double
 claude_cli/     the `claude` program       local/    a model on this machine
 """
+
+from dragoman._door import open_door
+
+__getattr__, __dir__ = open_door(__name__, __file__)

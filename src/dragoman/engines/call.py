@@ -15,13 +15,15 @@ from msgspec import Struct
 from dragoman._stepping import step
 from dragoman.conversation import Failed, Fold, Message, ReplyEvent, ReplyStarted
 from dragoman.errors import ProviderError
-from dragoman.providers.codec import Call, Codec, Decoder, Encoded
-from dragoman.transport.protocol import HttpRequest, Response, Transport
-from dragoman.transport.retry import (
+from dragoman.providers import Call, Codec, Decoder, Encoded
+from dragoman.transport import (
     Attempt,
     AttemptRecord,
     GiveUp,
+    HttpRequest,
+    Response,
     RetryPolicy,
+    Transport,
     decide,
     request_id_of,
     retry_after_of,
@@ -31,7 +33,7 @@ from .keys import without_keys
 from .reply import Reply
 
 if TYPE_CHECKING:
-    from dragoman.providers.structured import AnswerReader
+    from dragoman.providers import AnswerReader
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 

@@ -18,13 +18,8 @@ from dragoman._chance import chance
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import AuthenticationError
-from dragoman.providers.catalogue import Dialect, Provider, codec_of
-from dragoman.providers.codec import Call, Codec, Loss, WireRequest
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
-from dragoman.transport.addresses import join
-from dragoman.transport.protocol import HttpRequest, Timeouts, Transport
-from dragoman.transport.retry import RetryPolicy
+from dragoman.providers import Call, Codec, Dialect, Loss, ModelOptions, Profile, Provider, WireRequest, codec_of
+from dragoman.transport import HttpRequest, RetryPolicy, Timeouts, Transport, join
 
 from .call import Conditions, ModelCall, Prepared
 from .keys import Secret
@@ -106,7 +101,7 @@ class Connection(Struct, frozen=True, kw_only=True):
         )
         reader = None
         if call.options.response_format is not None:
-            from dragoman.providers.structured import prepare
+            from dragoman.providers import prepare
 
             call, reader = prepare(call)
         codec = self.codec

@@ -14,15 +14,21 @@ from typing import Any, TypedDict, Unpack, cast
 import msgspec
 
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import ALIASES, PROGRAMS, PROVIDERS, Provider, divided, profile_of, split_model
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
-from dragoman.transport.addresses import validate_base_url
-from dragoman.transport.protocol import Timeouts, Transport
-from dragoman.transport.retry import RetryPolicy
+from dragoman.providers import (
+    ALIASES,
+    PROGRAMS,
+    PROVIDERS,
+    ModelOptions,
+    Profile,
+    Provider,
+    divided,
+    profile_of,
+    split_model,
+)
+from dragoman.transport import RetryPolicy, Timeouts, Transport, validate_base_url
 
+from .base import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
 from .connection import Connection
-from .engine import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
 from .keys import Secret, key_of
 
 ENTRY_POINTS = "dragoman.providers"
@@ -100,7 +106,7 @@ def engine(model: str, *, transport: Transport | None = None, **options: Unpack[
         return factory.engine(bare, **options)
     found = connection(model, **options)
     if transport is None:
-        from dragoman.transport.socket_transport import SocketTransport
+        from dragoman.transport import SocketTransport
 
         transport = SocketTransport()
     return HttpEngine(found, transport)
@@ -113,7 +119,7 @@ def async_engine(model: str, *, transport: Transport | None = None, **options: U
         return factory.async_engine(bare, **options)
     found = connection(model, **options)
     if transport is None:
-        from dragoman.transport.asyncio_transport import AsyncioTransport
+        from dragoman.transport import AsyncioTransport
 
         transport = AsyncioTransport()
     return AsyncHttpEngine(found, transport)

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn, Self
 
 from dragoman.errors import ConfigurationError, MissingKeyError, ProviderError
-from dragoman.providers.catalogue import PROVIDERS, Provider
-from dragoman.transport.addresses import host_of, is_loopback, port_of
-from dragoman.transport.protocol import keys_in
+from dragoman.providers import PROVIDERS, Provider
+from dragoman.transport import host_of, is_loopback, keys_in, port_of
 
 LOCAL_MODEL: Final = "Or use the local model, which needs no key: local:"
 

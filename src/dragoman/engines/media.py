@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman.conversation import Block, Conversation, Json, Media, Message, Text, ToolResult
-from dragoman.conversation.values import memory_of
+from dragoman.conversation import Block, Conversation, Json, Media, Message, Text, ToolResult, memory_of
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import remembered
+from dragoman.providers import remembered
 
 _MAX_BYTES = 512 * 1024 * 1024
 

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from dragoman.conversation import Message
 from dragoman.errors import LossyConversionError
-from dragoman.providers.codec import Adaptation, Loss
-from dragoman.transport.retry import AttemptRecord
+from dragoman.providers import Adaptation, Loss
+from dragoman.transport import AttemptRecord
 
 if TYPE_CHECKING:
-    from dragoman.transport.retry import RateLimits
+    from dragoman.transport import RateLimits
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     @property
     def rate_limits(self) -> RateLimits | None:
         """What the provider said about its limits; None if nothing. Read from the headers when it is asked for."""
-        from dragoman.transport.retry import rate_limits_of  # most calls never need it
+        from dragoman.transport import rate_limits_of  # most calls never need it
 
         return rate_limits_of(self.headers, self.received)
 

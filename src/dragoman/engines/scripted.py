@@ -14,9 +14,7 @@ from msgspec import Struct
 
 from dragoman.conversation import Conversation, Failed, Fold, Message, ReplyEvent, StopReason, ToolSpec, unfold
 from dragoman.errors import DragomanError, ProviderError
-from dragoman.providers.codec import Loss
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
+from dragoman.providers import Loss, ModelOptions, Profile
 
 from .reply import Reply
 

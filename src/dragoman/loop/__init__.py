@@ -3,3 +3,7 @@
 step.py decides what comes next, run.py is one run of it over the I/O of io.py, stream.py what callers iterate;
 settings.py has options and hooks, context.py the policies for long histories, orchestrator.py the ways to call it.
 """
+
+from dragoman._door import open_door
+
+__getattr__, __dir__ = open_door(__name__, __file__)

@@ -12,8 +12,18 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Json, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from dragoman.conversation.blocks import Block
+from dragoman.conversation import (
+    Block,
+    Conversation,
+    Json,
+    Media,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 
 _CHARACTERS_PER_TOKEN: Final = 4
 _TOKENS_PER_MEDIA: Final = 1500

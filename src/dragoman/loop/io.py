@@ -10,12 +10,10 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from dragoman.conversation import Conversation, ReplyEvent, ToolFinished, ToolSpec, ToolStarted
-from dragoman.engines.engine import AsyncEngine, AsyncStream, Engine, Stream
-from dragoman.engines.reply import Reply
+from dragoman.engines import AsyncEngine, AsyncStream, Engine, Reply, Stream
 from dragoman.errors import ConfigurationError
-from dragoman.providers.options import ModelOptions
-from dragoman.tools.batch import Batch
-from dragoman.tools.executor import ToolExecutor
+from dragoman.providers import ModelOptions
+from dragoman.tools import Batch, ToolExecutor
 
 T = TypeVar("T")
 

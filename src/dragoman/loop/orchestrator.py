@@ -11,14 +11,10 @@ from typing import Self, TypeAlias, Unpack
 
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines.engine import AsyncEngine, Engine
-from dragoman.engines.factory import async_engine, engine
+from dragoman.engines import AsyncEngine, Engine, async_engine, engine
 from dragoman.errors import ConfigurationError
-from dragoman.providers.profile import Profile
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.permission import Approval
-from dragoman.tools.registry import AnyTools
-from dragoman.tools.run import ToolConfig
+from dragoman.providers import Profile
+from dragoman.tools import AnyTools, Approval, ToolConfig, ToolExecutor
 
 from .io import AsyncIO, PlainIO
 from .run import LoopRun, RunResult

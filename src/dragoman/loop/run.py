@@ -16,18 +16,8 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import (
-    Conversation,
-    Event,
-    Message,
-    Text,
-    ToolCall,
-    ToolResult,
-    ToolSpec,
-    ToolStarted,
-    Usage,
-)
-from dragoman.engines.reply import Reply
+from dragoman.conversation import Conversation, Event, Message, Text, ToolCall, ToolResult, ToolSpec, ToolStarted, Usage
+from dragoman.engines import Reply
 from dragoman.errors import (
     ConfigurationError,
     LimitReachedError,
@@ -35,12 +25,8 @@ from dragoman.errors import (
     StepLimitError,
     ToolAbortedError,
 )
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
-from dragoman.tools.batch import Batch
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.permission import Approval, PendingApproval
-from dragoman.tools.run import ToolRun
+from dragoman.providers import ModelOptions, Profile
+from dragoman.tools import Approval, Batch, PendingApproval, ToolExecutor, ToolRun
 
 from .context import ContextUse, estimated_tokens
 from .io import LoopIO

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 from msgspec import Struct
 
 from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines.reply import Reply
-from dragoman.providers.options import ModelOptions
-from dragoman.tools.run import ToolConfig
+from dragoman.engines import Reply
+from dragoman.providers import ModelOptions
+from dragoman.tools import ToolConfig
 
 from .context import ContextPolicy
 from .step import Limits

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.conversation import Block, Conversation, Message, StopReason, ToolCall, ToolResult, Usage
 from dragoman.errors import ConfigurationError, InvalidConversationError
-from dragoman.tools.permission import Approval, PendingApproval
+from dragoman.tools import Approval, PendingApproval
 
 
 class Prices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

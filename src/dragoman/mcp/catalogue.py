@@ -19,11 +19,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from dragoman.conversation import Media, Text, ToolResult
-from dragoman.conversation.values import Value
+from dragoman.conversation import Media, Text, ToolResult, Value
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.json_schema import Checker, compile_schema
-from dragoman.tools.definition import AnyTool
+from dragoman.tools import AnyTool, Checker, compile_schema
 
 from .settings import ToolAbout, read_about
 

@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from dragoman.engines.keys import Secret
+from dragoman.engines import Secret
 from dragoman.errors import McpConnectionError
 
 from .settings import ClientLimits, StdioServer

@@ -19,9 +19,7 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError, ToolExecutionError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.registry import ToolSet
-from dragoman.tools.threads import LoopThread
+from dragoman.tools import AnyTool, LoopThread, ToolSet
 
 from .child import Processes
 from .connection import Connection, State

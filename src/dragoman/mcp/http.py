@@ -20,8 +20,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 
 from dragoman.errors import ConfigurationError, McpConnectionError
-from dragoman.tools.registry import AnyTools
-from dragoman.tools.threads import LoopThread
+from dragoman.tools import AnyTools, LoopThread
 
 from .notices import MAX_SESSIONS
 from .server import McpServer, McpServerSettings, make_server

@@ -21,7 +21,7 @@ from mcp.server.subscriptions import (
 )
 
 from dragoman.errors import DragomanError
-from dragoman.tools.registry import ToolSet
+from dragoman.tools import ToolSet
 
 _WAITING: Final = 64
 """How many reports may wait; of more, the oldest are left out: only the newest tells how far it is."""

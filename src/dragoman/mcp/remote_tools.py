@@ -27,8 +27,7 @@ from dragoman.errors import (
     ToolDeniedError,
     ToolExecutionError,
 )
-from dragoman.tools.arguments.json_schema import Checker, compile_schema
-from dragoman.tools.definition import AnyTool, Tool
+from dragoman.tools import AnyTool, Checker, Tool, compile_schema
 
 from .settings import ClientLimits, ServerOptions, ToolAbout, ToolChange
 

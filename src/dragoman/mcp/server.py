@@ -31,13 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from dragoman._version import __version__
 from dragoman.conversation import Media, ToolCall
 from dragoman.errors import ConfigurationError, DragomanError
-from dragoman.tools.arguments.json_schema import compile_schema
-from dragoman.tools.arguments.problems import is_object
-from dragoman.tools.call import Outcome
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.registry import AnyTools
-from dragoman.tools.run import ToolConfig, ToolRun
+from dragoman.tools import AnyTool, AnyTools, Outcome, ToolConfig, ToolExecutor, ToolRun, compile_schema, is_object
 
 from .catalogue import Catalogue, OfferList, Offers
 from .content import to_content, to_structured
@@ -46,7 +40,7 @@ from .progress import LISTENER
 from .settings import ToolAbout
 
 if TYPE_CHECKING:
-    from dragoman.tools.permission import PermissionCheck
+    from dragoman.tools import PermissionCheck
 
 _Context: TypeAlias = "ServerRequestContext[_Door, Any]"
 _NO_TOOLS: Mapping[str, AnyTool] = {}

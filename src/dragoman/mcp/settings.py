@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import ToolSpec
-from dragoman.engines.keys import Secret
+from dragoman.engines import Secret
 from dragoman.errors import ConfigurationError, DragomanError
-from dragoman.transport.addresses import validate_base_url
+from dragoman.transport import validate_base_url
 
 if TYPE_CHECKING:
-    from dragoman.tools.definition import AnyTool
+    from dragoman.tools import AnyTool
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*").fullmatch

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from mcp.server.stdio import stdio_server
 
-from dragoman.tools.registry import AnyTools
+from dragoman.tools import AnyTools
 
 from .server import McpServer, McpServerSettings, make_server
 

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
-from dragoman.engines.keys import Secret
+from dragoman.engines import Secret
 
 from .settings import ClientLimits, HttpServer, ServerOptions
 

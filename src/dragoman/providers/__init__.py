@@ -14,3 +14,7 @@
 
 No clock, no network, no files, no environment: an engine does all that.
 """
+
+from dragoman._door import open_door
+
+__getattr__, __dir__ = open_door(__name__, __file__)

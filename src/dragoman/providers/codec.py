@@ -17,8 +17,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.conversation.values import memory_of
+from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, memory_of
 from dragoman.errors import ProviderError
 
 from .options import ModelOptions

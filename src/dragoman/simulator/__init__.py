@@ -3,60 +3,6 @@
 It knows nothing of the rest of the library but its values, and any client can talk to it, the official ones included.
 """
 
-from .exchange import Chunking, DialectName, Reply, Request
-from .faults import (
-    FAULTS,
-    Crlf,
-    Cut,
-    Delay,
-    Drip,
-    Duplicated,
-    Effect,
-    ErrorEvent,
-    Fault,
-    Gzip,
-    KeepAlive,
-    Malformed,
-    MissingEnd,
-    NoResponse,
-    Reordered,
-    Silence,
-    Stall,
-    Status,
-    UnknownEvent,
-    UnknownFields,
-    WrongLength,
-)
-from .script import Script, echo
-from .server import Simulator
+from dragoman._door import open_door
 
-__all__ = [
-    "FAULTS",
-    "Chunking",
-    "Crlf",
-    "Cut",
-    "Delay",
-    "DialectName",
-    "Drip",
-    "Duplicated",
-    "Effect",
-    "ErrorEvent",
-    "Fault",
-    "Gzip",
-    "KeepAlive",
-    "Malformed",
-    "MissingEnd",
-    "NoResponse",
-    "Reordered",
-    "Reply",
-    "Request",
-    "Script",
-    "Silence",
-    "Simulator",
-    "Stall",
-    "Status",
-    "UnknownEvent",
-    "UnknownFields",
-    "WrongLength",
-    "echo",
-]
+__getattr__, __dir__ = open_door(__name__, __file__)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from dragoman.conversation import Block, StopReason, Text, ToolResult, Usage
-from dragoman.providers.catalogue import Dialect as DialectName
+from dragoman.providers import Dialect as DialectName
 
 if TYPE_CHECKING:  # a fault changes how a reply is sent, so the two name each other's types
     from .faults import Fault

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpRequestParser
 
-from dragoman.providers.catalogue import ALIASES, PROVIDERS
+from dragoman.providers import ALIASES, PROVIDERS
 
 from .answering import Answerer, HttpRequest, Settings
 from .exchange import Chunking, Request

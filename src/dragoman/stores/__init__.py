@@ -13,3 +13,7 @@
 
 Nothing is imported here: a program uses one store.
 """
+
+from dragoman._door import open_door
+
+__getattr__, __dir__ = open_door(__name__, __file__)

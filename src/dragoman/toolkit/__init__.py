@@ -15,62 +15,6 @@ A name's module is loaded when the name is first used: permission rules and skil
 tools without them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from dragoman._door import open_door
 
-if TYPE_CHECKING:
-    from .bash import BashSettings
-    from .fetch import FetchSettings
-    from .ready import toolkit
-    from .responder import (
-        CallbackResponder,
-        ConsoleResponder,
-        NullResponder,
-        PermissionAnswer,
-        PermissionRequest,
-        Responder,
-    )
-    from .search import GrepLimits
-    from .workspace import Workspace
-
-__all__ = [
-    "BashSettings",
-    "CallbackResponder",
-    "ConsoleResponder",
-    "FetchSettings",
-    "GrepLimits",
-    "NullResponder",
-    "PermissionAnswer",
-    "PermissionRequest",
-    "Responder",
-    "Workspace",
-    "toolkit",
-]
-
-_HOMES = {
-    "BashSettings": "bash",
-    "CallbackResponder": "responder",
-    "ConsoleResponder": "responder",
-    "FetchSettings": "fetch",
-    "GrepLimits": "search",
-    "NullResponder": "responder",
-    "PermissionAnswer": "responder",
-    "PermissionRequest": "responder",
-    "Responder": "responder",
-    "Workspace": "workspace",
-    "toolkit": "ready",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message, name=name, obj=import_module(__name__))
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value  # the next use finds it without coming here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = open_door(__name__, __file__)

@@ -24,7 +24,7 @@ from dragoman.errors import (
     ToolTimeoutError,
     ToolValidationError,
 )
-from dragoman.tools.threads import start_thread
+from dragoman.tools import start_thread
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

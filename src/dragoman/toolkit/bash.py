@@ -16,8 +16,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from dragoman.errors import ConfigurationError, ToolExecutionError, ToolTimeoutError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolContext
+from dragoman.tools import AnyTool, ToolContext
 
 from .decorator import ready
 from .process_group import Finished, new_token, run_command

@@ -26,7 +26,7 @@ from decimal import (
 from typing import Final, TypeAlias
 
 from dragoman.errors import ToolExecutionError
-from dragoman.tools.definition import AnyTool
+from dragoman.tools import AnyTool
 
 from .decorator import ready
 

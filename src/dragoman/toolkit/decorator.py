@@ -14,7 +14,7 @@ from msgspec import Raw, structs
 
 from dragoman.conversation import ToolSpec
 from dragoman.errors import ToolValidationError
-from dragoman.tools.definition import Tool, ToolSettings
+from dragoman.tools import Tool, ToolSettings
 
 R = TypeVar("R")
 

@@ -20,12 +20,17 @@ from msgspec import Meta, Struct
 
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolContext
-from dragoman.transport.errors import MalformedReplyError
-from dragoman.transport.http1 import ReplyReader, Unpacker, request_head, unpacker
-from dragoman.transport.protocol import USER_AGENT, HttpRequest
-from dragoman.transport.routes import Routes
+from dragoman.tools import AnyTool, ToolContext
+from dragoman.transport import (
+    USER_AGENT,
+    HttpRequest,
+    MalformedReplyError,
+    ReplyReader,
+    Routes,
+    Unpacker,
+    request_head,
+    unpacker,
+)
 
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
 from .decorator import ready

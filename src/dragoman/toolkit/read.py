@@ -11,8 +11,7 @@ from msgspec import Meta, Struct
 
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolContext
+from dragoman.tools import AnyTool, ToolContext
 
 from .decorator import ready
 from .workspace import Workspace, failure, readable_errors

@@ -10,8 +10,7 @@ from difflib import get_close_matches
 from zoneinfo import ZoneInfo, available_timezones
 
 from dragoman.errors import ConfigurationError, ToolExecutionError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.registry import ToolRegistry
+from dragoman.tools import AnyTool, ToolRegistry
 
 from .bash import BashSettings, bash_tool
 from .calculator import calculator_tool

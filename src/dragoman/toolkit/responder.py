@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolExecutionError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.runner import discard
+from dragoman.tools import AnyTool, discard
 
 from .decorator import ready
 

@@ -14,8 +14,7 @@ from msgspec import Meta, Struct
 
 from dragoman._descriptors import owned
 from dragoman.errors import ToolValidationError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolContext
+from dragoman.tools import AnyTool, ToolContext
 
 from .decorator import ready
 from .matcher import Matcher, TooSlowError

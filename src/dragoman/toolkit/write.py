@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from dragoman._descriptors import owned
 from dragoman.errors import ToolExecutionError, ToolValidationError
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.run import ToolContext
+from dragoman.tools import AnyTool, ToolContext
 
 from .decorator import ready
 from .read import Encoding, detect, is_binary

@@ -8,3 +8,7 @@
 
 Nothing is imported here: a program that only defines tools does not load what runs them.
 """
+
+from dragoman._door import open_door
+
+__getattr__, __dir__ = open_door(__name__, __file__)

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
-from dragoman.engines.claude_cli.launch import ClaudeSettings
+from dragoman.engines import AsyncClaudeEngine, ClaudeEngine, ClaudeSettings
 from dragoman.errors import DragomanError
-from dragoman.providers.options import ModelOptions
-from dragoman.transport.protocol import Timeouts
+from dragoman.providers import ModelOptions
+from dragoman.transport import Timeouts
 from tests.engines.claude_cli.stages import install_stand_in
 from tests.engines.talking import Outcome
 

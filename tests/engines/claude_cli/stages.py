@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.conversation import ToolCall
 from dragoman.simulator import Reply, Request, Simulator
-from dragoman.transport.protocol import Timeouts
+from dragoman.transport import Timeouts
 from tests.chat.scenarios import script
 from tests.chat.talking import Stage
 from tests.engines.talking import ONCE

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Event, Message, TextDelta, ToolCall
-from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
+from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
 from dragoman.simulator import Chunking, Reply, Request, Simulator
-from dragoman.tools.definition import tool
+from dragoman.tools import tool
 from tests.engines.claude_cli.programs import BEGINS, CALM, LINGERS, OPENS_TEXT, SPEAKS, START, Programs, programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
 from tests.processes import children

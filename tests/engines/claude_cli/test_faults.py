@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import Failed, StopReason
-from dragoman.engines.claude_cli.launch import ClaudeSettings
+from dragoman.engines import ClaudeSettings
 from dragoman.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -128,7 +128,7 @@ def test_hangs(way: Way, steps: list[Any], programs: Programs) -> None:
 
 @every_way
 def test_talks_for_ever(way: Way, programs: Programs) -> None:
-    from dragoman.transport.protocol import Timeouts
+    from dragoman.transport import Timeouts
 
     steps = [*START, BEGINS, OPENS_TEXT] + [SPEAKS, {"sleep": 0.05}] * 200
     outcome = way(programs.playing(steps), timeouts=Timeouts(read=10.0, total=1.5))

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
+from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
 from dragoman.engines.claude_cli.history import mark_of
 from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError
 from dragoman.simulator import Reply, Request, Simulator, Status
-from dragoman.stores.json_form import snapshot_from_json, snapshot_to_json
-from dragoman.tools.definition import tool
+from dragoman.stores import snapshot_from_json, snapshot_to_json
+from dragoman.tools import tool
 from tests.engines.claude_cli.programs import CALM, Programs, programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
 from tests.engines.talking import ONCE

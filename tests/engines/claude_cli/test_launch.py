@@ -9,12 +9,10 @@ import pytest
 from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, OneTool, ToolSpec
-from dragoman.engines.claude_cli.launch import Account, ClaudeSettings, Launch, launch_for
-from dragoman.engines.keys import Secret
+from dragoman.engines import ClaudeSettings, Secret
+from dragoman.engines.claude_cli.launch import Account, Launch, launch_for
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation, Call
-from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
-from dragoman.providers.programs import PROFILES
+from dragoman.providers import PROFILES, Adaptation, Call, ModelOptions, Reasoning, ResponseFormat
 
 PROFILE = PROFILES["claude-local"]
 ENVIRON = {

@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import ToolSpec
-from dragoman.engines.claude_cli.engine import AsyncClaudeEngine, ClaudeEngine
-from dragoman.engines.factory import ProviderFactory, async_engine, engine, is_registered, register_provider
+from dragoman.engines import (
+    AsyncClaudeEngine,
+    ClaudeEngine,
+    ProviderFactory,
+    async_engine,
+    engine,
+    is_registered,
+    register_provider,
+)
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.providers.catalogue import provider_of, split_model
-from dragoman.providers.preflight import check
+from dragoman.providers import check, provider_of, split_model
 
 
 def test_names() -> None:

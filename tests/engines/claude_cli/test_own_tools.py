@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dragoman.conversation import Opaque, StopReason, Text, ToolCall
-from dragoman.tools.permission import Allow, Ask, Deny
+from dragoman.tools import Allow, Ask, Deny
 from tests.engines.claude_cli.programs import (
     BEGINS,
     CLOSES,
@@ -144,7 +144,7 @@ def test_an_async_check(programs: Programs) -> None:
 
 
 def test_the_rules_of_a_permission_checker_hold(programs: Programs) -> None:
-    from dragoman.toolkit.permissions import PermissionChecker
+    from dragoman.toolkit import PermissionChecker
 
     checker = PermissionChecker(
         {"rules": [{"tool": "Bash", "command": "rm", "action": "deny", "reason": "nothing is deleted here"}]}

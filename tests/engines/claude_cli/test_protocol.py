@@ -14,8 +14,7 @@ from dragoman.engines.claude_cli.decode import ReplyReader
 from dragoman.engines.claude_cli.history import Continuation, continuation, fingerprint, write_turn
 from dragoman.engines.claude_cli.protocol import Dialogue, result_of
 from dragoman.errors import DragomanError
-from dragoman.providers.codec import Call
-from dragoman.providers.programs import PROFILES
+from dragoman.providers import PROFILES, Call
 from tests.engines.claude_cli.programs import BEGINS, CLOSES, ENDS, SPEAKS, opens_call, said, tool_request
 from tests.engines.claude_cli.test_launch import launched
 

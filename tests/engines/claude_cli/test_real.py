@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Media, Message, Opaque, Text, TextDelta, ToolCall, ToolResult, ToolSpec
-from dragoman.engines.claude_cli.engine import ClaudeEngine
-from dragoman.engines.claude_cli.launch import ClaudeSettings
+from dragoman.engines import ClaudeEngine, ClaudeSettings
 from dragoman.errors import AuthenticationError, ContextTooLongError
-from dragoman.providers.options import ModelOptions, Reasoning
+from dragoman.providers import ModelOptions, Reasoning
 from dragoman.simulator import Chunking, Cut, Reply, Request, Simulator
-from dragoman.tools.permission import Allow, Deny
+from dragoman.tools import Allow, Deny
 from tests.engines.claude_cli.programs import CALM
 from tests.engines.claude_cli.stages import real_program
 from tests.engines.talking import ONCE

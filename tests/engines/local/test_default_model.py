@@ -12,12 +12,11 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message
-from dragoman.engines.engine import Engine
-from dragoman.engines.factory import engine
+from dragoman.engines import Engine, engine
 from dragoman.engines.local.models import DEFAULT
-from dragoman.providers.options import ModelOptions, ResponseFormat
+from dragoman.providers import ModelOptions, ResponseFormat
 from tests.chat.talking import WAYS
 from tests.engines.local.real import needed, quality, real
 

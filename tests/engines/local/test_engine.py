@@ -12,8 +12,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.chat.async_client import AsyncChatClient
-from dragoman.chat.client import ChatClient
+from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import (
     Conversation,
     Media,
@@ -27,7 +26,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.engines.factory import async_engine, engine
+from dragoman.engines import async_engine, engine
 from dragoman.engines.local.models import DEFAULT
 from dragoman.engines.local.prompt import write_call
 from dragoman.errors import (
@@ -38,12 +37,11 @@ from dragoman.errors import (
     LossyConversionError,
     ToolDefinitionError,
 )
-from dragoman.loop.run import Cancelled
-from dragoman.providers.options import ModelOptions, ResponseFormat
-from dragoman.simulator import Chunking, Reply
-from dragoman.simulator.faults import Cut, NoResponse, Stall, Status
-from dragoman.tools.definition import tool
-from dragoman.transport.retry import RetryPolicy
+from dragoman.loop import Cancelled
+from dragoman.providers import ModelOptions, ResponseFormat
+from dragoman.simulator import Chunking, Cut, NoResponse, Reply, Stall, Status
+from dragoman.tools import tool
+from dragoman.transport import RetryPolicy
 from tests.chat.talking import WAYS, transcript
 from tests.engines.local.running import scripted
 

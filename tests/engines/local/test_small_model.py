@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.chat.client import ChatClient
+from dragoman.chat import ChatClient
 from dragoman.conversation import (
     Conversation,
     Message,
@@ -27,13 +27,10 @@ from dragoman.conversation import (
     TextDelta,
     ToolSpec,
 )
-from dragoman.engines.engine import Engine
-from dragoman.engines.factory import async_engine, engine
-from dragoman.engines.local.factory import bench
-from dragoman.engines.local.models import MODELS
+from dragoman.engines import MODELS, Engine, async_engine, bench, engine
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ContextTooLongError, LocalModelError
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import ModelOptions
 from tests.chat.talking import WAYS
 from tests.engines.local.real import SMALL, STORY, at_work, needed, quality, real
 

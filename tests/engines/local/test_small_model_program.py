@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.conversation import Conversation, Message, TextDelta
-from dragoman.engines.engine import Engine
-from dragoman.engines.factory import engine
+from dragoman.engines import Engine, engine
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ConnectionFailedError
-from dragoman.providers.options import ModelOptions
-from dragoman.transport.retry import RetryPolicy
+from dragoman.providers import ModelOptions
+from dragoman.transport import RetryPolicy
 from tests.cli.person import Person
 from tests.cli.running import Surroundings
 from tests.engines.local.real import ROOT, SMALL, STORY, needed, real, running

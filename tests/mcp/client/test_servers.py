@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from dragoman import Media, ToolCall, ToolExecutor, ToolRegistry, ToolRun, errors, execute_tool, tool
+from dragoman import Media, ToolCall, ToolExecutor, ToolRegistry, errors, execute_tool, tool
 from dragoman.mcp import (
     ClientLimits,
     HttpDoor,
@@ -31,6 +31,7 @@ from dragoman.mcp import (
     connect,
 )
 from dragoman.mcp.progress import LISTENER
+from dragoman.tools import ToolRun
 from tests.mcp.client.colours import HOSTILE, Call, Colour, hostile, running, until
 from tests.mcp.client.official import PIXEL, official
 from tests.processes import children, started

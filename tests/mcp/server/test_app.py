@@ -30,13 +30,13 @@ from dragoman import (
     ToolExecutor,
     ToolRegistry,
     ToolResult,
-    ToolRun,
     errors,
     tool,
 )
 from dragoman.mcp import McpServer, ToolAbout, current_request, offers_of, report_progress
 from dragoman.toolkit.skills.skill import Skill
 from dragoman.toolkit.skills.store import MemorySkillStore
+from dragoman.tools import ToolRun
 from tests.mcp.server.doors import in_process, over_http, talk
 
 Door = Callable[..., object]

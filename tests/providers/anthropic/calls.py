@@ -7,12 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.conversation import Conversation, Message, ToolSpec
+from dragoman.providers import Call, Decoder, Encoded, ModelOptions, Profile, ReplyDecoder, profile_of
 from dragoman.providers.anthropic import CODEC
-from dragoman.providers.anthropic.decode import ReplyDecoder
-from dragoman.providers.catalogue import profile_of
-from dragoman.providers.codec import Call, Decoder, Encoded
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
 
 MODEL = "claude-sonnet-4-5"
 

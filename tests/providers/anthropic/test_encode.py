@@ -13,10 +13,8 @@ from dragoman.conversation import Message, Native, OneTool, Opaque, Text, ToolCa
 from dragoman.errors import (
     ConfigurationError,
 )
+from dragoman.providers import Adaptation, ResponseFormat, codec_of
 from dragoman.providers.anthropic import CODEC
-from dragoman.providers.catalogue import codec_of
-from dragoman.providers.codec import Adaptation
-from dragoman.providers.options import ResponseFormat
 from tests.providers.anthropic.calls import body_of, encoded
 
 HI = Message.user("Hi")

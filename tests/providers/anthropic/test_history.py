@@ -22,8 +22,7 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import profile_of
-from dragoman.providers.codec import Loss
+from dragoman.providers import Loss, profile_of
 from tests.providers.anthropic.calls import encoded, sent
 
 PNG = b"\x89PNG"

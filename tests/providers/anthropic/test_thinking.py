@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.conversation import Message, OneTool, Thinking, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.options import Reasoning
+from dragoman.providers import Reasoning
 from tests.providers.anthropic.calls import body_of, encoded
 
 HI = Message.user("Hi")

@@ -9,11 +9,8 @@ from google.genai import types
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, fold
 from dragoman.errors import ProviderError
-from dragoman.providers.catalogue import profile_of
-from dragoman.providers.codec import Call, Encoded, WireRequest
+from dragoman.providers import Call, Encoded, ModelOptions, Profile, WireRequest, profile_of
 from dragoman.providers.gemini import CODEC
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
 from tests.providers.feeding import message_of
 
 NOTHING_SENT = Encoded(request=WireRequest(path="", body=b""))

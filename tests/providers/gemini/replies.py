@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from google.genai import types
 
-from dragoman.providers.codec import Call
+from dragoman.providers import Call
 from tests.providers.gemini.case import a_call
 from tests.providers.recorded import Exchange
 

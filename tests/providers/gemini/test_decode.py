@@ -23,7 +23,7 @@ from dragoman.conversation import (
     Usage,
 )
 from dragoman.errors import ContentFilteredError, OverloadedError, ProtocolError, RateLimitError
-from dragoman.providers.codec import Encoded, WireRequest
+from dragoman.providers import Encoded, WireRequest
 from dragoman.providers.gemini import CODEC
 from tests.providers.feeding import events_of, message_of
 from tests.providers.gemini.case import (

@@ -10,9 +10,8 @@ from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import codec_of, profile_of
+from dragoman.providers import Reasoning, ResponseFormat, codec_of, profile_of
 from dragoman.providers.gemini import CODEC
-from dragoman.providers.options import Reasoning, ResponseFormat
 from tests.providers.gemini.case import a_call, sent
 
 HELLO = Message.user("hello")

@@ -21,7 +21,7 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Loss
+from dragoman.providers import Loss
 from dragoman.providers.gemini import CODEC
 from tests.providers.gemini.case import a_call, contents, parts, sent
 

@@ -32,7 +32,7 @@ from dragoman.conversation import (
     fold,
 )
 from dragoman.errors import ProtocolError
-from dragoman.providers.openai_chat import CODEC
+from dragoman.providers import CODEC
 from tests.providers.feeding import events_of, message_of
 from tests.providers.openai_chat.wire import (
     DONE,

@@ -11,10 +11,17 @@ from msgspec import Raw
 
 from dragoman.conversation import Conversation, Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import PROVIDERS, profile_of
-from dragoman.providers.codec import Adaptation, Call, Encoded
-from dragoman.providers.openai_chat import CODEC
-from dragoman.providers.options import ModelOptions, Reasoning, ResponseFormat
+from dragoman.providers import (
+    CODEC,
+    PROVIDERS,
+    Adaptation,
+    Call,
+    Encoded,
+    ModelOptions,
+    Reasoning,
+    ResponseFormat,
+    profile_of,
+)
 
 SCHEMA = b'{"type":"object","properties":{"%s":{"type":"string"}},"required":["%s"],"additionalProperties":false}'
 WEATHER = ToolSpec("get_weather", "The weather in a city.", Raw(SCHEMA % (b"city", b"city")))

@@ -23,9 +23,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.providers.catalogue import PROVIDERS, profile_of
-from dragoman.providers.codec import Call, Encoded
-from dragoman.providers.openai_chat import CODEC
+from dragoman.providers import CODEC, PROVIDERS, Call, Encoded, profile_of
 from tests.providers.openai_chat.wire import chunk, read, stream, whole
 
 PNG = Media.from_bytes(b"\x89PNG", "image/png")

@@ -22,7 +22,7 @@ from dragoman.conversation import (
     fold,
 )
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError, RateLimitError
-from dragoman.providers.openai_chat import CODEC
+from dragoman.providers import CODEC
 from tests.providers.differences import CHAT_HISTORY, CHAT_REPLIES
 from tests.providers.feeding import message_of
 from tests.providers.openai_chat.sdk import Read, read_stream, read_whole

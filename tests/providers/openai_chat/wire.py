@@ -10,10 +10,7 @@ import msgspec
 
 from dragoman.conversation import Conversation, Message, Native, ReplyEvent
 from dragoman.errors import ProviderError
-from dragoman.providers.catalogue import profile_of
-from dragoman.providers.codec import Call, Decoder, Encoded, WireRequest
-from dragoman.providers.openai_chat import CODEC
-from dragoman.providers.options import ModelOptions
+from dragoman.providers import CODEC, Call, Decoder, Encoded, ModelOptions, WireRequest, profile_of
 from tests.providers.feeding import message_of, one_by_one
 from tests.providers.recorded import Exchange
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.providers.codec import Call
+from dragoman.providers import Call, ModelOptions, Profile
 from dragoman.providers.openai_responses import CODEC
 from dragoman.providers.openai_responses.profiles import BASE, ROWS
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile, lay_over
+from dragoman.providers.profile import lay_over
 from tests.providers.feeding import events_of, message_of
 
 READER = "openai_responses"

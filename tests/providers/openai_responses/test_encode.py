@@ -10,9 +10,8 @@ from msgspec import Raw
 
 from dragoman.conversation import Message, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Adaptation
+from dragoman.providers import Adaptation, Reasoning, ResponseFormat
 from dragoman.providers.openai_responses import CODEC
-from dragoman.providers.options import Reasoning, ResponseFormat
 from tests.providers.openai_responses.calls import (
     body_of,
     created,

@@ -23,7 +23,7 @@ from dragoman.conversation import (
     message_from_json,
     message_to_json,
 )
-from dragoman.providers.codec import Loss
+from dragoman.providers import Loss
 from dragoman.providers.openai_responses import CODEC
 from tests.providers.openai_responses.calls import (
     READER,

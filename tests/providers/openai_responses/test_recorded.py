@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.conversation import Conversation, Message, StopReason
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError
-from dragoman.providers.codec import Call
+from dragoman.providers import Call
 from dragoman.providers.openai_responses import CODEC
 from tests.providers.differences import RESPONSES_HISTORY, RESPONSES_REPLIES
 from tests.providers.feeding import message_of

@@ -12,10 +12,10 @@ import jsonschema_rs
 import pydantic
 import pytest
 
-from dragoman.providers.profile import SchemaStyle, ToolLimits
-from dragoman.providers.requests import ToolNames
+from dragoman.providers import ToolLimits, ToolNames
+from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, conversion
-from dragoman.tools.definition import AnyTool, Tool
+from dragoman.tools import AnyTool, Tool
 from tests.providers.schema.checkers import CHECKERS, as_json_schema
 from tests.providers.schema.styles import STYLES
 

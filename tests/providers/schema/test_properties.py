@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import ToolDefinitionError
+from dragoman.providers import restored
 from dragoman.providers.profile import SchemaStyle
-from dragoman.providers.schema import Conversion, conversion, restored
+from dragoman.providers.schema import Conversion, conversion
 from tests.providers.schema.checkers import CHECKERS, as_json_schema
 from tests.providers.schema.generated import instances, schemas, seeded
 from tests.providers.schema.styles import STYLES

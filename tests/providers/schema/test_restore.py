@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.providers.schema import restored
+from dragoman.providers import restored
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
-from dragoman.tools.definition import AnyTool, tool
+from dragoman.toolkit import PermissionChecker, PermissionPolicy, Rule
+from dragoman.tools import AnyTool, tool
 
 ran: list[tuple[str, str]] = []
 """What the tools were really called with."""

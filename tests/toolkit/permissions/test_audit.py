@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule
+from dragoman.toolkit import PermissionChecker, PermissionPolicy, Rule
 from dragoman.toolkit.permissions.checker import audit
 from dragoman.toolkit.permissions.judge import Verdict
 from dragoman.toolkit.permissions.subject import Subject
-from dragoman.tools.executor import ToolExecutor
+from dragoman.tools import ToolExecutor
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, call
 
 POLICY = PermissionPolicy(

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from dragoman.toolkit.permissions import PermissionChecker, PermissionPolicy, Rule, RuleAnswer
-from dragoman.toolkit.responder import (
+from dragoman.toolkit import (
     CallbackResponder,
     PermissionAnswer,
+    PermissionChecker,
+    PermissionPolicy,
     PermissionRequest,
+    Rule,
 )
-from dragoman.tools.definition import Tool
-from dragoman.tools.executor import ToolExecutor
-from dragoman.tools.run import ToolRun
+from dragoman.toolkit.permissions import RuleAnswer
+from dragoman.tools import Tool, ToolExecutor, ToolRun
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.colours import Runner, both_colours, one
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit.permissions import PermissionPolicy, Rule
+from dragoman.toolkit import PermissionPolicy, Rule
 from dragoman.toolkit.permissions.judge import Judge, compile_rule, suggest_rule
 from dragoman.toolkit.permissions.places import Surroundings
 from dragoman.toolkit.permissions.rules import Match

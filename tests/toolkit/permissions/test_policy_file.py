@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit.permissions import PermissionPolicy, Rule, load_policy, policy_from
+from dragoman.toolkit import PermissionPolicy, Rule, policy_from
+from dragoman.toolkit.permissions import load_policy
 
 TOML = """
 [permissions]

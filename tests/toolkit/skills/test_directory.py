@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import SkillError, SkillNotFoundError
-from dragoman.toolkit.skills import DirectorySkillStore, SkillLimits
+from dragoman.toolkit import DirectorySkillStore
+from dragoman.toolkit.skills import SkillLimits
 
 SECRET = "the secret outside"
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit.permissions import PermissionChecker
-from dragoman.toolkit.skills import DirectorySkillStore, MemorySkillStore, Skill, skill_tools, skills_prompt
-from dragoman.tools.executor import ToolExecutor
+from dragoman.toolkit import DirectorySkillStore, PermissionChecker, skills_prompt
+from dragoman.toolkit.skills import MemorySkillStore, Skill, skill_tools
+from dragoman.tools import ToolExecutor
 from tests.tools.colours import Runner, both_colours, one
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import skills_ref
 
-from dragoman.toolkit.skills import validate_skill
+from dragoman.toolkit import validate_skill
 
 
 def made(root: Path, folder: str, text: str | bytes, file: str = "SKILL.md") -> Path:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from dragoman.tools import Tool
 from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
-from dragoman.tools.definition import Tool
 
 JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import typing_extensions
 
-from dragoman.tools.arguments.reader import InvalidArguments, decoder_of_type, schema_of_type
+from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
 
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}

@@ -36,7 +36,8 @@ import typing_extensions
 from msgspec import Meta
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
+from dragoman.tools.arguments.reader import arguments_of_function
 from tests.tools.cases import values_of
 
 INTEGER = {"type": "integer"}

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools.arguments.json_schema import compile_schema
-from dragoman.tools.arguments.problems import InvalidArguments
+from dragoman.tools import InvalidArguments, compile_schema
 
 CASES: list[tuple[dict[str, object], object, str]] = [
     ({"type": "integer"}, "x", 'expected integer, got string "x"'),

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.tools.arguments.reader import InvalidArguments, arguments_of_function, decoder_of_type, schema_of_type
+from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
+from dragoman.tools.arguments.reader import arguments_of_function
 from tests.tools.cases import values_of
 
 

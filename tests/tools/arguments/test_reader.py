@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.tools.arguments.reader import Arguments, InvalidArguments, arguments_of_function, arguments_of_schema
+from dragoman.tools import InvalidArguments
+from dragoman.tools.arguments.reader import Arguments, arguments_of_function, arguments_of_schema
 from tests.tools.cases import values_of
 
 

@@ -20,11 +20,9 @@ from dragoman.engines.keys import without_keys
 from dragoman.engines.media import with_files_read
 from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError, ProviderError
-from dragoman.providers.codec import Adaptation, Call, Loss
-from dragoman.providers.structured import AnswerReader
-from dragoman.tools.permission import Allow, Ask, Deny
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.retry import AttemptRecord
+from dragoman.providers import Adaptation, AnswerReader, Call, Loss
+from dragoman.tools import Allow, Ask, Deny
+from dragoman.transport import AttemptRecord, Timeouts
 
 from .decode import PROVIDER, ReplyReader, crashed, malformed, no_session, refused, silent
 from .history import Mark, continuation, fingerprint, latest_mark, result_losses, results_in, write_turn

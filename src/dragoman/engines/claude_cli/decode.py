@@ -39,10 +39,7 @@ from dragoman.errors import (
     ProviderError,
     RequestTimeoutError,
 )
-from dragoman.providers.anthropic.decode import ReplyDecoder
-from dragoman.providers.codec import Call
-from dragoman.providers.failures import failure
-from dragoman.providers.structured import AnswerReader
+from dragoman.providers import AnswerReader, Call, ReplyDecoder, failure
 
 PROVIDER: Final = "claude-local"
 PREFIX: Final = "mcp__dragoman__"

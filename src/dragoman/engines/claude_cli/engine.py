@@ -10,21 +10,14 @@ import msgspec
 
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, ToolSpec
-from dragoman.engines.engine import AsyncCalls, AsyncEngine, Engine, PlainCalls, ToolFeatures, features_of
+from dragoman.engines.base import AsyncCalls, AsyncEngine, Engine, PlainCalls, ToolFeatures, features_of
 from dragoman.engines.factory import EngineOptions, ProviderFactory
 from dragoman.engines.keys import Secret, given_key
 from dragoman.engines.media import with_files_read
 from dragoman.engines.reply import lossy
 from dragoman.errors import InvalidConversationError
-from dragoman.providers.codec import Adaptation, Call, Loss
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
-from dragoman.providers.programs import profile_with
-from dragoman.providers.requests import ToolNames
-from dragoman.providers.structured import prepare
-from dragoman.transport.addresses import validate_base_url
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.retry import RetryPolicy
+from dragoman.providers import Adaptation, Call, Loss, ModelOptions, Profile, ToolNames, prepare, profile_with
+from dragoman.transport import RetryPolicy, Timeouts, validate_base_url
 
 from .call import Pool, Prepared, ProgramCall
 from .decode import PROVIDER

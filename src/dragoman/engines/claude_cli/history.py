@@ -17,9 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.conversation import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from dragoman.providers.anthropic.history import encode_media
-from dragoman.providers.codec import Loss
-from dragoman.providers.profile import Profile
+from dragoman.providers import Loss, Profile, encode_media
 
 from .decode import PROVIDER
 from .protocol import MAX_RESULT

@@ -18,11 +18,8 @@ from msgspec import Raw, Struct
 from dragoman.conversation import ToolCall, ToolSpec
 from dragoman.engines.keys import Secret, environment_without_keys, may_go, usual_key
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import PROVIDERS
-from dragoman.providers.codec import Adaptation, Call
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.requests import ToolNames, effective_options, refuse_or_adapt
-from dragoman.tools.permission import Allow, Ask, Deny
+from dragoman.providers import PROVIDERS, Adaptation, Call, ModelOptions, ToolNames, effective_options, refuse_or_adapt
+from dragoman.tools import Allow, Ask, Deny
 
 from .decode import PREFIX
 from .protocol import SERVER, wire_tools

@@ -22,9 +22,8 @@ from msgspec import Raw, Struct
 from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import remembered
-from dragoman.providers.requests import ToolNames
-from dragoman.tools.permission import Allow, Ask, Deny
+from dragoman.providers import ToolNames, remembered
+from dragoman.tools import Allow, Ask, Deny
 
 from .decode import PREFIX, STRUCTURED, ReplyReader
 

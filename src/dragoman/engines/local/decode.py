@@ -28,9 +28,8 @@ from dragoman.conversation import (
     ToolCallStarted,
     UsageReported,
 )
-from dragoman.providers.codec import Decoder
-from dragoman.providers.openai_chat.wire import OPEN as THINK
-from dragoman.providers.openai_chat.wire import ThinkTags
+from dragoman.providers import OPEN as THINK
+from dragoman.providers import Decoder, ThinkTags
 
 from .models import Thinks
 from .prompt import OPENING, call_start

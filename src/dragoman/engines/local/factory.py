@@ -8,17 +8,12 @@ from typing import Unpack
 from msgspec import Struct
 
 from dragoman.conversation import Conversation, Message, TextDelta
+from dragoman.engines.base import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
 from dragoman.engines.connection import Connection
-from dragoman.engines.engine import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
 from dragoman.engines.factory import EngineOptions, ProviderFactory
 from dragoman.errors import ConfigurationError
-from dragoman.providers.catalogue import Provider
-from dragoman.providers.codec import Codec
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile
-from dragoman.providers.programs import profile_with
-from dragoman.transport.protocol import Timeouts
-from dragoman.transport.retry import RetryPolicy
+from dragoman.providers import Codec, ModelOptions, Profile, Provider, profile_with
+from dragoman.transport import RetryPolicy, Timeouts
 
 from .codec import LocalCodec
 from .models import ModelChoice, Thinks, resolve_model
@@ -59,7 +54,7 @@ def local_engine(
 
     `progress` is told how far the download of the model has got; without it a bar is shown if stderr is a terminal.
     """
-    from dragoman.transport.socket_transport import SocketTransport
+    from dragoman.transport import SocketTransport
 
     connection, lease = _connect(resolve_model(model), options, progress)
     return HttpEngine(connection, LocalTransport(lease, SocketTransport(), blocking=True))
@@ -69,7 +64,7 @@ def async_local_engine(
     model: str = "", *, progress: OnProgress | None = None, **options: Unpack[EngineOptions]
 ) -> AsyncEngine:
     """`local_engine` for a program on an event loop."""
-    from dragoman.transport.asyncio_transport import AsyncioTransport
+    from dragoman.transport import AsyncioTransport
 
     connection, lease = _connect(resolve_model(model), options, progress)
     return AsyncHttpEngine(connection, LocalTransport(lease, AsyncioTransport(), blocking=False))

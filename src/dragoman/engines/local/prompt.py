@@ -27,7 +27,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.providers.codec import Loss
+from dragoman.providers import Loss
 
 OPENING: Final = '```tool_call\n{"name": '
 BETWEEN: Final = ', "arguments": '

@@ -19,7 +19,7 @@ import msgspec
 
 from dragoman._stepping import step
 from dragoman.errors import ConfigurationError, ConnectionFailedError
-from dragoman.transport.protocol import MAX_BODY_BYTES, HttpRequest, Response, Transport
+from dragoman.transport import MAX_BODY_BYTES, HttpRequest, Response, Transport
 
 from .models import ModelChoice
 from .process import Launch, ModelProcess, ensure_installed, start

@@ -30,8 +30,8 @@ from dragoman.conversation import (
     Thinking,
     ToolCall,
     ToolResult,
+    memory_of,
 )
-from dragoman.conversation.values import memory_of
 from dragoman.errors import ToolValidationError
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.profile import Profile

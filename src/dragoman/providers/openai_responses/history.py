@@ -34,8 +34,8 @@ from dragoman.conversation import (
     Thinking,
     ToolCall,
     ToolResult,
+    memory_of,
 )
-from dragoman.conversation.values import memory_of
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.profile import Profile
 from dragoman.providers.requests import ToolNames, form_key, why_not_media

@@ -23,10 +23,7 @@ from msgspec import Struct, structs
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
-from dragoman.tools.definition import AnyTool
-from dragoman.tools.permission import Allow, Ask, Decision, Deny, PermissionCheck
-from dragoman.tools.run import ToolContext
-from dragoman.tools.threads import WorkerThreads
+from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
 from .judge import CompiledRule, Judge, Verdict, compile_rule, suggest_rule
 from .places import Surroundings

@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
-from dragoman.tools.call import decode_arguments
-from dragoman.tools.definition import AnyTool
+from dragoman.tools import AnyTool, decode_arguments
 
 from .rules import words_in
 

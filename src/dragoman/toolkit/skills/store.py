@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError, ToolError, ToolExecutionError
 from dragoman.toolkit.decorator import ready
 from dragoman.toolkit.workspace import Workspace
-from dragoman.tools.definition import AnyTool
+from dragoman.tools import AnyTool
 
 from .skill import SKILL_FILES, Skill, SkillSummary, SupportingFile, is_safe_name, normal_name, read_skill
 

@@ -16,10 +16,8 @@ from msgspec import Struct
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers.codec import Loss
-from dragoman.providers.options import ModelOptions
-from dragoman.providers.profile import Profile, ToolLimits
-from dragoman.transport.protocol import Transport
+from dragoman.providers import Loss, ModelOptions, Profile, ToolLimits
+from dragoman.transport import Transport
 
 from .call import AsyncReplyStream, ModelCall, ReplyCall, ReplyStream
 from .connection import Connection

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from dragoman.stores.protocol import AsyncConversationStore, ConversationStore
-from dragoman.tools.registry import AnyTools
+from dragoman.stores import AsyncConversationStore, ConversationStore
+from dragoman.tools import AnyTools
 
 from .async_client import AsyncChatClient
 from .client import ChatClient

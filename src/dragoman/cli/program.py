@@ -111,7 +111,7 @@ def _run(arguments: list[str], terminal: Terminal) -> int:
 
 def _simulate(arguments: list[str]) -> int:
     """The simulator's own command, with its own arguments."""
-    from dragoman.simulator.command import main as simulate
+    from dragoman.simulator import main as simulate
 
     try:
         return simulate(arguments)

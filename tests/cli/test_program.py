@@ -10,7 +10,7 @@ import pytest
 
 from dragoman import __version__
 from dragoman.cli import failures, main
-from dragoman.cli.main import COMMANDS, load_command
+from dragoman.cli.program import COMMANDS, load_command
 from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings
 
@@ -99,7 +99,7 @@ def test_an_unexpected_error_is_one_line_and_debug_shows_where(
     def broken(*_: object) -> int:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(sys.modules["dragoman.cli.main"], "_run", broken)
+    monkeypatch.setattr(sys.modules["dragoman.cli.program"], "_run", broken)
     done = around.here("hello")
     assert done.code == 1
     assert done.err.count("\n") == 1
