@@ -170,7 +170,7 @@ def _choose_parameters(
 def _choose_tool(
     call: Call, options: ModelOptions, thinking: _Thinking, names: ToolNames, adaptations: list[Adaptation]
 ) -> dict[str, object] | None:
-    if not call.tools and not options.server_tools:
+    if not (call.tools and call.profile.tools) and not options.server_tools:
         return None  # the API refuses a choice without tools
     wanted = options.tool_choice
     if thinking.kind == "enabled" and wanted not in {"auto", "none"}:

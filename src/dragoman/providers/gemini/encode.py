@@ -293,6 +293,7 @@ def _declare_openapi(tool: ToolSpec, name: str, schema: object, _strict: bool) -
 def _configure_tools(terms: _Terms) -> dict[str, object]:
     """How the model is held to calling tools; empty if the default is wanted."""
     call, options = terms.call, terms.options
+    tools = call.tools if call.profile.tools else ()
     config: dict[str, object] = {}
     choice = options.tool_choice
     calling: dict[str, object] = {}
@@ -300,12 +301,12 @@ def _configure_tools(terms: _Terms) -> dict[str, object]:
         calling = {"mode": "ANY", "allowedFunctionNames": [terms.rules.names.wire(choice.name)]}
     elif choice != "auto":
         calling = {"mode": _MODES[choice]}
-    elif call.profile.strict_tools and any(tool.strict for tool in call.tools):
+    elif call.profile.strict_tools and any(tool.strict for tool in tools):
         # The API holds the model to the schemas of all functions or of none.
         calling = {"mode": "VALIDATED"}
-    if calling and call.tools:  # refused where there are no functions that it could be about
+    if calling and tools:  # refused where there are no functions that it could be about
         config["functionCallingConfig"] = calling
-    if terms.rules.invocations and call.tools and options.server_tools:
+    if terms.rules.invocations and tools and options.server_tools:
         # Without it, functions and the provider's own tools cannot be used in one request.
         config["includeServerSideToolInvocations"] = True
     return config
