@@ -16,8 +16,7 @@ import atheris
 with atheris.instrument_imports(include=["dragoman"]):
     from dragoman.conversation import Conversation, Message, ReplyEvent, fold
     from dragoman.errors import ProviderError
-    from dragoman.providers import codec_of, profile_of
-    from dragoman.providers import Call
+    from dragoman.providers import Call, codec_of, profile_of
 
     for dialect in ("openai_chat", "openai_responses", "anthropic", "gemini"):
         codec_of(dialect)  # loaded here, so that it is instrumented

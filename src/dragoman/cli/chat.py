@@ -13,8 +13,8 @@ from .arguments import APPROVE, Parser, Talking, UsageError, add_talking, find_n
 from .chat_input import Read, open_input
 from .conversations import shorten_id, write_document
 from .failures import OK, report
-from .program import Terminated
 from .output import TextView, View, format_usage
+from .program import Terminated
 from .prompts import clean
 from .session import Session
 from .terminal import Terminal, shorten, to_line
