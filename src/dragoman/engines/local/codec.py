@@ -13,8 +13,7 @@ import msgspec
 
 from dragoman.conversation import Conversation, OneTool, ToolSpec
 from dragoman.errors import ConfigurationError, ProviderError
-from dragoman.providers import CODEC as CHAT
-from dragoman.providers import Adaptation, Call, Decoder, Encoded, refuse_or_adapt
+from dragoman.providers import CODEC as CHAT, Adaptation, Call, Decoder, Encoded, refuse_or_adapt
 
 from .decode import LocalDecoder
 from .grammar import Turn, turn_grammar
