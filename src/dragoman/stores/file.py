@@ -386,9 +386,10 @@ class FileStore(ConversationStore):
 
     def _mode(self) -> str | None:
         """The mode of the store; None if there is none yet."""
+        seen = self._seen  # first: another thread may make the store while this one looks
         data = directory.read_file(self.path / "store.json")
         if data is None:
-            if self._seen:
+            if seen:
                 # A new, empty store in the place of the old one would look as if everything had been deleted.
                 message = f"The store at {self.path} is gone."
                 hint = "Bring its directory back, or mount its disk; if it was meant to go, open the store anew."
