@@ -388,6 +388,8 @@ class FileStore(ConversationStore):
         """The mode of the store; None if there is none yet."""
         seen = self._seen  # first: another thread may make the store while this one looks
         data = directory.read_file(self.path / "store.json")
+        if data is None and self._root_names():
+            data = directory.read_file(self.path / "store.json")  # which another one may have made by now
         if data is None:
             if seen:
                 # A new, empty store in the place of the old one would look as if everything had been deleted.
