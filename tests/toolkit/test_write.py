@@ -14,7 +14,7 @@ from dragoman.toolkit import Workspace
 from dragoman.toolkit import write as module
 from dragoman.toolkit.workspace import Place
 from dragoman.toolkit.write import edit_tool, write_tool
-from dragoman.tools import AnyTool
+from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
 
@@ -161,3 +161,10 @@ def test_it_does_what_replace_does(tmp_path_factory: pytest.TempPathFactory, tex
         assert (directory / "f").read_bytes() == text.replace(
             old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         ).encode()
+
+
+def test_an_edit_is_never_repeated_by_itself(tmp_path: Path, edit: AnyTool) -> None:
+    assert (edit.options.read_only, edit.options.idempotent, edit.options.retries) == (False, False, 0)
+    (tmp_path / "a").write_text("x")
+    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
+    assert call(edit, config=config, file_path="a", old_string="y", new_string="z").retries == 0

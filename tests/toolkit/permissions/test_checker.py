@@ -263,3 +263,29 @@ def test_a_tool_that_has_changed_is_asked_about_again() -> None:
 
 
 # --- without an executor ---------------------------------------------------------------------------------------------
+
+
+def test_many_threads_and_loops_share_one_checker() -> None:
+    somebody = PlainPerson(*[ALWAYS] * 4)
+    checker, executor = checked(responder=somebody)
+    results: list[str] = []
+
+    def plainly() -> None:
+        with executor() as running:
+            results.extend(running.execute(call("Bash", command=f"ls {n % 4}")).text for n in range(12))
+
+    def on_a_loop() -> None:
+        async def main() -> None:
+            async with executor() as running:
+                results.extend([(await running.aexecute(call("Bash", command=f"ls {n % 4}"))).text for n in range(12)])
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=target) for target in [plainly, on_a_loop] * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == ["done"] * 96
+    assert len(somebody.asked) == 4, "each question once"
+    assert checker.judge(call("Bash", command="ls 1"), BY_NAME["Bash"]).source == "session"
