@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit import FetchSettings, NullResponder, Workspace, toolkit
-from dragoman.toolkit.skills import MemorySkillStore
+from dragoman.toolkit import FetchSettings, MemorySkillStore, NullResponder, Workspace, toolkit
 from tests.toolkit.calling import bad, call
 
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]
@@ -81,4 +80,4 @@ def test_only_what_is_named_is_built(tmp_path: Path) -> None:
 def test_the_package_alone_loads_nothing() -> None:
     program = "import sys, dragoman.toolkit; print([m for m in sys.modules if m.startswith('dragoman.')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['dragoman._version', 'dragoman.toolkit']"
+    assert done.stdout.strip() == "['dragoman._door', 'dragoman._version', 'dragoman.toolkit']"

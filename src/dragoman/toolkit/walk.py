@@ -1,7 +1,7 @@
 """The files below a directory: path patterns, .gitignore files, and a walk through open directories only.
 
 Patterns and .gitignore files are strangers' texts, so they are matched in time that none of them can blow up: each part
-between slashes by an expression that never goes back (`fnmatch` writes such ones), `**` part by part. Directories are
+between slashes by `fnmatch`, whose expressions never go back, `**` part by part. Directories are
 opened from the one above and links are not followed, so that a tree that changes meanwhile cannot lead outside.
 """
 
@@ -14,7 +14,8 @@ import stat
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final
 
 from msgspec import Struct
 
@@ -25,9 +26,6 @@ from .workspace import Workspace, is_system
 
 MAX_LENGTH: Final = 1000
 MAX_ALTERNATIVES: Final = 64
-
-_Part: TypeAlias = Callable[[str], object] | None
-"""Tells whether a name fits; None stands for `**`."""
 
 
 class PatternError(ValueError):
@@ -43,62 +41,60 @@ class PathPattern:
     def __init__(self, pattern: str, *, braces: bool = True) -> None:
         if len(pattern) > MAX_LENGTH:
             raise PatternError(f"the pattern is longer than {MAX_LENGTH} characters")
-        self._alternatives: list[list[_Part]] = [_compile(each) for each in (_expand(pattern) if braces else [pattern])]
+        self._alternatives: list[list[str]] = [_split(each) for each in (_expand(pattern) if braces else [pattern])]
 
     def fits(self, path: str) -> bool:
         """Whether a path, relative and with slashes, fits."""
         names = path.split("/")
-        return any(_fits(parts, names) for parts in self._alternatives)
+        return any(len(parts) in match_parts(parts, names)[-1] for parts in self._alternatives)
 
     def may_hold(self, directory: str) -> bool:
         """Whether something below this directory can fit."""
         names = directory.split("/") if directory else []
-        return any(_may_hold(parts, names) for parts in self._alternatives)
+        return any(match_parts(parts, names)[-1] - {len(parts)} for parts in self._alternatives)
 
 
-def _compile(pattern: str) -> list[_Part]:
-    parts: list[_Part] = []
-    for part in pattern.split("/"):
-        if part in ("", "."):
-            continue
-        if part == "..":
-            raise PatternError("the pattern goes up with '..'")
-        if part != "**":
-            parts.append(re.compile(fnmatch.translate(part)).match)
-        elif not parts or parts[-1] is not None:  # `**/**` says no more than `**`
-            parts.append(None)
+def match_parts(pattern: Sequence[str], names: Sequence[str]) -> list[set[int]]:
+    """How many parts of the pattern can be used up by no name, by the first one, by the first two …
+
+    `**` is used up by any number of names, also by none. The time is bounded by the product of both lengths.
+    """
+    reached = _skip_stars(pattern, {0})
+    found = [reached]
+    for name in names:
+        following: set[int] = set()
+        for at in reached - {len(pattern)}:
+            if pattern[at] == "**":
+                following.add(at)
+            elif _matcher(pattern[at])(name):
+                following.add(at + 1)
+        reached = _skip_stars(pattern, following)
+        found.append(reached)
+    return found
+
+
+@lru_cache(maxsize=8192)  # fnmatch keeps 256 in some versions, and a .gitignore file may well have more
+def _matcher(part: str) -> Callable[[str], object]:
+    return re.compile(fnmatch.translate(part)).match
+
+
+def _skip_stars(pattern: Sequence[str], reached: set[int]) -> set[int]:
+    """The positions, and those behind a `**` that stands for nothing."""
+    for start in sorted(reached):
+        at = start
+        while at < len(pattern) and pattern[at] == "**":
+            at += 1
+            reached.add(at)
+    return reached
+
+
+def _split(pattern: str) -> list[str]:
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise PatternError("the pattern goes up with '..'")
     if not parts:
         raise PatternError("the pattern is empty")
-    return parts
-
-
-def _fits(parts: Sequence[_Part], names: Sequence[str]) -> bool:
-    """Go through the names and keep the positions in the pattern that fit so far."""
-    positions = _skip_stars(parts, {0})
-    for name in names:
-        reached: set[int] = set()
-        for at in positions - {len(parts)}:
-            part = parts[at]
-            if part is None:
-                reached |= {at, len(parts)} if at == len(parts) - 1 else {at}
-            elif part(name):
-                reached.add(at + 1)
-        positions = _skip_stars(parts, reached)
-    return len(parts) in positions
-
-
-def _skip_stars(parts: Sequence[_Part], positions: set[int]) -> set[int]:
-    """The positions, and those behind a `**`, which may stand for nothing unless it is the last: `a/**` is not `a`."""
-    return positions | {at + 1 for at in positions if at < len(parts) - 1 and parts[at] is None}
-
-
-def _may_hold(parts: Sequence[_Part], names: Sequence[str]) -> bool:
-    for part, name in zip(parts, names, strict=False):
-        if part is None:
-            return True
-        if not part(name):
-            return False
-    return len(names) < len(parts)
+    return [*parts, "*"] if parts[-1] == "**" else parts  # `a/**` is all that is in `a`, and not `a` itself
 
 
 def _expand(pattern: str) -> list[str]:

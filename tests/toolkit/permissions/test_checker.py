@@ -18,7 +18,6 @@ from dragoman.toolkit import (
     PermissionRequest,
     Rule,
 )
-from dragoman.toolkit.permissions import RuleAnswer
 from dragoman.tools import Tool, ToolExecutor, ToolRun
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.colours import Runner, both_colours, one
@@ -153,11 +152,12 @@ def test_always_and_never_hold_for_the_same_arguments(execute_all: Runner, perso
 
 
 @both_colours
-def test_a_rule_can_be_the_answer(execute_all: Runner) -> None:
+def test_a_rule_can_be_allowed_for_the_session(execute_all: Runner) -> None:
     somebody = PlainPerson()
     checker, executor = checked(deny("Bash", command="git push"), responder=somebody)
     rule = checker.suggest(call("Bash", command="git diff --stat a"), BY_NAME["Bash"])
-    somebody.answers = [RuleAnswer(rule=rule)]
+    assert rule is not None
+    checker.allow(rule)
 
     def results(*commands: str) -> list[str | None]:
         calls = [call("Bash", str(number), command=command) for number, command in enumerate(commands)]
@@ -166,7 +166,7 @@ def test_a_rule_can_be_the_answer(execute_all: Runner) -> None:
     assert results("git diff --stat a") == [None]
     assert results("git diff b", "git diff --stat") == [None, None]
     assert results("git push") == ["denied"]
-    assert len(somebody.asked) == 1
+    assert somebody.asked == []
     somebody.answers = [NO]
     assert results("git diff --output=x") == ["denied"]
 
@@ -175,11 +175,7 @@ def test_a_rule_can_be_the_answer(execute_all: Runner) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        RuleAnswer(rule=allow("Read")),
-        RuleAnswer(rule=allow("Bash", command="pwd")),
-        RuleAnswer(rule=allow("Bash", command="ls *")),
-        RuleAnswer(rule=ask("Bash")),
-        RuleAnswer(rule=deny("Bash")),
+        allow("Bash"),
         "yes",
         True,
         1,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import SkillError, SkillNotFoundError
-from dragoman.toolkit import DirectorySkillStore
-from dragoman.toolkit.skills import SkillLimits
+from dragoman.toolkit import DirectorySkillStore, SkillLimits
 
 SECRET = "the secret outside"
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit import DirectorySkillStore, PermissionChecker, skills_prompt
-from dragoman.toolkit.skills import MemorySkillStore, Skill, skill_tools
+from dragoman.toolkit import DirectorySkillStore, MemorySkillStore, PermissionChecker, Skill, skill_tools, skills_prompt
 from dragoman.tools import ToolExecutor
 from tests.tools.colours import Runner, both_colours, one
 
