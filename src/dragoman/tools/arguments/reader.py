@@ -22,7 +22,7 @@ from dragoman.errors import ToolDefinitionError
 from .hints import Parser, is_pydantic_field
 from .nodes import NULL, Field, Node, convert, make_decoder, object_schema, union
 from .problems import InvalidArguments, Path, Problem, cut, deeper_than, expected, is_array, is_object
-from .resolve import MISSING, RawField, UnsupportedError, resolve, resolve_one, scope_of_function
+from .resolve import MISSING, RawField, UnsupportedError, resolve, scope_of_function
 from .schemas import Schema, normalise, write_document
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def arguments_of_function(
         return values[:count], dict(zip(names[count:], values[count:], strict=True))
 
     recovery = Recovery(lambda value: convert(value, struct), lambda: _make_checker(schema, "argument"))
-    decode = recovery.after(_decoder(fn, struct, fields), recovery.read_arguments)
+    decode = recovery.after(make_decoder(struct).decode, recovery.read_arguments)
     return Arguments(schema=schema, notes=(), decode=decode, bind=bind)
 
 
@@ -121,34 +121,31 @@ def _name_of(fn: Callable[..., object]) -> str:
 
 def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter]) -> list[Field]:
     parser, scope = Parser(), scope_of_function(fn)
-    written = {each.name: each.annotation for each in parameters if each.annotation is not _EMPTY}
-    try:
-        hints = resolve(written, scope)
-    except Exception:  # noqa: BLE001 -- whatever it is, one by one says where
-        hints = {}
     fields: list[Field] = []
     for parameter in parameters:
         try:
-            if parameter.name in written and parameter.name not in hints:
-                hints[parameter.name] = resolve_one(parameter.annotation, scope)
-            fields.append(_field(parameter, hints, parser))
+            hint = MISSING if parameter.annotation is _EMPTY else resolve(parameter.annotation, scope)
+            field = _field(parameter, hint, parser)
+            make_decoder(field.node.wire)
         except UnsupportedError as error:
-            raise _refusal(fn, parameter.name, error) from None
+            message = f"Parameter {parameter.name!r} of {_name_of(fn)}: {error.message}."
+            raise ToolDefinitionError(message, hint=error.fix) from None
+        fields.append(field)
     return fields
 
 
-def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Parser) -> Field:
+def _field(parameter: inspect.Parameter, hint: object, parser: Parser) -> Field:
     name = parameter.name
     default: Any = MISSING if parameter.default is _EMPTY else parameter.default
     if parameter.kind in _STARS:
         stars, instead = _STARS[parameter.kind]
         fix = f"Write one parameter of type {instead} instead, or name each parameter."
         raise UnsupportedError(f"{stars}{name} has no place in a JSON object", fix)
-    if name not in hints and default is MISSING:
+    if hint is MISSING and default is MISSING:
         fix = f"Write its type, such as {name}: str, or give it a default."
         raise UnsupportedError("it has no type hint", fix)
-    inferred: object = cast("object", type(default)) if type(default) in (str, int, float, bool) else Any
-    hint = hints.get(name, inferred)
+    if hint is MISSING:
+        hint = cast("object", type(default)) if type(default) in (str, int, float, bool) else Any
     if is_pydantic_field(default):  # x: int = Field(5, ge=1)
         hint = Annotated[cast("Any", hint), default]
         default = MISSING if default.is_required() else default.get_default(call_default_factory=True)
@@ -156,22 +153,6 @@ def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Pa
     if default is None and NULL not in (node, *node.members):  # x: int = None says more than it writes
         node = union([node, NULL])
     return Field(RawField(name, hint, name, default is MISSING, default), node)
-
-
-def _decoder(fn: Callable[..., object], struct: Any, fields: Sequence[Field]) -> Callable[[str], object]:
-    try:
-        return make_decoder(struct).decode
-    except UnsupportedError:
-        for field in fields:
-            try:
-                make_decoder(field.node.wire)
-            except UnsupportedError as error:
-                raise _refusal(fn, field.raw.name, error) from None
-        raise
-
-
-def _refusal(fn: Callable[..., object], name: str, error: UnsupportedError) -> ToolDefinitionError:
-    return ToolDefinitionError(f"Parameter {name!r} of {_name_of(fn)}: {error.message}.", hint=error.fix)
 
 
 def _struct_field(raw: RawField) -> Any:
