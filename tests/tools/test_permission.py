@@ -20,7 +20,7 @@ from dragoman.tools import (
     deny,
     tool,
 )
-from dragoman.tools.permission import fingerprint
+from dragoman.tools.run import fingerprint
 from tests.tools.colours import Runner, both_colours, one
 
 ran: list[str] = []

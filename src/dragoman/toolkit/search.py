@@ -169,7 +169,7 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
         )
         search = _Search(limits, mode, context_lines)
         deadline = time.monotonic() + seconds
-        with Matcher(pattern, ignore_case=ignore_case, deadline=deadline, check=tree.check) as matcher:
+        with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline, check=tree.check)) as matcher:
             try:
                 _search_tree(tree, search, matcher)
             except TooSlowError:

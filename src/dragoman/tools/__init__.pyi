@@ -70,33 +70,6 @@ from .executor import (
 from .executor import (
     tool_result_or_error as tool_result_or_error,
 )
-from .permission import (
-    Allow as Allow,
-)
-from .permission import (
-    Approval as Approval,
-)
-from .permission import (
-    Ask as Ask,
-)
-from .permission import (
-    Decision as Decision,
-)
-from .permission import (
-    Deny as Deny,
-)
-from .permission import (
-    PendingApproval as PendingApproval,
-)
-from .permission import (
-    PermissionCheck as PermissionCheck,
-)
-from .permission import (
-    approve as approve,
-)
-from .permission import (
-    deny as deny,
-)
 from .registry import (
     AnyTools as AnyTools,
 )
@@ -113,6 +86,27 @@ from .registry import (
     not_found as not_found,
 )
 from .run import (
+    Allow as Allow,
+)
+from .run import (
+    Approval as Approval,
+)
+from .run import (
+    Ask as Ask,
+)
+from .run import (
+    Decision as Decision,
+)
+from .run import (
+    Deny as Deny,
+)
+from .run import (
+    PendingApproval as PendingApproval,
+)
+from .run import (
+    PermissionCheck as PermissionCheck,
+)
+from .run import (
     RetryConfig as RetryConfig,
 )
 from .run import (
@@ -126,6 +120,12 @@ from .run import (
 )
 from .run import (
     ToolRun as ToolRun,
+)
+from .run import (
+    approve as approve,
+)
+from .run import (
+    deny as deny,
 )
 from .runner import discard as discard
 from .threads import LoopThread as LoopThread

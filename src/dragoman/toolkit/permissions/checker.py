@@ -106,11 +106,6 @@ class PermissionChecker:
         """
         return self._check(call, tool, door or self._door)
 
-    async def acheck(self, call: ToolCall, tool: AnyTool | None = None, *, door: str = "") -> Decision:
-        """`check` on the caller's event loop."""
-        said = self._check(call, tool, door or self._door)
-        return await said if isinstance(said, Awaitable) else said
-
     # --- the session ---
 
     def suggest(self, call: ToolCall, tool: AnyTool | None = None) -> Rule | None:

@@ -89,8 +89,12 @@ def arguments_of_function(
         values = msgspec.structs.astuple(cast("msgspec.Struct", decoded))
         return values[:count], dict(zip(names[count:], values[count:], strict=True))
 
-    recovery = Recovery(lambda value: convert(value, struct), lambda: _make_checker(schema, "argument"))
-    decode = recovery.after(make_decoder(struct).decode, recovery.read_arguments)
+    decode = Decoder(
+        make_decoder(struct).decode,
+        lambda value: convert(value, struct),
+        lambda: _make_checker(schema, "argument"),
+        _parse_arguments,
+    )
     return Arguments(schema=schema, notes=(), decode=decode, bind=bind)
 
 
@@ -186,12 +190,12 @@ def arguments_of_schema(schema: Mapping[str, object]) -> Arguments:
             raise ValueError(TOO_DEEP)
         return read(value)
 
-    recovery = Recovery(read, lambda: checker)
-
     def bind(decoded: object) -> tuple[Sequence[object], Mapping[str, object]]:
         return (), cast("dict[str, object]", decoded)
 
-    return Arguments(schema=normal, notes=notes, decode=recovery.after(decode, recovery.read_arguments), bind=bind)
+    return Arguments(
+        schema=normal, notes=notes, decode=Decoder(decode, read, lambda: checker, _parse_arguments), bind=bind
+    )
 
 
 def schema_of_type(hint: object) -> Schema:
@@ -203,8 +207,9 @@ def decoder_of_type(hint: object) -> Callable[[str], object]:
     """A function from JSON text to a value of the type; it raises InvalidArguments."""
     node = _node_of_type(hint)
     schema = write_document(node.schema)
-    recovery = Recovery(lambda value: convert(value, node.wire), lambda: _make_checker(schema, "field"))
-    return recovery.after(make_decoder(node.wire).decode, lambda text: recovery.read(parse_text(text)))
+    return Decoder(
+        make_decoder(node.wire).decode, lambda value: convert(value, node.wire), lambda: _make_checker(schema, "field")
+    )
 
 
 def _node_of_type(hint: object) -> Node:
@@ -229,41 +234,42 @@ def parse_text(text: str) -> object:
         raise InvalidArguments([Problem((), f"not valid JSON ({error}): {cut(text)}")]) from None
 
 
-class Recovery:
-    """The careful reading of a value: `read` raises if it does not fit, and the schema says why not."""
+def _parse_arguments(text: str) -> object:
+    """The arguments of a call; models write nothing at all where there is nothing to say."""
+    value: object = parse_text(text) if text.strip() else {}
+    if not is_object(value):
+        raise InvalidArguments([Problem((), expected("object", value))])
+    return value
 
-    def __init__(self, read: Callable[[object], object], make_checker: Callable[[], Checker]) -> None:
+
+class Decoder:
+    """From JSON text to arguments or a value. `quick` reads the text, `read` what was decoded of it.
+
+    Both raise if it does not fit; then the checker says why not.
+    """
+
+    def __init__(
+        self,
+        quick: Callable[[str], object],
+        read: Callable[[object], object],
+        make_checker: Callable[[], Checker],
+        parse: Callable[[str], object] = parse_text,
+    ) -> None:
+        self._quick: Callable[[str], object] = quick
         self._read: Callable[[object], object] = read
         self._make_checker: Callable[[], Checker] = make_checker
+        self._parse: Callable[[str], object] = parse
         self._checker: Checker | None = None
 
-    @staticmethod
-    def after(decode: Callable[[str], object], recover: Callable[[str], object]) -> Callable[[str], object]:
-        """The quick reading of a text, and where it fails the careful one."""
-
-        def decode_or_recover(text: str) -> object:
-            try:
-                return decode(text)
-            except Exception:  # noqa: BLE001 -- also what the user's own classes raise
-                return recover(text)
-
-        return decode_or_recover
-
-    def read_arguments(self, text: str) -> object:
-        """The arguments of a call; models write nothing at all where there is nothing to say."""
-        value: object = parse_text(text) if text.strip() else {}
-        if not is_object(value):
-            raise InvalidArguments([Problem((), expected("object", value))])
-        return self.read(value)
-
-    def read(self, value: object) -> object:
-        """What a decoded JSON value becomes; raises InvalidArguments with every problem there is."""
+    def __call__(self, text: str) -> object:
+        """What the text becomes; raises InvalidArguments with every problem there is."""
+        try:
+            return self._quick(text)
+        except Exception:  # noqa: BLE001 -- also what the user's own classes raise
+            value = self._parse(text)
         if deeper_than(DEEPEST, value):
             raise InvalidArguments([Problem((), TOO_DEEP)])
-        try:
-            return self._read(value)
-        except Exception:  # noqa: BLE001 -- also what the user's own classes raise
-            nulls, problems = self._explain(value)
+        nulls, problems = self._explain(value)
         try:
             return self._read(_forgive(value, nulls))
         except Exception as error:  # noqa: BLE001 -- as above
