@@ -41,7 +41,10 @@ class Found(Struct, frozen=True):
 
 
 class Matcher:
-    """One expression; close it after use. `deadline` is on the clock of `time.monotonic`; `check` raises if nobody waits any more."""
+    """One expression; close it after use.
+
+    `deadline` is on the clock of `time.monotonic`; `check` raises if nobody waits any more.
+    """
 
     def __init__(self, pattern: str, *, ignore_case: bool, deadline: float, check: Callable[[], None]) -> None:
         self._deadline: float = deadline

@@ -1,7 +1,8 @@
 """One run of tools: how they are used in it (ToolConfig), whether a call may run (Decision, Approval), what its calls
 share (ToolRun), what a tool may know of its call (ToolContext).
 
-Rules are the toolkit's business, and who is asked is the program's. What is code rather than data (permissions, middleware, hooks) goes to the executor's constructor.
+Rules are the toolkit's business, and who is asked is the program's. What is code rather than data (permissions,
+middleware, hooks) goes to the executor's constructor.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 raise ConfigurationError(message, hint="Give it a value of 0 or more.")
 
 
-# --- may a call run: the answers, and approvals bound to the exact call ------------------------------------------------
+# --- may a call run: the answers, and approvals bound to the exact call -----------------------------------------------
 
 
 class Allow(Struct, frozen=True):

@@ -269,7 +269,10 @@ class Decoder:
             value = self._parse(text)
         if deeper_than(DEEPEST, value):
             raise InvalidArguments([Problem((), TOO_DEEP)])
-        nulls, problems = self._explain(value)
+        try:
+            return self._read(value)
+        except Exception:  # noqa: BLE001 -- as above
+            nulls, problems = self._explain(value)
         try:
             return self._read(_forgive(value, nulls))
         except Exception as error:  # noqa: BLE001 -- as above
