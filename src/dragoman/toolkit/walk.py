@@ -22,7 +22,7 @@ from msgspec import Struct
 from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ToolError
 
-from .workspace import Workspace, is_system
+from .workspace import Workspace, is_system, readable_errors
 
 MAX_LENGTH: Final = 1000
 MAX_ALTERNATIVES: Final = 64
@@ -188,7 +188,7 @@ def is_ignored(files: Sequence[IgnoreFile], path: str, *, is_directory: bool) ->
     return False
 
 
-def ignore_files_above(workspace: Workspace, path: str) -> list[IgnoreFile]:
+def _ignore_files_above(workspace: Workspace, path: str) -> list[IgnoreFile]:
     """The .gitignore files in the directories above a path, from the root down."""
     parts = path.split("/") if path else []
     found: list[IgnoreFile] = []
@@ -209,35 +209,39 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Walk:
-    """One walk in the order of names. Iterate over `files()` and close it; `stopped` says if a limit was reached.
+    """One walk below a directory, in the order of names. `stopped` says if a limit was reached.
 
     A link to a file is reported as a name, and resolved with all checks by whoever opens it.
     """
 
     def __init__(
         self,
-        directory: int,
+        workspace: Workspace,
         path: str,
         *,
-        enter: Callable[[str], bool],
-        ignored: list[IgnoreFile] | None,
+        wanted: PathPattern | None,
+        ignoring: bool,
         check: Callable[[], None],
         seconds: float = MAX_SECONDS,
-        max_entries: int = MAX_ENTRIES,
     ) -> None:
-        self._start: int = directory
-        self._path: str = path
-        self._enter: Callable[[str], bool] = enter
-        self._ignored: list[IgnoreFile] | None = ignored
-        """The .gitignore files above; None if nothing is to be left out."""
+        self._workspace: Workspace = workspace
+        self.path: str = path
+        self._wanted: PathPattern | None = wanted
+        """For the paths below `path`; None for all."""
+        self._ignoring: bool = ignoring
+        """Whether what .gitignore files name is left out."""
         self._check: Callable[[], None] = check
-        self._left: int = max_entries
+        self._skip: int = 0
+        self._left: int = MAX_ENTRIES
         self._deadline: float = time.monotonic() + seconds
         self.stopped: bool = False
 
     def files(self) -> Generator[tuple[int, str, str], None, None]:
-        """Each file as (open directory, name, path). The directory is open until the next one is asked for."""
-        yield from self._inside(owned(os.dup, self._start), self._path, self._ignored, 0)
+        """Each file as (open directory, name, path). The directory is open until the next is asked for; close it."""
+        with self._workspace.directory(self.path) as (directory, start), readable_errors(self.path):
+            self._skip = len(start) + 1 if start else 0
+            ignored = _ignore_files_above(self._workspace, start) if self._ignoring else None
+            yield from self._inside(owned(os.dup, directory), start, ignored, 0)
 
     def _inside(
         self, opened: Descriptor, path: str, ignored: list[IgnoreFile] | None, depth: int
@@ -256,9 +260,11 @@ class Walk:
                     (is_directory and name in _ALWAYS_IGNORED) or is_ignored(ignored, below, is_directory=is_directory)
                 ):
                     continue
+                wanted, path_below = self._wanted, below[self._skip :]
                 if not is_directory:
-                    yield directory, name, below
-                elif depth < _MAX_DEPTH and self._enter(below):
+                    if wanted is None or wanted.fits(path_below):
+                        yield directory, name, below
+                elif depth < _MAX_DEPTH and (wanted is None or wanted.may_hold(path_below)):
                     inner = _open_directory(directory, name)
                     if inner is not None:
                         yield from self._inside(inner, below, ignored, depth + 1)
