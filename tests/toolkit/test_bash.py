@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.conversation import ToolCall
 from dragoman.toolkit import BashSettings, Workspace, process_group
 from dragoman.toolkit.bash import bash_tool
 from dragoman.toolkit.process_group import processes_of
-from dragoman.tools import AnyTool, ToolRun
+from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling, ToolExecutor, ToolRun
 from tests.processes import children, started
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 
@@ -241,3 +243,54 @@ def test_what_clears_its_environment_is_found_as_a_descendant(tmp_path: Path, ba
             return
         time.sleep(0.05)
     pytest.fail("it still runs")
+
+
+def test_it_is_never_repeated_by_itself(tmp_path: Path, bash: AnyTool) -> None:
+    assert (bash.name, bash.options.read_only, bash.options.idempotent) == ("Bash", False, False)
+    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
+    assert call(bash, config=config, command="echo x >> log; exit 1").retries == 0
+    assert (tmp_path / "log").read_text() == "x\n"
+
+
+FORKER = """
+i=0
+while [ $i -lt 400 ]; do (sleep 300 & sleep 300) & i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.05; done
+"""
+
+
+@linux
+@pytest.mark.slow
+def test_a_command_that_goes_on_forking_is_ended_as_well(bash: AnyTool, tokens: list[str]) -> None:
+    """At most 800 processes, and in half a second far fewer."""
+    bad(call(bash, command=FORKER, timeout_seconds=0.4), "timeout")
+    assert nothing_is_left(tokens)
+
+
+@linux
+def test_cancelling_the_task_ends_the_command(bash: AnyTool, tokens: list[str]) -> None:
+    async def main() -> None:
+        async with ToolExecutor([bash]) as executor:
+            task = asyncio.create_task(executor.aexecute(ToolCall("1", "Bash", '{"command": "sleep 300"}')))
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    assert nothing_is_left(tokens)
+
+
+@linux
+def test_a_program_that_ignores_its_children_gets_its_answer(tmp_path: Path) -> None:
+    program = f"""
+import signal
+from dragoman import ToolCall, ToolExecutor
+from dragoman.toolkit.bash import bash_tool
+from dragoman.toolkit.workspace import Workspace
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+with ToolExecutor([bash_tool(Workspace({str(tmp_path)!r}))]) as executor:
+    print(executor.execute(ToolCall("1", "Bash", '{{"command": "sleep 300 & echo hi"}}')).text)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("hi\n")
+    assert done.stdout.endswith("[exit code unknown]\n")

@@ -31,9 +31,7 @@ def test_a_file_is_returned_as_it_is(called: Call, tmp_path: Path, read: AnyTool
 def test_a_range_of_lines(tmp_path: Path, read: AnyTool) -> None:
     (tmp_path / "a").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     text = good(call(read, file_path="a", offset=3, limit=2))
-    assert text == (
-        "line 3\nline 4\n[Lines 3 to 4 of 10 are shown, 43 bytes follow. To read on, call Read with offset=5.]"
-    )
+    assert text == ("line 3\nline 4\n[Lines 3 to 4 are shown, 43 bytes follow. To read on, call Read with offset=5.]")
     assert good(call(read, file_path="a", offset=9)) == "line 9\nline 10\n"
     assert good(call(read, file_path="a", offset=10, limit=5)) == "line 10\n"
     assert "it has no line 11" in bad(call(read, file_path="a", offset=11), "execution")
@@ -45,7 +43,7 @@ def test_a_long_file_is_cut_at_a_line_and_says_how_to_read_on(tmp_path: Path, re
     (tmp_path / "a").write_text("".join(f"line {n:04}\n" for n in range(1, 51)) + "the end")
     text = good(call(read, file_path="a"))
     assert text.endswith(
-        "line 0010\n[Lines 1 to 10 of 51 are shown, 407 bytes follow. To read on, call Read with offset=11.]"
+        "line 0010\n[Lines 1 to 10 are shown, 407 bytes follow. To read on, call Read with offset=11.]"
     )
 
 

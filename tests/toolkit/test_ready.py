@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit import FetchSettings, NullResponder, Workspace, toolkit
-from dragoman.toolkit.skills import MemorySkillStore
+from dragoman.toolkit import FetchSettings, MemorySkillStore, NullResponder, Workspace, toolkit
 from tests.toolkit.calling import bad, call
 
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]

@@ -10,10 +10,10 @@ import json
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit import CallbackResponder, ConsoleResponder, PermissionAnswer, PermissionRequest
+from dragoman.toolkit import CallbackResponder, ConsoleResponder, NullResponder, PermissionAnswer, PermissionRequest
 from dragoman.toolkit.responder import react_emoji_tool, send_update_tool
-from dragoman.tools import ToolExecutor
-from tests.toolkit.calling import Call, bad, both_colours, good
+from dragoman.tools import ToolConfig, ToolErrorHandling, ToolExecutor
+from tests.toolkit.calling import Call, bad, both_colours, call, good
 
 ASKED = PermissionRequest(call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only")
 
@@ -151,3 +151,17 @@ def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:
 
     asyncio.run(main())
     gc.collect()  # a coroutine that nobody awaited would warn now, and warnings are errors
+
+
+def test_a_message_is_not_sent_twice() -> None:
+    sent: list[str] = []
+
+    def fails(text: str) -> None:
+        sent.append(text)
+        raise OSError("perhaps it arrived")
+
+    tool = send_update_tool(CallbackResponder(update=fails))
+    call(tool, config=ToolConfig(tool_error_handling=ToolErrorHandling.RETRY), message="hi")
+    assert sent == ["hi"]
+    assert not tool.options.idempotent
+    assert react_emoji_tool(NullResponder()).options.idempotent

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from dragoman.toolkit import Workspace, write as module
 from dragoman.toolkit.workspace import Place
 from dragoman.toolkit.write import edit_tool, write_tool
-from dragoman.tools import AnyTool
+from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
 
@@ -84,12 +84,10 @@ def edit(tmp_path: Path) -> AnyTool:
 
 
 @both_colours
-def test_one_piece_is_replaced_and_shown(called: Call, tmp_path: Path, edit: AnyTool) -> None:
+def test_one_piece_is_replaced_and_its_line_named(called: Call, tmp_path: Path, edit: AnyTool) -> None:
     (tmp_path / "a.py").write_text("one\ntwo\nthree\nfour\nfive\nsix\nseven\n")
     text = good(called(edit, file_path="a.py", old_string="fo", new_string="FO\nx"))
-    assert text == (
-        "replaced 1 occurrence in a.py\n@@ line 4 @@\n one\n two\n three\n-four\n+FO\n+xur\n five\n six\n seven"
-    )
+    assert text == "replaced 1 occurrence in a.py (line 4)"
     assert (tmp_path / "a.py").read_text() == "one\ntwo\nthree\nFO\nxur\nfive\nsix\nseven\n"
 
 
@@ -105,11 +103,10 @@ def test_what_is_there_more_than_once(tmp_path: Path, edit: AnyTool) -> None:
     (tmp_path / "a").write_text("x\nyx\n" * 10)
     text = bad(call(edit, file_path="a", old_string="x", new_string="z"), "execution")
     assert "occurs 20 times" in text
-    assert "(lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)" in text
+    assert "(line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)" in text
     assert "replace_all=true" in text
     text = good(call(edit, file_path="a", old_string="x", new_string="z", replace_all=True))
-    assert text.startswith("replaced 20 occurrences in a\n")
-    assert text.endswith("… and 17 more")
+    assert text == "replaced 20 occurrences in a (line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)"
     assert (tmp_path / "a").read_text() == "z\nyz\n" * 10
 
 
@@ -159,3 +156,10 @@ def test_it_does_what_replace_does(tmp_path_factory: pytest.TempPathFactory, tex
         assert (directory / "f").read_bytes() == text.replace(
             old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         ).encode()
+
+
+def test_an_edit_is_never_repeated_by_itself(tmp_path: Path, edit: AnyTool) -> None:
+    assert (edit.options.read_only, edit.options.idempotent, edit.options.retries) == (False, False, 0)
+    (tmp_path / "a").write_text("x")
+    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
+    assert call(edit, config=config, file_path="a", old_string="y", new_string="z").retries == 0

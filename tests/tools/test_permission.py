@@ -20,7 +20,7 @@ from dragoman.tools import (
     deny,
     tool,
 )
-from dragoman.tools.permission import fingerprint
+from dragoman.tools.run import fingerprint
 from tests.tools.colours import Runner, both_colours, one
 
 ran: list[str] = []
@@ -244,3 +244,9 @@ def test_middleware_of_a_pending_call_is_closed(execute_all: Runner) -> None:
     executed = execute_all(ToolExecutor([delete], middleware=[outer], permission=says(Ask())), [CALL])  # type: ignore[arg-type]
     assert executed.pending
     assert closed.is_set()
+
+
+def test_fingerprints_do_not_run_together() -> None:
+    calls = [ToolCall("a", "bc", ""), ToolCall("ab", "c", ""), ToolCall("", "abc", ""), ToolCall("", "", "abc")]
+    assert len({fingerprint(call) for call in calls}) == len(calls)
+    fingerprint(ToolCall("a", "b", "\ud800"))  # a broken text has one too

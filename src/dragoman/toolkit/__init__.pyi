@@ -1,6 +1,7 @@
 from .bash import BashSettings as BashSettings
 from .fetch import FetchSettings as FetchSettings
 from .permissions.checker import PermissionChecker as PermissionChecker
+from .permissions.judge import Verdict as Verdict
 from .permissions.rules import PermissionPolicy as PermissionPolicy, Rule as Rule, policy_from as policy_from
 from .ready import toolkit as toolkit
 from .responder import (
@@ -12,10 +13,19 @@ from .responder import (
     Responder as Responder,
 )
 from .search import GrepLimits as GrepLimits
-from .skills.skill import validate_skill as validate_skill
+from .skills.skill import (
+    Skill as Skill,
+    SkillSummary as SkillSummary,
+    SupportingFile as SupportingFile,
+    validate_skill as validate_skill,
+)
 from .skills.store import (
     DirectorySkillStore as DirectorySkillStore,
+    MemorySkillStore as MemorySkillStore,
+    SkillLimits as SkillLimits,
+    SkillStore as SkillStore,
     skill_directories as skill_directories,
+    skill_tools as skill_tools,
     skills_prompt as skills_prompt,
 )
 from .workspace import Workspace as Workspace

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
@@ -88,7 +88,7 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
             done = run_command(
                 [shell, "-c", "--", command],
                 cwd=workspace.root,
-                env=environment(token, names=settings.env_names, values=settings.env),
+                env=_environment(token, settings),
                 token=token,
                 seconds=seconds,
                 cancelled=lambda: context.cancelled,
@@ -103,24 +103,12 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
     return bash
 
 
-def environment(
-    token: str,
-    *,
-    names: Iterable[str] = (),
-    values: Mapping[str, str] | None = None,
-    source: Mapping[str, str] | None = None,
-) -> dict[str, str]:
+def _environment(token: str, settings: BashSettings) -> dict[str, str]:
     """The variables of a command: inherited ones, those named, and those given, which win."""
-    source = os.environ if source is None else source
-    passed = {name: source[name] for name in (*sorted(_INHERITED), *names) if name in source}
-    outer = source.get(TOKEN_VARIABLE)  # a command may itself run a program that runs commands
-    return {
-        "PATH": os.defpath,
-        **_FIXED,
-        **passed,
-        **(values or {}),
-        TOKEN_VARIABLE: f"{outer}:{token}" if outer else token,
-    }
+    passed = {name: os.environ[name] for name in (*sorted(_INHERITED), *settings.env_names) if name in os.environ}
+    outer = os.environ.get(TOKEN_VARIABLE)  # a command may itself run a program that runs commands
+    marked = {TOKEN_VARIABLE: f"{outer}:{token}" if outer else token}
+    return {"PATH": os.defpath, **_FIXED, **passed, **settings.env, **marked}
 
 
 def _report(done: Finished, seconds: float) -> str:

@@ -51,8 +51,8 @@ def calculator_tool() -> AnyTool:
 
         Args:
             expression: Such as `(2 + 3) * 4 ** 2 / 7`. Operators: + - * / // % ** and !. Functions: abs, acos, asin,
-                atan, atan2, ceil, comb, cos, degrees, exp, floor, gcd, hypot, lcm, ln, log, log10, log2, max, min, mod,
-                perm, radians, round, sin, sqrt, tan. Constants: e, pi, tau. Angles are in radians.
+                atan, ceil, cos, exp, floor, ln, log, log10, log2, max, min, round, sin, sqrt, tan. Constants: e, pi.
+                Angles are in radians.
         """
         try:
             return calculate(expression)
@@ -228,16 +228,6 @@ def _factorial(value: Number) -> int:
     return math.factorial(number)
 
 
-def _counting(function: Callable[[int, int], int]) -> Callable[[list[Number]], Number]:
-    def compute(values: list[Number]) -> int:
-        n, k = (_whole(value, "counting") for value in values)
-        if max(abs(n), abs(k)) > 5000:
-            raise OverflowError
-        return function(n, k)
-
-    return compute
-
-
 def _binary(function: Callable[..., float]) -> Callable[[list[Number]], Number]:
     """A function of the standard library on binary floating point, to the 15 digits that it has."""
 
@@ -272,14 +262,6 @@ def _square_root(values: list[Number]) -> Number:
     return Decimal(value).sqrt()
 
 
-def _least_common_multiple(values: list[Number]) -> Number:
-    result = 1
-    for value in values:
-        result = math.lcm(result, _whole(value, "lcm"))
-        _checked(result)
-    return result
-
-
 _OPERATIONS: Final[dict[type[ast.operator], Callable[[Number, Number], Number]]] = {
     ast.Add: lambda left, right: left + right,
     ast.Sub: lambda left, right: left - right,
@@ -290,7 +272,6 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[Number, Number], Number]]]
 }
 _CONSTANTS: Final[dict[str, Number]] = {
     "pi": Decimal("3.1415926535897932384626433832795028841971693993751"),
-    "tau": Decimal("6.2831853071795864769252867665590057683943387987502"),
     "e": Decimal("2.7182818284590452353602874713526624977572470937000"),
 }
 _MANY: Final = 100
@@ -299,25 +280,16 @@ _FUNCTIONS: Final[dict[str, tuple[int, int, Callable[[list[Number]], Number]]]] 
     "acos": (1, 1, _binary(math.acos)),
     "asin": (1, 1, _binary(math.asin)),
     "atan": (1, 1, _binary(math.atan)),
-    "atan2": (2, 2, _binary(math.atan2)),
     "ceil": (1, 1, lambda values: int(Decimal(values[0]).to_integral_value(ROUND_CEILING))),
-    "comb": (2, 2, _counting(math.comb)),
     "cos": (1, 1, _binary(math.cos)),
-    "degrees": (1, 1, _binary(math.degrees)),
     "exp": (1, 1, lambda values: Decimal(values[0]).exp()),
     "floor": (1, 1, lambda values: int(Decimal(values[0]).to_integral_value(ROUND_FLOOR))),
-    "gcd": (1, _MANY, lambda values: math.gcd(*[_whole(value, "gcd") for value in values])),
-    "hypot": (2, _MANY, _binary(math.hypot)),
-    "lcm": (1, _MANY, _least_common_multiple),
     "ln": (1, 1, _logarithm),
     "log": (1, 2, _logarithm),
     "log10": (1, 1, lambda values: Decimal(values[0]).log10()),
     "log2": (1, 1, lambda values: _logarithm([values[0], 2])),
     "max": (1, _MANY, max),
     "min": (1, _MANY, min),
-    "mod": (2, 2, lambda values: _remainder(*values)),
-    "perm": (2, 2, _counting(math.perm)),
-    "radians": (1, 1, _binary(math.radians)),
     "round": (1, 2, _round),
     "sin": (1, 1, _binary(math.sin)),
     "sqrt": (1, 1, _square_root),

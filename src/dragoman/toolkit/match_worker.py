@@ -39,7 +39,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     try:
         search = re.compile(first["pattern"], re.IGNORECASE if first["ignore_case"] else 0)
     except (re.error, OverflowError, RecursionError, MemoryError) as error:
-        reply(error=str(error) or type(error).__name__)
+        reply(failed=str(error) or type(error).__name__)
         return
     reply(ready=True)
     while header := requests.readline():

@@ -13,8 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Final, Self, cast
+from typing import IO, Final, cast
 
 import msgspec
 from msgspec import Struct
@@ -41,12 +40,11 @@ class Found(Struct, frozen=True):
     failed: str = ""
 
 
-class _Hello(Struct, frozen=True):
-    error: str = ""
-
-
 class Matcher:
-    """One expression. `deadline` is on the clock of `time.monotonic`; `check` raises if nobody waits any more."""
+    """One expression; close it after use.
+
+    `deadline` is on the clock of `time.monotonic`; `check` raises if nobody waits any more.
+    """
 
     def __init__(self, pattern: str, *, ignore_case: bool, deadline: float, check: Callable[[], None]) -> None:
         self._deadline: float = deadline
@@ -73,9 +71,9 @@ class Matcher:
         try:
             os.set_blocking(self._requests.fileno(), False)
             self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
-            hello = msgspec.json.decode(self._line(), type=_Hello)
-            if hello.error:
-                message = f"the argument pattern is not a regular expression: {hello.error}."
+            hello = msgspec.json.decode(self._line(), type=Found)
+            if hello.failed:
+                message = f"the argument pattern is not a regular expression: {hello.failed}."
                 raise ToolValidationError(message)
         except BaseException:
             self.close()
@@ -103,14 +101,6 @@ class Matcher:
             self._child.wait()
         self._requests.close()
         self._replies.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _send(self, data: bytes) -> None:
         view = memoryview(data)

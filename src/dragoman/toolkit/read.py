@@ -22,8 +22,6 @@ MAX_IMAGE_BYTES: Final = 3_500_000
 _CHUNK: Final = 256 * 1024
 _SEARCHED: Final = 1024 * 1024 * 1024
 """How far a line is looked for."""
-_COUNTED: Final = 32 * 1024 * 1024
-"""Up to this size the lines that are not shown are counted, for the mark."""
 
 
 def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTool:
@@ -79,7 +77,7 @@ def _read(context: ToolContext[object], file: int, path: str, part: _Part) -> st
     found = _line_start(context, file, begin, part.offset - 1, encoding)
     if found is None:
         raise failure(path, f"it has no line {part.offset}", hint="Read it without an offset, or with a smaller one.")
-    return _text(context, file, found, part, start)
+    return _text(file, found, part, start)
 
 
 def _image(file: int, path: str, kind: str, size: int) -> Media:
@@ -135,7 +133,7 @@ def _line_start(
     return None
 
 
-def _text(context: ToolContext[object], file: int, position: int, part: _Part, start: bytes) -> str:
+def _text(file: int, position: int, part: _Part, start: bytes) -> str:
     data = _up_to(file, position, part.max_bytes + 4)
     encoding = detect(start, data)
     whole = len(data) <= part.max_bytes
@@ -152,13 +150,11 @@ def _text(context: ToolContext[object], file: int, position: int, part: _Part, s
     if whole:
         return f"{note}{text}" or "[The file is empty.]"
     lines = len(_newlines(shown, encoding))
-    end = position + len(shown)
-    behind = _lines_behind(context, file, end, encoding) if os.fstat(file).st_size - end <= _COUNTED else None
-    mark = _mark(os.fstat(file).st_size, end, part, lines if lines_whole else 0, behind)
+    mark = _mark(os.fstat(file).st_size, position + len(shown), part, lines if lines_whole else 0)
     return f"{note}{text}{'' if text.endswith(chr(10)) else chr(10)}{mark}"
 
 
-def _mark(size: int, end: int, part: _Part, lines: int, behind: int | None) -> str:
+def _mark(size: int, end: int, part: _Part, lines: int) -> str:
     """What was left out, and how to read on. `lines` are shown whole; none if the cut is within a line."""
     if not lines:
         return (
@@ -166,23 +162,11 @@ def _mark(size: int, end: int, part: _Part, lines: int, behind: int | None) -> s
             f"To read on, call Read with byte_offset={end}.]"
         )
     last = part.offset + lines - 1
-    of_lines = "" if behind is None else f" of {last + behind}"
     start_again = f", byte_offset={part.byte_offset}" if part.byte_offset else ""
     return (
-        f"[Lines {part.offset} to {last}{of_lines} are shown, {size - end} bytes follow. "
+        f"[Lines {part.offset} to {last} are shown, {size - end} bytes follow. "
         f"To read on, call Read with offset={last + 1}{start_again}.]"
     )
-
-
-def _lines_behind(context: ToolContext[object], file: int, position: int, encoding: Encoding) -> int:
-    count, ended = 0, True
-    while data := _up_to(file, position, _CHUNK):
-        context.raise_if_cancelled()
-        ends = _newlines(data, encoding)
-        count += len(ends)
-        ended = bool(ends) and ends[-1] == len(data)
-        position += len(data)
-    return count if ended else count + 1
 
 
 # --- bytes as text: which encoding a file has, whether it is text at all, cutting between characters ------------------

@@ -19,7 +19,7 @@ from .fetch import FetchSettings, fetch_tool
 from .read import read_tool
 from .responder import Responder, react_emoji_tool, send_update_tool
 from .search import GrepLimits, glob_tool, grep_tool
-from .skills import SkillStore, load_skill_supporting_tool, skill_tool
+from .skills.store import SkillStore, load_skill_supporting_tool, skill_tool
 from .workspace import Workspace
 from .write import edit_tool, write_tool
 

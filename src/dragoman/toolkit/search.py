@@ -6,8 +6,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -19,7 +18,7 @@ from dragoman.tools import AnyTool, ToolContext
 from .decorator import ready
 from .matcher import Matcher, TooSlowError
 from .read import detect, is_binary
-from .walk import PathPattern, PatternError, Walk, ignore_files_above
+from .walk import PathPattern, PatternError, Walk
 from .workspace import Workspace, readable_errors
 
 MAX_PATHS: Final = 1000
@@ -44,44 +43,6 @@ def _one_line(path: str) -> str:
     return path if path.isprintable() else path.encode("unicode_escape").decode("ascii")
 
 
-_Files: TypeAlias = Generator[tuple[int | None, str, str], None, None]
-"""(open directory or None, name or path, path below the workspace)."""
-
-
-class _Tree(Struct, frozen=True, kw_only=True):
-    """What to walk through."""
-
-    workspace: Workspace
-    path: str
-    wanted: PathPattern | None
-    """For the paths below `path`; None for all."""
-    ignoring: bool
-    check: Callable[[], None]
-    seconds: float = 20.0
-
-    @contextmanager
-    def walk(self) -> Generator[tuple[Walk, _Files], None, None]:
-        """A walk below the directory, and its files that are wanted."""
-        with self.workspace.directory(self.path) as (directory, start), readable_errors(self.path):
-            skip = len(start) + 1 if start else 0
-            wanted = self.wanted
-            walk = Walk(
-                directory,
-                start,
-                enter=lambda below: wanted is None or wanted.may_hold(below[skip:]),
-                ignored=ignore_files_above(self.workspace, start) if self.ignoring else None,
-                check=self.check,
-                seconds=self.seconds,
-            )
-
-            def files() -> _Files:
-                with closing(walk.files()) as found:
-                    yield from (each for each in found if wanted is None or wanted.fits(each[2][skip:]))
-
-            with closing(files()) as found:
-                yield walk, found
-
-
 # --- Glob ------------------------------------------------------------------------------------------------------------
 
 
@@ -97,15 +58,11 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
             path: The directory to search, relative to the workspace or absolute.
             include_ignored: Also look at what .gitignore files leave out, and into .git.
         """
-        tree = _Tree(
-            workspace=workspace,
-            path=path or ".",
-            wanted=_path_pattern(pattern, "pattern"),
-            ignoring=not include_ignored,
-            check=context.raise_if_cancelled,
-        )
+        wanted = _path_pattern(pattern, "pattern")
+        check = context.raise_if_cancelled
+        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, check=check)
         found: list[str] = []
-        with tree.walk() as (walk, files):
+        with closing(walk.files()) as files:
             for _, _, below in files:
                 if len(found) == max_paths:
                     found.append(f"[Cut after {max_paths} paths. To see others, use a narrower pattern or path.]")
@@ -159,19 +116,14 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
         seconds = limits.seconds
         if context.remaining is not None:
             seconds = min(seconds, max(0.0, context.remaining - _MARGIN))
-        tree = _Tree(
-            workspace=workspace,
-            path=path or ".",
-            wanted=_path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None,
-            ignoring=not include_ignored,
-            check=context.raise_if_cancelled,
-            seconds=seconds,
-        )
+        wanted = _path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None
+        check = context.raise_if_cancelled
+        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, check=check, seconds=seconds)
         search = _Search(limits, mode, context_lines)
         deadline = time.monotonic() + seconds
-        with Matcher(pattern, ignore_case=ignore_case, deadline=deadline, check=tree.check) as matcher:
+        with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline, check=check)) as matcher:
             try:
-                _search_tree(tree, search, matcher)
+                _search_files(workspace, walk, search, matcher)
             except TooSlowError:
                 search.notes.append(
                     f"[Stopped after {seconds:.2g} seconds, in {search.at}. Use a simpler pattern, a path or a glob.]"
@@ -181,16 +133,16 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
     return grep
 
 
-def _search_tree(tree: _Tree, search: _Search, matcher: Matcher) -> None:
+def _search_files(workspace: Workspace, walk: Walk, search: _Search, matcher: Matcher) -> None:
     limit = search.limits.file_bytes
-    with tree.workspace.place(tree.path) as place, readable_errors(tree.path):
+    with workspace.place(walk.path) as place, readable_errors(walk.path):
         status = place.status()
     if status is None or not stat.S_ISDIR(status.st_mode):  # one file: say what is wrong with it
         search.at = _one_line(place.path)
-        with tree.workspace.reading(place.path) as (file, _), readable_errors(tree.path):
+        with workspace.reading(place.path) as (file, _), readable_errors(walk.path):
             search.take(place.path, _read(file, limit), matcher)
         return
-    with tree.walk() as (walk, files):
+    with closing(walk.files()) as files:
         for directory, name, below in files:
             search.at = _one_line(below)
             search.take(below, _open_and_read(directory, name, limit), matcher)
@@ -200,7 +152,7 @@ def _search_tree(tree: _Tree, search: _Search, matcher: Matcher) -> None:
             search.notes.append(_TOO_MUCH)
 
 
-def _open_and_read(directory: int | None, name: str, limit: int) -> bytes | str:
+def _open_and_read(directory: int, name: str, limit: int) -> bytes | str:
     """The text of a file below the directory that is searched, or why not; a link is nothing to speak of."""
     try:
         file = owned(os.open, name, _FILE, dir_fd=directory)

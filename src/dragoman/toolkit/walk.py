@@ -1,7 +1,7 @@
 """The files below a directory: path patterns, .gitignore files, and a walk through open directories only.
 
 Patterns and .gitignore files are strangers' texts, so they are matched in time that none of them can blow up: each part
-between slashes by an expression that never goes back (`fnmatch` writes such ones), `**` part by part. Directories are
+between slashes by `fnmatch`, whose expressions never go back, `**` part by part. Directories are
 opened from the one above and links are not followed, so that a tree that changes meanwhile cannot lead outside.
 """
 
@@ -14,20 +14,18 @@ import stat
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final
 
 from msgspec import Struct
 
 from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ToolError
 
-from .workspace import Workspace, is_system
+from .workspace import Workspace, is_system, readable_errors
 
 MAX_LENGTH: Final = 1000
 MAX_ALTERNATIVES: Final = 64
-
-_Part: TypeAlias = Callable[[str], object] | None
-"""Tells whether a name fits; None stands for `**`."""
 
 
 class PatternError(ValueError):
@@ -43,62 +41,60 @@ class PathPattern:
     def __init__(self, pattern: str, *, braces: bool = True) -> None:
         if len(pattern) > MAX_LENGTH:
             raise PatternError(f"the pattern is longer than {MAX_LENGTH} characters")
-        self._alternatives: list[list[_Part]] = [_compile(each) for each in (_expand(pattern) if braces else [pattern])]
+        self._alternatives: list[list[str]] = [_split(each) for each in (_expand(pattern) if braces else [pattern])]
 
     def fits(self, path: str) -> bool:
         """Whether a path, relative and with slashes, fits."""
         names = path.split("/")
-        return any(_fits(parts, names) for parts in self._alternatives)
+        return any(len(parts) in match_parts(parts, names)[-1] for parts in self._alternatives)
 
     def may_hold(self, directory: str) -> bool:
         """Whether something below this directory can fit."""
         names = directory.split("/") if directory else []
-        return any(_may_hold(parts, names) for parts in self._alternatives)
+        return any(match_parts(parts, names)[-1] - {len(parts)} for parts in self._alternatives)
 
 
-def _compile(pattern: str) -> list[_Part]:
-    parts: list[_Part] = []
-    for part in pattern.split("/"):
-        if part in ("", "."):
-            continue
-        if part == "..":
-            raise PatternError("the pattern goes up with '..'")
-        if part != "**":
-            parts.append(re.compile(fnmatch.translate(part)).match)
-        elif not parts or parts[-1] is not None:  # `**/**` says no more than `**`
-            parts.append(None)
+def match_parts(pattern: Sequence[str], names: Sequence[str]) -> list[set[int]]:
+    """How many parts of the pattern can be used up by no name, by the first one, by the first two …
+
+    `**` is used up by any number of names, also by none. The time is bounded by the product of both lengths.
+    """
+    reached = _skip_stars(pattern, {0})
+    found = [reached]
+    for name in names:
+        following: set[int] = set()
+        for at in reached - {len(pattern)}:
+            if pattern[at] == "**":
+                following.add(at)
+            elif _matcher(pattern[at])(name):
+                following.add(at + 1)
+        reached = _skip_stars(pattern, following)
+        found.append(reached)
+    return found
+
+
+@lru_cache(maxsize=8192)  # fnmatch keeps 256 in some versions, and a .gitignore file may well have more
+def _matcher(part: str) -> Callable[[str], object]:
+    return re.compile(fnmatch.translate(part)).match
+
+
+def _skip_stars(pattern: Sequence[str], reached: set[int]) -> set[int]:
+    """The positions, and those behind a `**` that stands for nothing."""
+    for start in sorted(reached):
+        at = start
+        while at < len(pattern) and pattern[at] == "**":
+            at += 1
+            reached.add(at)
+    return reached
+
+
+def _split(pattern: str) -> list[str]:
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise PatternError("the pattern goes up with '..'")
     if not parts:
         raise PatternError("the pattern is empty")
-    return parts
-
-
-def _fits(parts: Sequence[_Part], names: Sequence[str]) -> bool:
-    """Go through the names and keep the positions in the pattern that fit so far."""
-    positions = _skip_stars(parts, {0})
-    for name in names:
-        reached: set[int] = set()
-        for at in positions - {len(parts)}:
-            part = parts[at]
-            if part is None:
-                reached |= {at, len(parts)} if at == len(parts) - 1 else {at}
-            elif part(name):
-                reached.add(at + 1)
-        positions = _skip_stars(parts, reached)
-    return len(parts) in positions
-
-
-def _skip_stars(parts: Sequence[_Part], positions: set[int]) -> set[int]:
-    """The positions, and those behind a `**`, which may stand for nothing unless it is the last: `a/**` is not `a`."""
-    return positions | {at + 1 for at in positions if at < len(parts) - 1 and parts[at] is None}
-
-
-def _may_hold(parts: Sequence[_Part], names: Sequence[str]) -> bool:
-    for part, name in zip(parts, names, strict=False):
-        if part is None:
-            return True
-        if not part(name):
-            return False
-    return len(names) < len(parts)
+    return [*parts, "*"] if parts[-1] == "**" else parts  # `a/**` is all that is in `a`, and not `a` itself
 
 
 def _expand(pattern: str) -> list[str]:
@@ -192,7 +188,7 @@ def is_ignored(files: Sequence[IgnoreFile], path: str, *, is_directory: bool) ->
     return False
 
 
-def ignore_files_above(workspace: Workspace, path: str) -> list[IgnoreFile]:
+def _ignore_files_above(workspace: Workspace, path: str) -> list[IgnoreFile]:
     """The .gitignore files in the directories above a path, from the root down."""
     parts = path.split("/") if path else []
     found: list[IgnoreFile] = []
@@ -213,35 +209,39 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Walk:
-    """One walk in the order of names. Iterate over `files()` and close it; `stopped` says if a limit was reached.
+    """One walk below a directory, in the order of names. `stopped` says if a limit was reached.
 
     A link to a file is reported as a name, and resolved with all checks by whoever opens it.
     """
 
     def __init__(
         self,
-        directory: int,
+        workspace: Workspace,
         path: str,
         *,
-        enter: Callable[[str], bool],
-        ignored: list[IgnoreFile] | None,
+        wanted: PathPattern | None,
+        ignoring: bool,
         check: Callable[[], None],
         seconds: float = MAX_SECONDS,
-        max_entries: int = MAX_ENTRIES,
     ) -> None:
-        self._start: int = directory
-        self._path: str = path
-        self._enter: Callable[[str], bool] = enter
-        self._ignored: list[IgnoreFile] | None = ignored
-        """The .gitignore files above; None if nothing is to be left out."""
+        self._workspace: Workspace = workspace
+        self.path: str = path
+        self._wanted: PathPattern | None = wanted
+        """For the paths below `path`; None for all."""
+        self._ignoring: bool = ignoring
+        """Whether what .gitignore files name is left out."""
         self._check: Callable[[], None] = check
-        self._left: int = max_entries
+        self._skip: int = 0
+        self._left: int = MAX_ENTRIES
         self._deadline: float = time.monotonic() + seconds
         self.stopped: bool = False
 
     def files(self) -> Generator[tuple[int, str, str], None, None]:
-        """Each file as (open directory, name, path). The directory is open until the next one is asked for."""
-        yield from self._inside(owned(os.dup, self._start), self._path, self._ignored, 0)
+        """Each file as (open directory, name, path). The directory is open until the next is asked for; close it."""
+        with self._workspace.directory(self.path) as (directory, start), readable_errors(self.path):
+            self._skip = len(start) + 1 if start else 0
+            ignored = _ignore_files_above(self._workspace, start) if self._ignoring else None
+            yield from self._inside(owned(os.dup, directory), start, ignored, 0)
 
     def _inside(
         self, opened: Descriptor, path: str, ignored: list[IgnoreFile] | None, depth: int
@@ -260,9 +260,11 @@ class Walk:
                     (is_directory and name in _ALWAYS_IGNORED) or is_ignored(ignored, below, is_directory=is_directory)
                 ):
                     continue
+                wanted, path_below = self._wanted, below[self._skip :]
                 if not is_directory:
-                    yield directory, name, below
-                elif depth < _MAX_DEPTH and self._enter(below):
+                    if wanted is None or wanted.fits(path_below):
+                        yield directory, name, below
+                elif depth < _MAX_DEPTH and (wanted is None or wanted.may_hold(path_below)):
                     inner = _open_directory(directory, name)
                     if inner is not None:
                         yield from self._inside(inner, below, ignored, depth + 1)

@@ -99,10 +99,6 @@ def _fill(file: int, data: bytes, before: os.stat_result | None) -> None:
 
 # --- Edit ------------------------------------------------------------------------------------------------------------
 
-_CONTEXT_LINES: Final = 3
-_SHOWN_CHANGES: Final = 3
-_SHOWN_LINES: Final = 40
-_SHOWN_WIDTH: Final = 300
 _NAMED_LINES: Final = 10
 
 
@@ -119,7 +115,7 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
         new_string: str,
         replace_all: bool = False,
     ) -> str:
-        """Replace an exact piece of text in a file of the workspace. Returns what changed, as a short diff.
+        """Replace an exact piece of text in a file of the workspace.
 
         Args:
             file_path: The file, relative to the workspace or absolute.
@@ -141,7 +137,8 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
             context.raise_if_cancelled()
             _check_unchanged(place, before)
             replace_file(place, new, before)
-            return f"replaced {_times(len(change.starts))} in {place.path}\n{_diff(text, change)}"
+            times = "1 occurrence" if len(change.starts) == 1 else f"{len(change.starts)} occurrences"
+            return f"replaced {times} in {place.path} (line {_lines(text, change.starts)})"
 
     return edit
 
@@ -198,10 +195,8 @@ def _find_change(place: Place, text: str, old: str, new: str, *, replace_all: bo
             hint = "It is there with other blanks or line breaks. Read the file again and copy the text exactly."
         raise ToolExecutionError(f"old_string was not found in {place.path!r}.", hint=hint)
     if len(starts) > 1 and not replace_all:
-        lines = [str(text.count("\n", 0, start) + 1) for start in starts[:_NAMED_LINES]]
-        where = ", ".join(lines) + (", …" if len(starts) > _NAMED_LINES else "")
         raise ToolExecutionError(
-            f"old_string is not unique: it occurs {len(starts)} times in {place.path!r} (lines {where}).",
+            f"old_string is not unique: it occurs {len(starts)} times in {place.path!r} (line {_lines(text, starts)}).",
             hint="Give more of the text around it, or say replace_all=true.",
         )
     return _Change(old, new, starts)
@@ -226,41 +221,7 @@ def _check_unchanged(place: Place, before: os.stat_result) -> None:
         raise failure(place.path, "it changed while it was being edited", hint="Read it again, then edit it.")
 
 
-# --- what changed ----------------------------------------------------------------------------------------------------
-
-
-def _times(count: int) -> str:
-    return "1 occurrence" if count == 1 else f"{count} occurrences"
-
-
-def _diff(text: str, change: _Change) -> str:
-    hunks = [_hunk(text, start, change) for start in change.starts[:_SHOWN_CHANGES]]
-    left = len(change.starts) - _SHOWN_CHANGES
-    return "\n".join(hunks) + (f"\n… and {left} more" if left > 0 else "")
-
-
-def _hunk(text: str, start: int, change: _Change) -> str:
-    """One change with the lines around it. Made from the place that is known: comparing two files takes too long."""
-    end = start + len(change.old)
-    first = text.rfind("\n", 0, start) + 1
-    last = text.find("\n", end)
-    last = len(text) if last < 0 else last
-    head, tail = text[first:start], text[end:last]
-    above = text[:first].splitlines()[-_CONTEXT_LINES:] if first else []
-    below = text[last + 1 :].split("\n", _CONTEXT_LINES)[:_CONTEXT_LINES] if last < len(text) else []
-    if below and not below[-1]:
-        below.pop()
-    lines = [f"@@ line {text.count(chr(10), 0, first) + 1} @@", *_prefix_lines(" ", above)]
-    lines += _prefix_lines("-", f"{head}{change.old}{tail}".split("\n"))
-    lines += _prefix_lines("+", f"{head}{change.new}{tail}".split("\n"))
-    lines += _prefix_lines(" ", below)
-    return "\n".join(lines)
-
-
-def _prefix_lines(sign: str, lines: list[str]) -> list[str]:
-    shown = [f"{sign}{_shorten(line.removesuffix(chr(13)))}" for line in lines[:_SHOWN_LINES]]
-    return [*shown, f"{sign}… {len(lines) - _SHOWN_LINES} more lines"] if len(lines) > _SHOWN_LINES else shown
-
-
-def _shorten(line: str) -> str:
-    return line if len(line) <= _SHOWN_WIDTH else f"{line[:_SHOWN_WIDTH]}…"
+def _lines(text: str, starts: list[int]) -> str:
+    """The numbers of the lines where these pieces begin."""
+    lines = [str(text.count("\n", 0, start) + 1) for start in starts[:_NAMED_LINES]]
+    return ", ".join([*lines, "…"] if len(starts) > _NAMED_LINES else lines)

@@ -2,8 +2,7 @@
 
     definition.py   a function, or a schema and a handler, as a tool; arguments/ reads what the model gives it
     registry.py     tools by name, of which a conversation may see a part
-    permission.py   may it run? Decisions, and a person's answers
-    run.py          caps, time limits, retries and budgets; what the calls of a run share; what a tool may know
+    run.py          caps, time limits, retries and budgets; may a call run; what calls share; what a tool may know
     executor.py     carries calls out; call.py is one call, batch.py many, runner.py and async_runner.py where they run
 
 Nothing is imported here: a program that only defines tools does not load what runs them.

@@ -31,17 +31,6 @@ from .executor import (
     execute_tool as execute_tool,
     tool_result_or_error as tool_result_or_error,
 )
-from .permission import (
-    Allow as Allow,
-    Approval as Approval,
-    Ask as Ask,
-    Decision as Decision,
-    Deny as Deny,
-    PendingApproval as PendingApproval,
-    PermissionCheck as PermissionCheck,
-    approve as approve,
-    deny as deny,
-)
 from .registry import (
     AnyTools as AnyTools,
     ToolRegistry as ToolRegistry,
@@ -50,11 +39,20 @@ from .registry import (
     not_found as not_found,
 )
 from .run import (
+    Allow as Allow,
+    Approval as Approval,
+    Ask as Ask,
+    Decision as Decision,
+    Deny as Deny,
+    PendingApproval as PendingApproval,
+    PermissionCheck as PermissionCheck,
     RetryConfig as RetryConfig,
     ToolConfig as ToolConfig,
     ToolContext as ToolContext,
     ToolErrorHandling as ToolErrorHandling,
     ToolRun as ToolRun,
+    approve as approve,
+    deny as deny,
 )
 from .runner import discard as discard
 from .threads import LoopThread as LoopThread, WorkerThreads as WorkerThreads, start_thread as start_thread

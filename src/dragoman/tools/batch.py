@@ -13,9 +13,8 @@ from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarte
 from dragoman.errors import ToolAbortedError, ToolError
 
 from .call import CallExecution, Outcome, Settings, cancelled, execution_error, failure
-from .permission import PendingApproval
 from .registry import ToolSet
-from .run import ToolErrorHandling, ToolRun
+from .run import PendingApproval, ToolErrorHandling, ToolRun
 from .runner import Job, Runner
 
 

@@ -27,9 +27,19 @@ from dragoman.errors import (
 
 from .arguments.problems import InvalidArguments
 from .definition import AnyTool
-from .permission import Allow, Ask, Decision, Deny, PendingApproval, PermissionCheck
 from .registry import ToolSet, not_found
-from .run import ToolConfig, ToolContext, ToolErrorHandling, ToolRun
+from .run import (
+    Allow,
+    Ask,
+    Decision,
+    Deny,
+    PendingApproval,
+    PermissionCheck,
+    ToolConfig,
+    ToolContext,
+    ToolErrorHandling,
+    ToolRun,
+)
 from .runner import Runner, StoppedError, TimedOutError, discard
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from dragoman.errors import ToolDeniedError, ToolError
 
 from .batch import Batch
 from .call import Middleware, Outcome, Settings, failure
-from .permission import PendingApproval, PermissionCheck
 from .registry import AnyTools, ToolSet, as_tool_set
-from .run import ToolConfig, ToolRun
+from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
 from .runner import PlainRunner
 from .threads import LoopThread, WorkerThreads
 

@@ -34,8 +34,7 @@ from dragoman import (
     tool,
 )
 from dragoman.mcp import McpServer, ToolAbout, current_request, offers_of, report_progress
-from dragoman.toolkit.skills.skill import Skill
-from dragoman.toolkit.skills.store import MemorySkillStore
+from dragoman.toolkit import MemorySkillStore, Skill
 from dragoman.tools import ToolRun
 from tests.mcp.server.doors import in_process, over_http, talk
 

@@ -18,7 +18,6 @@ from dragoman.toolkit import (
     PermissionRequest,
     Rule,
 )
-from dragoman.toolkit.permissions import RuleAnswer
 from dragoman.tools import Tool, ToolExecutor, ToolRun
 from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
 from tests.tools.colours import Runner, both_colours, one
@@ -153,11 +152,12 @@ def test_always_and_never_hold_for_the_same_arguments(execute_all: Runner, perso
 
 
 @both_colours
-def test_a_rule_can_be_the_answer(execute_all: Runner) -> None:
+def test_a_rule_can_be_allowed_for_the_session(execute_all: Runner) -> None:
     somebody = PlainPerson()
     checker, executor = checked(deny("Bash", command="git push"), responder=somebody)
     rule = checker.suggest(call("Bash", command="git diff --stat a"), BY_NAME["Bash"])
-    somebody.answers = [RuleAnswer(rule=rule)]
+    assert rule is not None
+    checker.allow(rule)
 
     def results(*commands: str) -> list[str | None]:
         calls = [call("Bash", str(number), command=command) for number, command in enumerate(commands)]
@@ -166,7 +166,7 @@ def test_a_rule_can_be_the_answer(execute_all: Runner) -> None:
     assert results("git diff --stat a") == [None]
     assert results("git diff b", "git diff --stat") == [None, None]
     assert results("git push") == ["denied"]
-    assert len(somebody.asked) == 1
+    assert somebody.asked == []
     somebody.answers = [NO]
     assert results("git diff --output=x") == ["denied"]
 
@@ -175,11 +175,7 @@ def test_a_rule_can_be_the_answer(execute_all: Runner) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        RuleAnswer(rule=allow("Read")),
-        RuleAnswer(rule=allow("Bash", command="pwd")),
-        RuleAnswer(rule=allow("Bash", command="ls *")),
-        RuleAnswer(rule=ask("Bash")),
-        RuleAnswer(rule=deny("Bash")),
+        allow("Bash"),
         "yes",
         True,
         1,
@@ -263,3 +259,29 @@ def test_a_tool_that_has_changed_is_asked_about_again() -> None:
 
 
 # --- without an executor ---------------------------------------------------------------------------------------------
+
+
+def test_many_threads_and_loops_share_one_checker() -> None:
+    somebody = PlainPerson(*[ALWAYS] * 4)
+    checker, executor = checked(responder=somebody)
+    results: list[str] = []
+
+    def plainly() -> None:
+        with executor() as running:
+            results.extend(running.execute(call("Bash", command=f"ls {n % 4}")).text for n in range(12))
+
+    def on_a_loop() -> None:
+        async def main() -> None:
+            async with executor() as running:
+                results.extend([(await running.aexecute(call("Bash", command=f"ls {n % 4}"))).text for n in range(12)])
+
+        asyncio.run(main())
+
+    threads = [threading.Thread(target=target) for target in [plainly, on_a_loop] * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == ["done"] * 96
+    assert len(somebody.asked) == 4, "each question once"
+    assert checker.judge(call("Bash", command="ls 1"), BY_NAME["Bash"]).source == "session"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import SkillError, SkillNotFoundError
-from dragoman.toolkit import DirectorySkillStore
-from dragoman.toolkit.skills import SkillLimits
+from dragoman.toolkit import DirectorySkillStore, SkillLimits
 
 SECRET = "the secret outside"
 
@@ -282,3 +281,29 @@ def test_caps(tmp_path: Path) -> None:
     for number in range(10):
         (tmp_path / "s0" / f"f{number}").touch()
     assert len(store(tmp_path, listed_files=4).load("s0").files) == 4
+
+
+def test_a_file_without_end_is_read_no_further_than_the_cap(tmp_path: Path) -> None:
+    put(tmp_path, "a")
+    with (tmp_path / "a" / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SkillError, match="too large"):
+        store(tmp_path).load_supporting("a", "sparse")
+
+
+def test_many_threads_share_a_store(tmp_path: Path) -> None:
+    for number in range(10):
+        put(tmp_path, f"s{number}")
+    found, seen = store(tmp_path), list[int]()
+
+    def look() -> None:
+        seen.extend(len(found.list()) for _ in range(20))
+        seen.extend(len(found.load(f"s{number}").body) for number in range(10))
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(set(seen)) == [6, 10]
+    assert len(seen) == 240

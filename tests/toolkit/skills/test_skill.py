@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError
-from dragoman.toolkit.skills import MemorySkillStore, Skill
+from dragoman.toolkit import MemorySkillStore, Skill
 from dragoman.toolkit.skills.front_matter import read_front_matter
 from dragoman.toolkit.skills.skill import is_safe_name, read_skill
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit import DirectorySkillStore, PermissionChecker, skills_prompt
-from dragoman.toolkit.skills import MemorySkillStore, Skill, skill_tools
+from dragoman.toolkit import DirectorySkillStore, MemorySkillStore, PermissionChecker, Skill, skill_tools, skills_prompt
 from dragoman.tools import ToolExecutor
 from tests.tools.colours import Runner, both_colours, one
 

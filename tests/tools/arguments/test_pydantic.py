@@ -12,7 +12,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from dragoman.errors import ToolDefinitionError
-from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
+from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type, tool
 from dragoman.tools.arguments.reader import arguments_of_function
 from tests.tools.cases import values_of
 
@@ -168,3 +168,14 @@ def test_pydantic_is_never_imported_for_others() -> None:
         "assert not {'pydantic', 'annotated_types', 'docstring_parser', 'jsonschema_rs'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_alias_beside_a_parameter_is_refused_rather_than_ignored() -> None:
+    def annotated(city: Annotated[str, Field(alias="town")]) -> None: ...
+    def by_default(city: str = Field("Rome", validation_alias="town")) -> None: ...
+    def inside(cities: list[Annotated[str, Field(serialization_alias="town")]]) -> None: ...
+
+    for function in (annotated, by_default, inside):
+        with pytest.raises(ToolDefinitionError, match="cannot have an alias") as caught:
+            tool(function)
+        assert "Give the parameter the name" in str(caught.value.hint)

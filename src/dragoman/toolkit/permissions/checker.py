@@ -18,16 +18,16 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from dragoman.conversation import ToolCall
-from dragoman.errors import ConfigurationError, ToolError
+from dragoman.errors import ToolError
 from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
 from .judge import CompiledRule, Judge, Verdict, compile_rule, suggest_rule
 from .places import Surroundings
-from .rules import Match, PermissionPolicy, Rule, policy_from
+from .rules import PermissionPolicy, Rule, policy_from
 from .subject import Subject, subject_of
 
 _AUDIT: Final = logging.getLogger("dragoman.audit")
@@ -35,13 +35,7 @@ _MOST_ANSWERS: Final = 10_000
 """Answers that are kept; beyond them the oldest are asked again."""
 
 
-class RuleAnswer(Struct, frozen=True, kw_only=True):
-    """A person's answer that is meant for all calls like this one, until the end of the session."""
-
-    rule: Rule
-
-
-Answer: TypeAlias = PermissionAnswer | RuleAnswer | None
+Answer: TypeAlias = PermissionAnswer | None
 """None: nobody can answer now, and the call waits."""
 
 
@@ -112,11 +106,6 @@ class PermissionChecker:
         """
         return self._check(call, tool, door or self._door)
 
-    async def acheck(self, call: ToolCall, tool: AnyTool | None = None, *, door: str = "") -> Decision:
-        """`check` on the caller's event loop."""
-        said = self._check(call, tool, door or self._door)
-        return await said if isinstance(said, Awaitable) else said
-
     # --- the session ---
 
     def suggest(self, call: ToolCall, tool: AnyTool | None = None) -> Rule | None:
@@ -125,18 +114,16 @@ class PermissionChecker:
 
     def allow(self, rule: Rule) -> None:
         """Let this rule answer questions for the rest of the session. Rules that deny still win."""
-        self._allow(compile_rule(structs.replace(rule, action="allow"), self._judge.around))
+        compiled = compile_rule(structs.replace(rule, action="allow"), self._judge.around)
+        with self._lock:
+            if compiled not in self._allowed:
+                self._allowed = (*self._allowed, compiled)
 
     def forget(self) -> None:
         """Forget all answers of the session."""
         with self._lock:
             self._answers = {}
             self._allowed = ()
-
-    def _allow(self, rule: CompiledRule) -> None:
-        with self._lock:
-            if rule not in self._allowed:
-                self._allowed = (*self._allowed, rule)
 
     def _remember(self, subject: Subject, verdict: Verdict) -> None:
         with self._lock:
@@ -190,8 +177,6 @@ class PermissionChecker:
         answer = cast("Answer", said)
         if answer is None:
             return asked
-        if isinstance(answer, RuleAnswer):
-            return self._read_rule(subject, answer.rule)
         if not isinstance(answer, PermissionAnswer):  # pyright: ignore[reportUnnecessaryIsInstance] -- foreign code
             return Verdict("deny", f"the answer was of type {type(answer).__name__}", "error")
         if answer.allowed:
@@ -201,21 +186,6 @@ class PermissionChecker:
         if answer.remember == "session":
             self._remember(subject, verdict)
         return verdict
-
-    def _read_rule(self, subject: Subject, rule: Rule) -> Verdict:
-        """A rule that the person agreed to. It must speak of the very call that was asked about."""
-        try:
-            compiled = compile_rule(rule, self._judge.around)
-        except ConfigurationError as error:
-            return Verdict("deny", f"the rule that was answered cannot be used: {error.message}", "error")
-        if rule.action == "allow" and compiled.covers(subject):
-            self._allow(compiled)
-            return Verdict("allow", rule.reason or "the user allowed it", "person", rule.label)
-        if rule.action == "deny" and compiled.touches(subject) is Match.YES:
-            verdict = Verdict("deny", rule.reason or "the user refused", "person", rule.label)
-            self._remember(subject, verdict)
-            return verdict
-        return Verdict("deny", "the rule that was answered does not fit the call", "error", rule.label)
 
     def _conclude(self, subject: Subject, verdict: Verdict, door: str) -> Decision:
         audit(self._logger, subject, verdict, door=door)

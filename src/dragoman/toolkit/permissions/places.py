@@ -16,13 +16,13 @@ import os
 import re
 import socket
 import unicodedata
-from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from msgspec import Struct
 
 from dragoman.errors import ConfigurationError
+from dragoman.toolkit.walk import match_parts
 
 from .rules import Match
 
@@ -135,7 +135,7 @@ class PathPattern(Struct, frozen=True):
         depth = len(self.allowed_base)
         if parts[:depth] != self.allowed_base:
             return False
-        return not self.rest or _progress(self.rest, parts[depth:])[-1] == len(self.rest)
+        return not self.rest or len(self.rest) in match_parts(self.rest, parts[depth:])[-1]
 
     def touches(self, place: Place | None, places: Places) -> Match:
         """Whether the path may lead to, or through, what this means: for rules that deny or ask."""
@@ -152,10 +152,10 @@ class PathPattern(Struct, frozen=True):
         if above or parts[: len(base)] != base:
             return Match.MAYBE if above and is_directory else Match.NO
         rest = _folded(self.rest)
-        progress = _progress(rest, parts[len(base) :])
-        if len(rest) in progress:  # the path, or a directory above it
+        reached = match_parts(rest, parts[len(base) :])
+        if any(len(rest) in each for each in reached):  # the path, or a directory above it
             return Match.YES
-        return Match.MAYBE if is_directory and progress[-1] >= 0 else Match.NO
+        return Match.MAYBE if is_directory and reached[-1] else Match.NO
 
 
 def compile_path(pattern: str, around: Surroundings) -> PathPattern:
@@ -195,39 +195,6 @@ def parts_of(path: str) -> Parts:
 def _folded(parts: Parts) -> Parts:
     # Some file systems take .ENV for .env, and one way of writing é for the other.
     return tuple(unicodedata.normalize("NFC", part).casefold() for part in parts)
-
-
-def _progress(pattern: Parts, parts: Parts) -> list[int]:
-    """How far the pattern is used up by nothing, by the first part, by the first two …; -1 if it does not fit.
-
-    The furthest way counts; where the pattern can be used up, its length does.
-    """
-    reached = _closed(pattern, {0})
-    furthest = [max(reached)]
-    for part in parts:
-        reached = _stepped(pattern, reached, part)
-        furthest.append(max(reached, default=-1))
-    return furthest
-
-
-def _stepped(pattern: Parts, reached: set[int], part: str) -> set[int]:
-    following: set[int] = set()
-    for position in reached:
-        if position < len(pattern):
-            if pattern[position] == "**":
-                following.add(position)
-            elif fnmatchcase(part, pattern[position]):
-                following.add(position + 1)
-    return _closed(pattern, following)
-
-
-def _closed(pattern: Parts, reached: set[int]) -> set[int]:
-    """With `**` matched by nothing as well."""
-    for position in sorted(reached):
-        while position < len(pattern) and pattern[position] == "**":
-            position += 1  # noqa: PLW2901 -- walks on from where it is
-            reached.add(position)
-    return reached
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------

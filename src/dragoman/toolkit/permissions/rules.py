@@ -1,13 +1,10 @@
-"""Rules and policies as data, and reading them from TOML, JSON or a dict."""
+"""Rules and policies as data, and reading them from plain data such as a table of a TOML file."""
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import IntEnum
-from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -126,20 +123,3 @@ def _check_keys(data: Mapping[str, object], known: tuple[str, ...], where: str) 
             raise ConfigurationError(
                 f"{where}.{key}: unknown key; {nearest}", hint="Correct the key; nothing was loaded."
             )
-
-
-def load_policy(path: str | os.PathLike[str]) -> PermissionPolicy:
-    """A policy from a .toml or .json file: its table `permissions`, or all of it. Raises ConfigurationError."""
-    file = Path(path)
-    try:
-        raw = file.read_bytes()
-        data: object = msgspec.json.decode(raw) if file.suffix == ".json" else tomllib.loads(raw.decode("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"The permissions in {file.name!r} cannot be read: {error}.") from None
-    if isinstance(data, dict):
-        found = cast("dict[str, object]", data)
-        data = found.get("permissions", found)
-    if not isinstance(data, dict):
-        hint = "Write [[permissions.rules]] tables, or an object with the key 'rules'."
-        raise ConfigurationError(f"The permissions in {file.name!r} are not a table.", hint=hint)
-    return policy_from(cast("dict[str, object]", data))

@@ -18,7 +18,6 @@ import docstring_parser
 from docstring_parser import DocstringStyle
 from msgspec import Struct
 
-_START = re.compile(r"\s*(?::\w|(?:Keyword |Other )?(?:Arg|Param)|Attributes)")
 _TITLES = r"(?:Keyword |Other )?(?:Args|Arguments|Parameters|Params)|Attributes"
 _GOOGLE = re.compile(rf"(?P<indent>\s*)(?:{_TITLES}):\s*")
 _NUMPY = re.compile(rf"\s*(?:{_TITLES})\s*")
@@ -70,8 +69,6 @@ def _lines(text: str) -> list[str]:
 
 def _section(lines: list[str], at: int) -> _Section | None:
     """The section about parameters that starts on a line."""
-    if not _START.match(lines[at]):
-        return None
     if match := _GOOGLE.fullmatch(lines[at]):
         end = _indented(lines, at + 1, len(match["indent"]))
         # The parser takes the first line for a summary.

@@ -37,7 +37,7 @@ from .nodes import (
     struct_of,
     union,
 )
-from .resolve import RawField, UnsupportedError, class_of, fields_of, resolve_one, scope_of
+from .resolve import RawField, UnsupportedError, class_of, fields_of, resolve, scope_of
 from .schemas import Definition, Schema, describe
 
 _ARRAYS: dict[object, Any] = {
@@ -92,7 +92,7 @@ class Parser:
         if key in self._known:
             return self._known[key]
         generic = typing.get_origin(hint) or hint
-        value: Any = resolve_one(generic.__value__, scope_of(generic))
+        value: Any = resolve(generic.__value__, scope_of(generic))
         definition = Definition(generic.__name__)
         target = ANYTHING
         read = custom(generic.__name__, lambda value: convert(value, target.wire))
@@ -259,6 +259,9 @@ class _Annotations:
                 self.has_meta = self.has_meta or getattr(item, kind) is not None
                 self._take_limit(kind, getattr(item, kind), item)
         elif is_pydantic_field(item):
+            if item.alias or item.validation_alias or item.serialization_alias:
+                fix = "Give the parameter the name that the model shall use, or put it into a pydantic model."
+                raise UnsupportedError("a Field beside a type cannot have an alias", fix)
             self._take_keywords(item.description, item.examples, item.json_schema_extra)
             self.unusual = self.unusual or (item if item.discriminator is not None else None)
             for part in item.metadata:

@@ -22,7 +22,7 @@ from dragoman.errors import ToolDefinitionError
 from .hints import Parser, is_pydantic_field
 from .nodes import NULL, Field, Node, convert, make_decoder, object_schema, union
 from .problems import InvalidArguments, Path, Problem, cut, deeper_than, expected, is_array, is_object
-from .resolve import MISSING, RawField, UnsupportedError, resolve, resolve_one, scope_of_function
+from .resolve import MISSING, RawField, UnsupportedError, resolve, scope_of_function
 from .schemas import Schema, normalise, write_document
 
 if TYPE_CHECKING:
@@ -89,8 +89,12 @@ def arguments_of_function(
         values = msgspec.structs.astuple(cast("msgspec.Struct", decoded))
         return values[:count], dict(zip(names[count:], values[count:], strict=True))
 
-    recovery = Recovery(lambda value: convert(value, struct), lambda: _make_checker(schema, "argument"))
-    decode = recovery.after(_decoder(fn, struct, fields), recovery.read_arguments)
+    decode = Decoder(
+        make_decoder(struct).decode,
+        lambda value: convert(value, struct),
+        lambda: _make_checker(schema, "argument"),
+        _parse_arguments,
+    )
     return Arguments(schema=schema, notes=(), decode=decode, bind=bind)
 
 
@@ -121,34 +125,31 @@ def _name_of(fn: Callable[..., object]) -> str:
 
 def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter]) -> list[Field]:
     parser, scope = Parser(), scope_of_function(fn)
-    written = {each.name: each.annotation for each in parameters if each.annotation is not _EMPTY}
-    try:
-        hints = resolve(written, scope)
-    except Exception:  # noqa: BLE001 -- whatever it is, one by one says where
-        hints = {}
     fields: list[Field] = []
     for parameter in parameters:
         try:
-            if parameter.name in written and parameter.name not in hints:
-                hints[parameter.name] = resolve_one(parameter.annotation, scope)
-            fields.append(_field(parameter, hints, parser))
+            hint = MISSING if parameter.annotation is _EMPTY else resolve(parameter.annotation, scope)
+            field = _field(parameter, hint, parser)
+            make_decoder(field.node.wire)
         except UnsupportedError as error:
-            raise _refusal(fn, parameter.name, error) from None
+            message = f"Parameter {parameter.name!r} of {_name_of(fn)}: {error.message}."
+            raise ToolDefinitionError(message, hint=error.fix) from None
+        fields.append(field)
     return fields
 
 
-def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Parser) -> Field:
+def _field(parameter: inspect.Parameter, hint: object, parser: Parser) -> Field:
     name = parameter.name
     default: Any = MISSING if parameter.default is _EMPTY else parameter.default
     if parameter.kind in _STARS:
         stars, instead = _STARS[parameter.kind]
         fix = f"Write one parameter of type {instead} instead, or name each parameter."
         raise UnsupportedError(f"{stars}{name} has no place in a JSON object", fix)
-    if name not in hints and default is MISSING:
+    if hint is MISSING and default is MISSING:
         fix = f"Write its type, such as {name}: str, or give it a default."
         raise UnsupportedError("it has no type hint", fix)
-    inferred: object = cast("object", type(default)) if type(default) in (str, int, float, bool) else Any
-    hint = hints.get(name, inferred)
+    if hint is MISSING:
+        hint = cast("object", type(default)) if type(default) in (str, int, float, bool) else Any
     if is_pydantic_field(default):  # x: int = Field(5, ge=1)
         hint = Annotated[cast("Any", hint), default]
         default = MISSING if default.is_required() else default.get_default(call_default_factory=True)
@@ -156,22 +157,6 @@ def _field(parameter: inspect.Parameter, hints: Mapping[str, object], parser: Pa
     if default is None and NULL not in (node, *node.members):  # x: int = None says more than it writes
         node = union([node, NULL])
     return Field(RawField(name, hint, name, default is MISSING, default), node)
-
-
-def _decoder(fn: Callable[..., object], struct: Any, fields: Sequence[Field]) -> Callable[[str], object]:
-    try:
-        return make_decoder(struct).decode
-    except UnsupportedError:
-        for field in fields:
-            try:
-                make_decoder(field.node.wire)
-            except UnsupportedError as error:
-                raise _refusal(fn, field.raw.name, error) from None
-        raise
-
-
-def _refusal(fn: Callable[..., object], name: str, error: UnsupportedError) -> ToolDefinitionError:
-    return ToolDefinitionError(f"Parameter {name!r} of {_name_of(fn)}: {error.message}.", hint=error.fix)
 
 
 def _struct_field(raw: RawField) -> Any:
@@ -205,12 +190,12 @@ def arguments_of_schema(schema: Mapping[str, object]) -> Arguments:
             raise ValueError(TOO_DEEP)
         return read(value)
 
-    recovery = Recovery(read, lambda: checker)
-
     def bind(decoded: object) -> tuple[Sequence[object], Mapping[str, object]]:
         return (), cast("dict[str, object]", decoded)
 
-    return Arguments(schema=normal, notes=notes, decode=recovery.after(decode, recovery.read_arguments), bind=bind)
+    return Arguments(
+        schema=normal, notes=notes, decode=Decoder(decode, read, lambda: checker, _parse_arguments), bind=bind
+    )
 
 
 def schema_of_type(hint: object) -> Schema:
@@ -222,8 +207,9 @@ def decoder_of_type(hint: object) -> Callable[[str], object]:
     """A function from JSON text to a value of the type; it raises InvalidArguments."""
     node = _node_of_type(hint)
     schema = write_document(node.schema)
-    recovery = Recovery(lambda value: convert(value, node.wire), lambda: _make_checker(schema, "field"))
-    return recovery.after(make_decoder(node.wire).decode, lambda text: recovery.read(parse_text(text)))
+    return Decoder(
+        make_decoder(node.wire).decode, lambda value: convert(value, node.wire), lambda: _make_checker(schema, "field")
+    )
 
 
 def _node_of_type(hint: object) -> Node:
@@ -248,40 +234,44 @@ def parse_text(text: str) -> object:
         raise InvalidArguments([Problem((), f"not valid JSON ({error}): {cut(text)}")]) from None
 
 
-class Recovery:
-    """The careful reading of a value: `read` raises if it does not fit, and the schema says why not."""
+def _parse_arguments(text: str) -> object:
+    """The arguments of a call; models write nothing at all where there is nothing to say."""
+    value: object = parse_text(text) if text.strip() else {}
+    if not is_object(value):
+        raise InvalidArguments([Problem((), expected("object", value))])
+    return value
 
-    def __init__(self, read: Callable[[object], object], make_checker: Callable[[], Checker]) -> None:
+
+class Decoder:
+    """From JSON text to arguments or a value. `quick` reads the text, `read` what was decoded of it.
+
+    Both raise if it does not fit; then the checker says why not.
+    """
+
+    def __init__(
+        self,
+        quick: Callable[[str], object],
+        read: Callable[[object], object],
+        make_checker: Callable[[], Checker],
+        parse: Callable[[str], object] = parse_text,
+    ) -> None:
+        self._quick: Callable[[str], object] = quick
         self._read: Callable[[object], object] = read
         self._make_checker: Callable[[], Checker] = make_checker
+        self._parse: Callable[[str], object] = parse
         self._checker: Checker | None = None
 
-    @staticmethod
-    def after(decode: Callable[[str], object], recover: Callable[[str], object]) -> Callable[[str], object]:
-        """The quick reading of a text, and where it fails the careful one."""
-
-        def decode_or_recover(text: str) -> object:
-            try:
-                return decode(text)
-            except Exception:  # noqa: BLE001 -- also what the user's own classes raise
-                return recover(text)
-
-        return decode_or_recover
-
-    def read_arguments(self, text: str) -> object:
-        """The arguments of a call; models write nothing at all where there is nothing to say."""
-        value: object = parse_text(text) if text.strip() else {}
-        if not is_object(value):
-            raise InvalidArguments([Problem((), expected("object", value))])
-        return self.read(value)
-
-    def read(self, value: object) -> object:
-        """What a decoded JSON value becomes; raises InvalidArguments with every problem there is."""
+    def __call__(self, text: str) -> object:
+        """What the text becomes; raises InvalidArguments with every problem there is."""
+        try:
+            return self._quick(text)
+        except Exception:  # noqa: BLE001 -- also what the user's own classes raise
+            value = self._parse(text)
         if deeper_than(DEEPEST, value):
             raise InvalidArguments([Problem((), TOO_DEEP)])
         try:
             return self._read(value)
-        except Exception:  # noqa: BLE001 -- also what the user's own classes raise
+        except Exception:  # noqa: BLE001 -- as above
             nulls, problems = self._explain(value)
         try:
             return self._read(_forgive(value, nulls))

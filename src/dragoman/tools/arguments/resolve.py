@@ -12,7 +12,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType, FrameType, SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -37,25 +37,13 @@ class UnsupportedError(Exception):
         return UnsupportedError(f"{place}: {self.message}", self.fix)
 
 
-def resolve(annotations: Mapping[str, object], scope: Scope) -> dict[str, object]:
-    """The types that annotations stand for; raises NameError and whatever else their evaluation raises."""
-    evaluated = {
-        name: eval(_compile(written), *scope) if isinstance(written, str) else written  # noqa: S307 -- what typing does
-        for name, written in annotations.items()
-    }
-    # get_type_hints finds the names inside list["Item"]; it wants something that has annotations.
-    return typing.get_type_hints(SimpleNamespace(__annotations__=evaluated), *scope, include_extras=True)
-
-
-@functools.lru_cache(maxsize=1024)
-def _compile(annotation: str) -> CodeType:
-    return compile(f"({annotation})", "<annotation>", "eval")
-
-
-def resolve_one(annotation: object, scope: Scope) -> object:
-    """The type that one annotation stands for; raises UnsupportedError."""
+def resolve(annotation: object, scope: Scope) -> object:
+    """The type that an annotation stands for; raises UnsupportedError."""
     try:
-        return resolve({"it": annotation}, scope)["it"]
+        written = eval(f"({annotation})", *scope) if isinstance(annotation, str) else annotation  # noqa: S307 -- as typing does
+        # get_type_hints finds the names inside list["Item"]; it wants something that has annotations.
+        holder = SimpleNamespace(__annotations__={"it": written})
+        return typing.get_type_hints(holder, *scope, include_extras=True)["it"]
     except NameError as error:
         raise UnsupportedError(
             f"the name {error.name or error} in its annotation is not defined",
@@ -218,7 +206,7 @@ def _class_hints(cls: type[Any], arguments: Sequence[object]) -> dict[str, objec
             found.update(_class_hints(origin, [_fill(argument, filled) for argument in typing.get_args(base)]))
     for name, annotation in inspect.get_annotations(cls).items():
         try:
-            found[name] = _fill(resolve_one(annotation, scope_of(cls)), filled)
+            found[name] = _fill(resolve(annotation, scope_of(cls)), filled)
         except UnsupportedError as error:
             raise error.within(f"field {name} of {cls.__name__}") from None
     return found
