@@ -55,10 +55,10 @@ from .keys import (
 from .keys import (
     usual_key as usual_key,
 )
+from .local.download import bar_if_terminal as bar_if_terminal
 from .local.factory import bench as bench
 from .local.models import MODELS as MODELS
 from .local.models import model_named as model_named
-from .local.progress import bar_if_terminal as bar_if_terminal
 from .local.storage import (
     StoredModel as StoredModel,
 )

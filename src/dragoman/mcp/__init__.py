@@ -8,5 +8,17 @@ A name's module is loaded when the name is first used: neither the SDK nor an ev
 """
 
 from dragoman._door import open_door
+from dragoman.errors import ConfigurationError
 
-__getattr__, __dir__ = open_door(__name__, __file__)
+_load, __dir__ = open_door(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return _load(name)
+    except ImportError as error:
+        if not (error.name or "").startswith("mcp"):
+            raise
+        # Version 1 has another interface altogether, and none of the packages that its successor consists of.
+        message = f"MCP needs the official SDK, version 2, and that is not installed ({error})."
+        raise ConfigurationError(message, hint="Install it with: pip install 'dragoman[mcp]'.") from None

@@ -3,7 +3,6 @@ from .catalogue import offers_of as offers_of
 from .client import McpServers as McpServers
 from .client import connect as connect
 from .http import HttpDoor as HttpDoor
-from .http import aserve_http as aserve_http
 from .http import serve_http as serve_http
 from .progress import report_progress as report_progress
 from .remote_tools import ToolProblem as ToolProblem

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
 import anyio
@@ -54,23 +54,6 @@ def current_request() -> ServerRequestContext[Any, Any] | None:
     For what only MCP has, such as asking the client's user. A tool that uses it must also work without.
     """
     return _REQUEST.get()
-
-
-class McpServerSettings(TypedDict, total=False):
-    """The keyword arguments of McpServer, which `serve_stdio` and `serve_http` take as well."""
-
-    name: str
-    version: str
-    instructions: str
-    config: ToolConfig | None
-    permission: PermissionCheck | None
-    executor: ToolExecutor | None
-    deps: object
-    about: Mapping[str, ToolAbout]
-    resources: Offers | None
-    prompts: Offers | None
-    watch_seconds: float
-    extend: Callable[[Server[Any]], None] | None
 
 
 class McpServer:
@@ -296,11 +279,6 @@ class _Wire(Server["_Door"]):
         return call, outcome  # pyright: ignore[reportPossiblyUnboundVariable] -- a task group swallows only its own cancelling
 
 
-def make_server(tools: AnyTools | McpServer, settings: McpServerSettings) -> McpServer:
+def as_server(tools: AnyTools | McpServer) -> McpServer:
     """A server as it is, or one made of tools."""
-    if not isinstance(tools, McpServer):
-        return McpServer(tools, **settings)
-    if settings:
-        message = f"A finished McpServer was given together with {', '.join(settings)}."
-        raise ConfigurationError(message, hint="Give these to McpServer instead.")
-    return tools
+    return tools if isinstance(tools, McpServer) else McpServer(tools)

@@ -15,9 +15,8 @@ import pytest
 
 from dragoman.engines import MODELS, bar_if_terminal, model_named
 from dragoman.engines.local import storage
-from dragoman.engines.local.download import Pip, is_verified, partial_of, stamp_of
+from dragoman.engines.local.download import Pip, Progress, ProgressBar, is_verified, partial_of, stamp_of
 from dragoman.engines.local.models import DEFAULT, LocalModel, Part
-from dragoman.engines.local.progress import Progress, ProgressBar
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import LocalModelError
 from tests.engines.local.packages import PIECES, make_model, make_wheel

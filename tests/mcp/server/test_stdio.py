@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = '''
 import asyncio, os, subprocess, sys
 from dragoman import ToolRegistry, tool
-from dragoman.mcp import serve_stdio
+from dragoman.mcp import McpServer, serve_stdio
 
 print("printed before it serves")
 registry = ToolRegistry()
@@ -56,7 +56,7 @@ async def endless() -> None:
     finally:
         open(sys.argv[1] + ".cancelled", "w").close()
 
-serve_stdio(registry, name="script", watch_seconds=0.05)
+serve_stdio(McpServer(registry, name="script", watch_seconds=0.05))
 print("after it has served")
 '''
 
