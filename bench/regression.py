@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.contenders import dragoman as ours
-from bench.contenders import floor
+from bench.contenders import dragoman as ours, floor
 from bench.server import serving
 
 ROUNDS = 9

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import dragoman
+from dragoman import conversation
 
+ROOT = Path(str(dragoman.__file__)).parent
 HEAVY = {"argparse", "asyncio", "docstring_parser", "httptools", "jsonschema_rs", "msgspec", "pydantic"}
 
 
@@ -25,7 +27,11 @@ def loaded_after(statements: str) -> set[str]:
 def test_import_loads_nothing_heavy_and_no_room() -> None:
     loaded = loaded_after("import dragoman; dir(dragoman); dragoman.__version__")
     assert not HEAVY & loaded
-    assert {name for name in loaded if name.startswith("dragoman")} == {"dragoman", "dragoman._version"}
+    assert {name for name in loaded if name.startswith("dragoman")} == {
+        "dragoman",
+        "dragoman._door",
+        "dragoman._version",
+    }
 
 
 def test_a_name_loads_its_own_room_when_it_is_used() -> None:
@@ -48,42 +54,35 @@ def test_a_client_loads_the_stores_when_something_is_kept() -> None:
     assert kept in loaded_after(f"{made}; client.save()")
 
 
-@pytest.mark.parametrize("name", dragoman.__all__)
-def test_every_public_name_resolves(name: str) -> None:
-    assert getattr(dragoman, name) is getattr(dragoman, name)
+ROOMS = [dragoman, *[import_module(f"dragoman.{stub.parent.name}") for stub in ROOT.glob("*/__init__.pyi")]]
 
 
-@pytest.mark.parametrize("name", dragoman._HOMES)
-def test_a_public_name_is_the_one_in_its_home(name: str) -> None:
-    home = import_module(dragoman._HOMES[name])
-    is_module = home.__name__ == f"dragoman.{name}"
-    assert getattr(dragoman, name) is (home if is_module else getattr(home, name))
-    assert is_module or name in getattr(home, "__all__", [name]), "a name is public here only if it is public at home"
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
+def test_every_name_at_a_door_is_there(room: ModuleType) -> None:
+    assert dir(room) == sorted(set(dir(room)))
+    for name in dir(room):
+        found = getattr(room, name)
+        assert getattr(room, name) is found
+        # Once it is loaded, a module would hide what has its name at the door.
+        assert found is dragoman.errors or not isinstance(found, ModuleType)
 
 
-def test_dir_lists_the_public_names() -> None:
-    assert dir(dragoman) == sorted(dragoman.__all__)
+def test_the_root_has_few_names_and_each_is_that_of_its_room() -> None:
+    assert len(dir(dragoman)) <= 80
+    for name in set(dir(dragoman)) - {"DragomanError", "__version__", "errors"}:
+        homes = [getattr(room, name) for room in [conversation, *ROOMS[1:]] if hasattr(room, name)]
+        assert any(getattr(dragoman, name) is found for found in homes), name
+
+
+def test_a_star_imports_what_the_door_offers() -> None:
+    names: dict[str, object] = {}
+    exec("from dragoman.loop import *", names)
+    assert set(dir(import_module("dragoman.loop"))) <= names.keys()
 
 
 def test_an_unknown_name_is_an_attribute_error_that_helps() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'DragonError'; its public names are listed in") as caught:
+    with pytest.raises(AttributeError, match="module 'dragoman' has no attribute 'DragonError'") as caught:
         dragoman.DragonError  # noqa: B018 - the access is the test
     # With these two, the interpreter adds "Did you mean: 'DragomanError'?" to the traceback.
     assert caught.value.name == "DragonError"
     assert caught.value.obj is dragoman
-
-
-def test_the_table_the_list_and_the_imports_for_type_checkers_agree() -> None:
-    """A name is published in three places; a type checker sees only one of them."""
-    tree = ast.parse(Path(str(dragoman.__file__)).read_text(encoding="utf-8"))
-    (guarded,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    imported: dict[str, str] = {}
-    for node in guarded.body:
-        assert isinstance(node, ast.ImportFrom), ast.unparse(node)
-        for alias in node.names:
-            is_module = node.module == "dragoman"
-            imported[alias.asname or alias.name] = f"dragoman.{alias.name}" if is_module else str(node.module)
-    assert imported == dragoman._HOMES
-    assert set(dragoman.__all__) == {"__version__", *dragoman._HOMES}
-    assert dragoman.__all__ == sorted(dragoman.__all__)
-    assert list(dragoman._HOMES) == sorted(dragoman._HOMES)

@@ -30,7 +30,7 @@ def open_door(room: str, file: str) -> tuple[Callable[[str], object], Callable[[
             return names()
         if name not in names():
             message = f"module {room!r} has no attribute {name!r}"
-            raise AttributeError(message)
+            raise AttributeError(message, name=name, obj=sys.modules[room])
         home = homes[name]
         value = import_module(f".{name}", room) if home == "." else getattr(import_module(home, room), name)
         setattr(sys.modules[room], name, value)

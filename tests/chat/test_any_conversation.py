@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dragoman.conversation import Message, StopReason, Text, Thinking, ToolCall, Usage
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import re
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.cli.chat_screen import Blocks, Screen
 from dragoman.cli.terminal import Terminal

@@ -5,8 +5,7 @@ import pickle
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dragoman.conversation import (
     Block,

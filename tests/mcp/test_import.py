@@ -24,7 +24,7 @@ def test_without_the_sdk_the_error_names_the_extra() -> None:
         "import sys\n"
         "class Nothing:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.partition('.')[0] in ('mcp', 'mcp_types'): raise ModuleNotFoundError(name)\n"
+        "        if name.partition('.')[0] in ('mcp', 'mcp_types'): raise ModuleNotFoundError(name, name=name)\n"
         "sys.meta_path.insert(0, Nothing())\n"
         "import dragoman.mcp\n"
         "try: dragoman.mcp.McpServers\n"

@@ -9,8 +9,7 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from dragoman.conversation import Conversation, Message, ReplyEvent, StopReason, TextDelta, fold
 from dragoman.errors import ProtocolError, ProviderError

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dragoman.conversation import Conversation, Message, ToolCall, ToolResult, conversation_from_json
-from dragoman.conversation import conversation_to_json as to_json
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    ToolCall,
+    ToolResult,
+    conversation_from_json,
+    conversation_to_json as to_json,
+)
 from dragoman.errors import ConfigurationError
 from dragoman.providers import PROVIDERS, Call, Encoded, ModelOptions, codec_of, profile_of
 from tests.strategies import conversations

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Raw
 
 from dragoman.conversation import Conversation, Media, Message, OneTool, ToolCall, ToolResult, ToolSpec, memory_of

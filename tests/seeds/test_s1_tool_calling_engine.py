@@ -24,6 +24,7 @@ from dragoman import (
     tool,
 )
 from dragoman.conversation import OneTool, ToolExample
+from dragoman.engines import HttpEngine
 from dragoman.simulator import Reply, Simulator
 from dragoman.tools import ToolErrorHandling, tools_of
 
@@ -107,7 +108,7 @@ def test_engine_run_inference_and_run_inference_stream() -> None:
 
 def test_engine_supported_tool_features_and_prepare_tools_for_request() -> None:
     with dragoman.engine("anthropic:claude-sonnet-4-5", key="k") as engine:
-        assert isinstance(engine, dragoman.HttpEngine)
+        assert isinstance(engine, HttpEngine)
         assert engine.features.supports_parallel_calls
         assert "input_schema" in str(engine.prepare_tools([add.spec]))
 

@@ -23,10 +23,12 @@ from dragoman import (
     load_config,
     tool,
 )
-from dragoman.chat import Config
+from dragoman.chat import Config, generate_schema
 from dragoman.conversation import Failed
+from dragoman.engines import ProviderFactory, register_provider
 from dragoman.simulator import Simulator
-from dragoman.stores import Snapshot
+from dragoman.stores import AesGcmSealing, Snapshot, validate_snapshot_id
+from dragoman.transport import validate_base_url
 
 CALL = ToolCall("c1", "add", '{"a": 1, "b": 2}')
 
@@ -113,11 +115,11 @@ def test_providers(name: str) -> None:
 
 
 def test_register_provider() -> None:
-    class Mine(dragoman.ProviderFactory):
+    class Mine(ProviderFactory):
         def engine(self, model: str, **options: Any) -> Any:
             return ScriptedEngine(["Mine."], name=f"mine:{model}")
 
-    dragoman.register_provider("seed-mine", Mine(), replace=True)
+    register_provider("seed-mine", Mine(), replace=True)
     with ChatClient("seed-mine:x") as client:
         assert str(client.chat("Whose?")) == "Mine."
 
@@ -181,7 +183,7 @@ def test_conversation_store_save_load_list_delete(tmp_path: Path) -> None:
 
 def test_file_store_modes_and_encryption(tmp_path: Path) -> None:
     key = dragoman.generate_encryption_key()
-    with FileStore(tmp_path / "talks", sealing=dragoman.AesGcmSealing(key)) as store:
+    with FileStore(tmp_path / "talks", sealing=AesGcmSealing(key)) as store:
         store.save(Snapshot.first(Conversation().plus(Message.user("a secret")), provider="openai", model="gpt-5"))
     files = [path for path in (tmp_path / "talks").rglob("*") if path.is_file()]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
@@ -207,10 +209,10 @@ def test_snapshot_fields_and_tokens_are_never_saved() -> None:
 
 def test_validate_base_url_validate_snapshot_id_generate_schema() -> None:
     with pytest.raises(errors.InvalidBaseURLError):
-        dragoman.validate_base_url("https://example.com")
+        validate_base_url("https://example.com")
     with pytest.raises(errors.InvalidSnapshotIDError):
-        dragoman.validate_snapshot_id("../etc/passwd")
-    assert dragoman.generate_schema(int) == {"type": "integer"}
+        validate_snapshot_id("../etc/passwd")
+    assert generate_schema(int) == {"type": "integer"}
 
 
 def test_credentials_literal_env_reference_keychain_and_well_known_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dragoman.conversation import Text, Thinking, ToolCall
 from dragoman.simulator import Chunking, Crlf, Cut, Drip, Gzip, KeepAlive, Reply, Simulator

@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from urllib.request import Request as UrlRequest
-from urllib.request import urlopen
+from urllib.request import Request as UrlRequest, urlopen
 
 import pytest
 

@@ -6,11 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import Message as AnthropicMessage
-from anthropic.types import RawMessageStreamEvent
+from anthropic.types import Message as AnthropicMessage, RawMessageStreamEvent
 from google.genai.types import GenerateContentResponse
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import Raw
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent

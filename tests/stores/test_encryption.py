@@ -7,8 +7,7 @@ import pickle
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import (
     ConfigurationError,

@@ -3,8 +3,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError
 from dragoman.stores import JournalEntry, MessageAdded, ToolCallBegun, ToolCallDone, entry_to_json

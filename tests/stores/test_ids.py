@@ -3,8 +3,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import InvalidSnapshotIDError
 from dragoman.stores import ErrInvalidSnapshotID, ids, validate_snapshot_id

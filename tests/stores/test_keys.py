@@ -10,8 +10,7 @@ import sys
 import traceback
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError
 from dragoman.stores import EncryptionKey

@@ -4,8 +4,7 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotCorruptError

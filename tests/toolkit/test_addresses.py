@@ -5,8 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError, ToolValidationError
 from dragoman.toolkit.addresses import check_address, networks, target_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.toolkit.calculator import CalculationError, calculate, calculator_tool
 from tests.toolkit.calling import Call, bad, both_colours, good

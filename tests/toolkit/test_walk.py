@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.toolkit.walk import IgnoreFile, PathPattern, is_ignored
 from tests.toolkit.calling import words

@@ -7,11 +7,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dragoman.toolkit import Workspace
-from dragoman.toolkit import write as module
+from dragoman.toolkit import Workspace, write as module
 from dragoman.toolkit.workspace import Place
 from dragoman.toolkit.write import edit_tool, write_tool
 from dragoman.tools import AnyTool

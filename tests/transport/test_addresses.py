@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
 from dragoman.transport import host_of, is_loopback, join, port_of, validate_base_url

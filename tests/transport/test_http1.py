@@ -8,8 +8,7 @@ import zlib
 
 import h11
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dragoman.transport import HttpRequest, MalformedReplyError, ReplyReader, request_head, unpacker
 

@@ -5,8 +5,7 @@ import logging
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import PermissionChecker, PermissionPolicy, Rule

@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path, place_of

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit import PermissionPolicy, Rule, policy_from

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError
 from dragoman.toolkit.skills import MemorySkillStore, Skill

@@ -5,8 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import DirectorySkillStore, PermissionChecker, skills_prompt

@@ -15,8 +15,7 @@ import annotated_types as at
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dragoman.tools import InvalidArguments, decoder_of_type, schema_of_type
 from dragoman.tools.arguments.reader import arguments_of_function

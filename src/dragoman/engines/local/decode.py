@@ -28,8 +28,7 @@ from dragoman.conversation import (
     ToolCallStarted,
     UsageReported,
 )
-from dragoman.providers import OPEN as THINK
-from dragoman.providers import Decoder, ThinkTags
+from dragoman.providers import OPEN as THINK, Decoder, ThinkTags
 
 from .models import Thinks
 from .prompt import OPENING, call_start

@@ -18,8 +18,8 @@ from dragoman.engines.base import AsyncEngine, AsyncHttpEngine, Engine, HttpEngi
 from dragoman.engines.connection import Connection
 from dragoman.engines.factory import EngineOptions, ProviderFactory
 from dragoman.errors import ConfigurationError, ProviderError
-from dragoman.providers import CODEC as CHAT
 from dragoman.providers import (
+    CODEC as CHAT,
     Adaptation,
     Call,
     Codec,
