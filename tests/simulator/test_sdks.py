@@ -168,23 +168,12 @@ def test_a_refusal() -> None:
         assert item.content[0].refusal == "I would rather not."
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (400, openai.BadRequestError),
-        (401, openai.AuthenticationError),
-        (403, openai.PermissionDeniedError),
-        (404, openai.NotFoundError),
-        (429, openai.RateLimitError),
-        (503, openai.InternalServerError),
-    ],
-)
-def test_errors_of_openai(status: int, error: type[openai.APIStatusError]) -> None:
-    with Simulator([Status(status, "No."), Status(status, "No.")]) as simulator, openai_of(simulator) as client:
-        with pytest.raises(error, match="No.") as caught:
+def test_errors_of_openai() -> None:
+    with Simulator([Status(429, "No."), Status(503, "No.")]) as simulator, openai_of(simulator) as client:
+        with pytest.raises(openai.RateLimitError, match="No.") as caught:
             client.chat.completions.create(**CHAT)
         assert caught.value.request_id == "req_sim000000"
-        with pytest.raises(error):
+        with pytest.raises(openai.InternalServerError):
             client.responses.create(**ASKED)
 
 

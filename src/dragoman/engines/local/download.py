@@ -185,30 +185,20 @@ class Downloader:
         self._done: int = 0
 
     def run(self) -> None:
-        """Download what is missing from the first source that has it, and give the file its name."""
-        failure: LocalModelError | None = None
-        for source in self._row.sources:
-            try:
-                self._assemble(source)
-            except LocalModelError as error:
-                if error.reason == "no_space":
-                    raise
-                failure = failure or error
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
-                message = f"The disk is full: {self._file.parent}."
-                raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE) from error
-            else:
-                return
-        assert failure is not None
-        raise failure
+        """Download what is missing, and give the file its name."""
+        try:
+            self._assemble()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            message = f"The disk is full: {self._file.parent}."
+            raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE) from error
 
-    def _assemble(self, source: Sequence[Part]) -> None:
-        complete = self._check_partial(source)
-        self._ensure_space(source)
+    def _assemble(self) -> None:
+        complete = self._check_partial()
+        self._ensure_space()
         with self._partial.open("ab") as target:
-            for part in source[complete:]:
+            for part in self._row.parts[complete:]:
                 self._append(part, target)
             os.fsync(target.fileno())
         if _checksum(self._row, self._partial, self._tell_progress) != self._row.sha256:
@@ -218,12 +208,12 @@ class Downloader:
         self._partial.replace(self._file)
         _write_stamp(self._row, self._file)
 
-    def _check_partial(self, source: Sequence[Part]) -> int:
+    def _check_partial(self) -> int:
         """How many complete pieces are here; the rest is cut off."""
         complete = self._done = 0
         if self._partial.exists():
             with self._partial.open("rb") as have:
-                for part in source:
+                for part in self._row.parts:
                     if hashlib.sha256(have.read(part.size)).hexdigest() != part.member_sha256:
                         break
                     complete += 1
@@ -232,8 +222,8 @@ class Downloader:
             os.truncate(self._partial, self._done)
         return complete
 
-    def _ensure_space(self, source: Sequence[Part]) -> None:
-        needed = self._row.size - self._done + max([part.download for part in source]) + _SPARE
+    def _ensure_space(self) -> None:
+        needed = self._row.size - self._done + max([part.download for part in self._row.parts]) + _SPARE
         free = shutil.disk_usage(self._file.parent).free
         if free < needed:
             there = f"{self._file.parent} has {free / 1e6:.0f} MB left"
