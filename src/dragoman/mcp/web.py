@@ -111,8 +111,10 @@ async def _pump(
 
 _MAX_GARBAGE = 1_000
 """How many messages that are not MCP are passed over before the connection is given up."""
-_PER_SECOND = 1_000
-"""How many notifications and requests are taken in a second; what comes faster is dropped."""
+_BURST = 1_000
+"""How many notifications and requests are taken at once …"""
+_PER_SECOND = 100
+"""… and how many in each second from then on. What comes faster is dropped."""
 _MAX_DROPPED = 10_000
 """How many are dropped before the connection is given up."""
 
@@ -122,8 +124,8 @@ class _Guard:
 
     def __init__(self, limits: ClientLimits) -> None:
         self._limits: ClientLimits = limits
-        self._second: float = 0.0
-        self._taken: int = 0
+        self._left: float = _BURST
+        self._looked: float = anyio.current_time()
         self._garbage: int = 0
         self._dropped: int = 0
         self.problem: str = ""
@@ -141,16 +143,18 @@ class _Guard:
                 self.problem = f"it sent more than {_MAX_GARBAGE} messages that are not MCP"
             return False  # the session could only log it
         # Requests of the server's own count as well: each would be a task of ours until it has read our answer.
-        if not isinstance(item.message, JSONRPCNotification | JSONRPCRequest) or self._is_in_time():
+        if not isinstance(item.message, JSONRPCNotification | JSONRPCRequest) or self._takes_another():
             return True
         self._dropped += 1
         if self._dropped > _MAX_DROPPED:
             self.problem = "it sent notifications or requests without end"
         return False
 
-    def _is_in_time(self) -> bool:
+    def _takes_another(self) -> bool:
         now = anyio.current_time()
-        if now - self._second >= 1.0:
-            self._second, self._taken = now, 0
-        self._taken += 1
-        return self._taken <= _PER_SECOND
+        self._left = min(_BURST, self._left + (now - self._looked) * _PER_SECOND)
+        self._looked = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

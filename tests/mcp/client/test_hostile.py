@@ -168,7 +168,7 @@ def test_a_server_that_dies_while_nobody_asks_is_started_again(colour: Colour, t
 )
 def test_a_server_that_keeps_failing_is_given_up(colour: Colour, mode: str, options: dict[str, Any], what: str) -> None:
     def body(servers: McpServers, call: Call) -> None:
-        until(lambda: servers.status["bad"].state == "failed", "it is given up")
+        until(lambda: servers.status["bad"].state == "failed", "it is given up", 90)
         assert servers.status["bad"].restarts == options["max_restarts"]
         assert isinstance(servers.status["bad"].error, errors.McpConnectionError)
         result = call("ok")
