@@ -308,7 +308,7 @@ def test_an_unknown_model_brings_the_nearest_names(model: str, words: str, aroun
 
 def test_a_model_that_the_provider_does_not_have_brings_the_nearest_names(around: Surroundings) -> None:
     around.configure('[keys.anthropic]\nkey = "sk-not-a-real-key-0123456789"\nhosts = ["127.0.0.1"]\n')
-    with Simulator(models=["claude-sonnet-4-5"]) as simulator:
+    with Simulator(Status(404, "model: claude-sonet-4-5")) as simulator:
         around.set(DRAGOMAN_BASE_URL=simulator.base_url("anthropic"))
         done = around.here("Hello.", "-m", "anthropic:claude-sonet-4-5")
     assert done.code == 2

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.engines import EngineOptions, Reply, async_engine, engine
-from dragoman.errors import ProviderError
-from dragoman.providers import ModelOptions
+from dragoman.conversation import Conversation, Message, ReplyEvent
+from dragoman.engines import Reply, async_engine, engine
+from dragoman.errors import DragomanError
 from dragoman.simulator import Simulator
 from dragoman.transport import RetryPolicy, Timeouts
 
@@ -34,80 +33,79 @@ class Outcome(NamedTuple):
     reply: Reply | None
     """None: nothing came back but the error."""
     events: list[ReplyEvent]
-    error: ProviderError | None
+    error: Any
 
 
 Talk = Callable[..., Outcome]
 
 
-def _options(simulator: Simulator, model: str, **more: object) -> EngineOptions:
-    base_url = simulator.base_url(model.partition(":")[0])
-    return {"base_url": base_url, "key": "test-key", "retry": ONCE, "timeouts": IMPATIENT, **more}  # type: ignore[typeddict-item]
-
-
-def plain_whole(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: object) -> Outcome:
-    tools, options = _asked(more)
-    with engine(model, **_options(simulator, model, **more)) as talker:
-        try:
-            return Outcome(talker.reply(conversation, tools=tools, options=options), [], None)
-        except ProviderError as error:
-            return Outcome(None, [], error)
-
-
-def plain_stream(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: object) -> Outcome:
-    tools, options = _asked(more)
+def ask_plain(make: Callable[[], Any], conversation: Conversation, *, stream: bool, **asked: Any) -> Outcome:
+    """Ask an engine of a plain program; what was received before an error counts."""
     events: list[ReplyEvent] = []
-    with engine(model, **_options(simulator, model, **more)) as talker:
-        with talker.stream(conversation, tools=tools, options=options) as stream:
-            try:
-                events.extend(stream)
-            except ProviderError as error:
-                return Outcome(stream.reply, events, error)
-        return Outcome(stream.reply, events, None)
+    streaming: Any = None
+    with make() as talker:
+        try:
+            if not stream:
+                return Outcome(talker.reply(conversation, **asked), [], None)
+            with talker.stream(conversation, **asked) as streaming:
+                events.extend(streaming)
+        except DragomanError as error:
+            return Outcome(streaming and streaming.reply, events, error)
+        return Outcome(streaming.reply, events, None)
 
 
-def async_whole(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: object) -> Outcome:
-    tools, options = _asked(more)
-
-    async def main() -> Outcome:
-        async with async_engine(model, **_options(simulator, model, **more)) as talker:
-            try:
-                return Outcome(await talker.reply(conversation, tools=tools, options=options), [], None)
-            except ProviderError as error:
-                return Outcome(None, [], error)
-
-    return _run(main)
-
-
-def async_stream(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: object) -> Outcome:
-    tools, options = _asked(more)
+def ask_on_loop(make: Callable[[], Any], conversation: Conversation, *, stream: bool, **asked: Any) -> Outcome:
+    """Ask an engine on an event loop, on which no task may be left behind."""
+    events: list[ReplyEvent] = []
 
     async def main() -> Outcome:
-        events: list[ReplyEvent] = []
-        async with async_engine(model, **_options(simulator, model, **more)) as talker:
-            async with talker.stream(conversation, tools=tools, options=options) as stream:
-                try:
-                    async for event in stream:
+        streaming: Any = None
+        async with make() as talker:
+            try:
+                if not stream:
+                    return Outcome(await talker.reply(conversation, **asked), [], None)
+                async with talker.stream(conversation, **asked) as streaming:
+                    async for event in streaming:
                         events.append(event)  # noqa: PERF401 -- what came before an error counts
-                except ProviderError as error:
-                    return Outcome(stream.reply, events, error)
-            return Outcome(stream.reply, events, None)
+            except DragomanError as error:
+                return Outcome(streaming and streaming.reply, events, error)
+            return Outcome(streaming.reply, events, None)
 
-    return _run(main)
-
-
-def _asked(more: dict[str, object]) -> tuple[Sequence[ToolSpec], ModelOptions | None]:
-    return more.pop("tools", ()), more.pop("ask", None)  # type: ignore[return-value]
-
-
-def _run(main: Callable[[], object]) -> Outcome:
-    async def checked() -> object:
-        outcome = await main()  # type: ignore[misc]
+    async def checked() -> Outcome:
+        outcome = await main()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, f"tasks left behind: {left}"
         return outcome
 
-    return asyncio.run(checked())  # type: ignore[return-value]
+    return asyncio.run(checked())
+
+
+def split_asked(more: dict[str, Any]) -> dict[str, Any]:
+    """What belongs to the call, taken out of what belongs to the engine."""
+    return {"tools": more.pop("tools", ()), "options": more.pop("ask", None)}
+
+
+def _talk(make: Any, ask: Talk, simulator: Simulator, model: str, *, stream: bool, **more: Any) -> Outcome:
+    conversation, asked = more.pop("conversation"), split_asked(more)
+    base_url = simulator.base_url(model.partition(":")[0])
+    options = {"base_url": base_url, "key": "test-key", "retry": ONCE, "timeouts": IMPATIENT, **more}
+    return ask(lambda: make(model, **options), conversation, stream=stream, **asked)
+
+
+def plain_whole(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+    return _talk(engine, ask_plain, simulator, model, stream=False, conversation=conversation, **more)
+
+
+def plain_stream(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+    return _talk(engine, ask_plain, simulator, model, stream=True, conversation=conversation, **more)
+
+
+def async_whole(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+    return _talk(async_engine, ask_on_loop, simulator, model, stream=False, conversation=conversation, **more)
+
+
+def async_stream(simulator: Simulator, model: str, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+    return _talk(async_engine, ask_on_loop, simulator, model, stream=True, conversation=conversation, **more)
 
 
 WAYS: dict[str, Talk] = {

@@ -261,29 +261,7 @@ RESOURCES = [
 ]
 PROMPTS = [Offer("test_simple_prompt", "A simple prompt", "This is a simple prompt for testing.")]
 
-TOOLS = ToolRegistry(
-    [
-        test_simple_text,
-        test_image_content,
-        test_audio_content,
-        test_embedded_resource,
-        test_multiple_content_types,
-        test_error_handling,
-        test_tool_with_progress,
-        test_tool_with_logging,
-        test_sampling,
-        test_elicitation,
-        test_elicitation_sep1034_defaults,
-        test_elicitation_sep1330_enums,
-        test_logging_tool,
-        test_streaming_elicitation,
-        test_missing_capability,
-        test_trigger_tool_change,
-        test_trigger_prompt_change,
-        test_x_mcp_header,
-        json_schema_2020_12_tool,
-    ]
-)
+TOOLS = ToolRegistry([each for each in list(globals().values()) if isinstance(each, Tool)])
 
 
 async def _set_level(_context: object, _params: types.SetLevelRequestParams) -> types.EmptyResult:

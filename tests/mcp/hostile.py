@@ -20,9 +20,6 @@ OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 TEXT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-noticed: list[bool] = []
-
-
 def say(where: TextIO, words: str) -> None:
     where.write(words + "\n")
     where.flush()
@@ -80,7 +77,6 @@ def tools(cursor: str | None) -> dict[str, Any]:
         "lie-input-pattern": lambda: {
             "tools": [tool("p", {**OBJECT, "properties": {"a": {"pattern": "(((("}}}), tool("ok")]
         },
-        "lie-deep": lambda: {"tools": [tool("deep", deep(60)), tool("ok")]},
         "lie-too-deep": lambda: {"tools": [tool("deep", deep(400)), tool("ok")]},
         "lie-no-schema": lambda: {"tools": [{"name": "naked"}]},
         "lie-output": lambda: {"tools": [tool("n", outputSchema=OUTPUT)]},
@@ -124,7 +120,7 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if STATE:
             Path(STATE).touch()
         hang()
-    if MODE in ("die-call", "die-call-always") or (MODE == "die-once" and not changed()):
+    if MODE == "die-call" or (MODE == "die-once" and not changed()):
         if STATE:
             Path(STATE).touch()
         say(sys.stderr, "I am out of memory")
@@ -144,12 +140,9 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         "lie-output-invalid": lambda: text("fine", structuredContent={"n": 1}),
         "lie-result": lambda: {"nothing": "here"},
         "lie-result-type": lambda: {"content": [{"type": "hologram", "data": 1}]},
-        "lie-base64": lambda: {"content": [{"type": "image", "data": "!!!", "mimeType": "image/png"}]},
-        "lie-mime": lambda: {"content": [{"type": "image", "data": "AAAA", "mimeType": "x\r\ny: z"}]},
         "lie-deep-result": lambda: text("deep", structuredContent=deep(150)),
         "error": lambda: text("the disk is full", isError=True),
         "environment": lambda: text(json.dumps(dict(os.environ))),
-        "pid": lambda: text(str(os.getpid())),
     }
     return results.get(MODE, lambda: text(f"{name} {json.dumps(arguments)}"))()
 
@@ -177,18 +170,9 @@ def answer(request: dict[str, Any]) -> None:
         listed()
     elif method == "tools/call" and MODE == "ask":
         ask(number)
-    elif method == "tools/call" and MODE == "lie-id":
-        write({"id": 10_000_000, "result": text("for nobody")})
     elif method == "tools/call" and MODE == "lie-error":
         write({"id": number, "error": {"code": -32000, "message": "no\x1b[31m luck\n" + "x" * 100_000}})
-    elif method == "tools/call" and MODE == "twice":
-        write({"id": number, "result": text("first")})
-        write({"id": number, "result": text("second")})
     elif method == "tools/call":
-        if MODE == "flood-progress":
-            token = params.get("_meta", {}).get("progressToken")
-            for done in range(20_000):
-                tell("notifications/progress", progressToken=token, progress=done)
         write({"id": number, "result": call(params["name"], params.get("arguments") or {})})
     else:
         write({"id": number, "error": {"code": -32601, "message": "Method not found"}})
@@ -202,10 +186,6 @@ def listed() -> None:
         threading.Timer(0.3, os._exit, [5]).start()
     while MODE == "flood-notifications":
         tell("notifications/message", level="info", data="spam")
-    if MODE == "flood-list-changed" and not noticed:
-        noticed.append(True)
-        for _ in range(20_000):
-            tell("notifications/tools/list_changed")
 
 
 def ask(number: int) -> None:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-from dragoman import mcp
-
 
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
@@ -35,14 +31,3 @@ def test_without_the_sdk_the_error_names_the_extra() -> None:
         "except dragoman.errors.ConfigurationError as error: print(error)\n"
     )
     assert "pip install 'dragoman[mcp]'" in run(code)
-
-
-@pytest.mark.parametrize("name", mcp.__all__)
-def test_every_public_name_is_there(name: str) -> None:
-    assert getattr(mcp, name) is not None
-    assert name in dir(mcp)
-
-
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="nothing_such"):
-        getattr(mcp, "nothing_such")  # noqa: B009 -- a type checker would say so before

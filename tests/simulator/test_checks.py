@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.simulator import Simulator
-from tests.simulator.raw_client import DIALECTS, ask, body_of, path_of, send
+from tests.simulator.raw_client import DIALECTS, body_of, path_of, send
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -169,11 +169,6 @@ def test_checks_can_be_left_out(dialect: str) -> None:
 def test_gemini_is_streamed_as_events_only(simulator: Simulator) -> None:
     answer = send(simulator, path_of("gemini", stream=True, sse=False), body_of("gemini"))
     assert (answer.status, "alt=sse" in answer.json["error"]["message"]) == (400, True)
-
-
-def test_a_model_that_there_is_not() -> None:
-    with Simulator(models=["one"]) as simulator:
-        assert {ask(simulator, dialect).status for dialect in DIALECTS} == {404}
 
 
 def test_a_signature_of_gemini_that_was_spoilt(simulator: Simulator) -> None:

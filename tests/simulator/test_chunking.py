@@ -14,12 +14,6 @@ from tests.simulator.reading import said
 
 BLOCKS = (Thinking("Hm, let me see… 🤔", provider=""), Text("Grüße! " * 5), ToolCall("c1", "f", '{"a":"ß","b":[1]}'))
 
-chunkings = st.builds(
-    Chunking,
-    delta=st.none() | st.integers(1, 40),
-    write=st.sampled_from(["event", "reply"]) | st.integers(1, 3) | st.integers(1, 5000),
-)
-
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
@@ -29,24 +23,23 @@ def simulator() -> Iterator[Simulator]:
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-@given(chunking=chunkings)
+@given(delta=st.none() | st.integers(1, 40), drip=st.none() | st.integers(1, 3) | st.integers(1, 5000))
 @settings(max_examples=15)
-def test_pieces_make_no_difference(simulator: Simulator, dialect: str, stream: bool, chunking: Chunking) -> None:
-    simulator.play([Reply(*BLOCKS, chunking=chunking)])
+def test_pieces_make_no_difference(
+    simulator: Simulator, dialect: str, stream: bool, delta: int | None, drip: int | None
+) -> None:
+    faults = [] if drip is None else [Drip(drip, 0)]
+    simulator.play([Reply(*BLOCKS, chunking=Chunking(delta=delta), faults=faults)])
     answer = ask(simulator, dialect, stream=stream)
     assert answer.complete
     found = said(dialect, answer, stream=stream)
     assert (found.text, found.thinking) == ("Grüße! " * 5, "Hm, let me see… 🤔")
     assert found.calls == [("c1", "f", {"a": "ß", "b": [1]})]
-    if stream:
-        sizes = {len(chunk) for chunk in answer.chunks}
-        if chunking.write == "reply":
-            assert len(answer.chunks) == 1
-        elif chunking.write == "event":
-            assert len(answer.chunks) == len(answer.events)
-        else:
-            assert max(sizes) <= chunking.write
-            assert {len(chunk) for chunk in answer.chunks[:-1]} <= {chunking.write}
+    if stream and drip is None:
+        assert len(answer.chunks) == len(answer.events)
+    elif stream and drip is not None:
+        assert max(map(len, answer.chunks)) <= drip
+        assert {len(chunk) for chunk in answer.chunks[:-1]} <= {drip}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

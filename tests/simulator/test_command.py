@@ -103,15 +103,6 @@ def test_the_faults_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == list(FAULTS)
 
 
-def test_the_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
-    assert stopped.value.code == 0
-    text = capsys.readouterr().out
-    for word in ("--script", "tool_calls", "faults", "base URL", "curl", "pytest_plugin"):
-        assert word in text
-
-
 def test_mistakes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["--script", str(tmp_path / "missing.json")]) == 1
     assert "missing.json" in capsys.readouterr().err

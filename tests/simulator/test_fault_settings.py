@@ -25,19 +25,18 @@ from dragoman.simulator import (
     UnknownFields,
 )
 from tests.simulator.raw_client import DIALECTS, ask, body_of, path_of, read_to_end, request_bytes
-from tests.simulator.reading import said
 
 TEXT = "Let me look, one moment please, it will not take long."
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_faults_combine(dialect: str) -> None:
-    faults = [Delay(0.01), UnknownFields(), KeepAlive("a comment"), Crlf(), Gzip(), Drip(50, 0), MissingEnd()]
+    faults = [Delay(0.01), UnknownFields(), KeepAlive(), Crlf(), Gzip(), Drip(50, 0), MissingEnd()]
     with Simulator([Reply(TEXT, faults=faults)]) as simulator:
         answer = ask(simulator, dialect, stream=True)
     assert answer.complete
     assert answer.headers["content-encoding"] == "gzip"
-    assert b": a comment\r\n\r\n" in answer.body
+    assert b": keep-alive\r\n\r\n" in answer.body
     assert b"x_simulated" in answer.body
     assert not any(
         end in answer.events[-1][1] for end in ("[DONE]", "message_stop", "response.completed", "finishReason")
@@ -62,12 +61,9 @@ def test_a_fault_befalls_the_shortest_reply_too(name: str, dialect: str) -> None
 
 
 def test_gzip_needs_a_client_that_can_read_it() -> None:
-    with Simulator([Reply("plain", faults=[Gzip()]), Reply("packed", faults=[Gzip(always=True)])]) as simulator:
+    with Simulator([Reply("plain", faults=[Gzip()])]) as simulator:
         plain = ask(simulator, "openai_chat", headers={"accept-encoding": "identity"})
-        assert "content-encoding" not in plain.headers
-        packed = ask(simulator, "openai_chat", headers={"accept-encoding": "identity"})
-        assert packed.headers["content-encoding"] == "gzip"
-        assert said("openai_chat", packed, stream=False).text == "packed"
+    assert "content-encoding" not in plain.headers
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -122,6 +122,34 @@ def test_another_model_and_a_reason_of_its_own(simulator: Simulator, dialect: st
     assert said(dialect, answer, stream=stream).stop == "new_reason"
 
 
+STOPS: dict[str, dict[StopReason, str]] = {
+    "openai_chat": {StopReason.MAX_TOKENS: "length", StopReason.CONTENT_FILTER: "content_filter"},
+    "openai_responses": {StopReason.MAX_TOKENS: "max_output_tokens", StopReason.CONTENT_FILTER: "content_filter"},
+    "anthropic": {
+        StopReason.MAX_TOKENS: "max_tokens",
+        StopReason.STOP_SEQUENCE: "stop_sequence",
+        StopReason.REFUSAL: "refusal",
+        StopReason.PAUSED: "pause_turn",
+        StopReason.CONTEXT_FULL: "model_context_window_exceeded",
+    },
+    "gemini": {
+        StopReason.MAX_TOKENS: "MAX_TOKENS",
+        StopReason.CONTENT_FILTER: "SAFETY",
+        StopReason.REFUSAL: "PROHIBITED_CONTENT",
+        StopReason.OTHER: "OTHER",
+    },
+}
+USUAL_STOPS = {"openai_chat": "stop", "openai_responses": "completed", "anthropic": "end_turn", "gemini": "STOP"}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_stop_reasons(simulator: Simulator, dialect: str, stream: bool) -> None:
+    for reason, word in {StopReason.END: USUAL_STOPS[dialect], **STOPS[dialect]}.items():
+        simulator.play([Reply("Some text", stop_reason=reason)])
+        assert said(dialect, ask(simulator, dialect, stream=stream), stream=stream).stop == word
+
+
 READERS = {"openai_chat": "openai_chat:groq"} | {dialect: dialect for dialect in DIALECTS if dialect != "openai_chat"}
 
 
@@ -192,5 +220,3 @@ def test_replies_that_make_no_sense() -> None:
         Reply(ToolResult("c1", "f"))
     with pytest.raises(ValueError, match="at least one"):
         Chunking(delta=0)
-    with pytest.raises(ValueError, match="at least one"):
-        Chunking(write=0)

@@ -13,9 +13,8 @@ import openai
 import pytest
 from google import genai
 from google.genai import errors, types
-from msgspec import Raw
 
-from dragoman.conversation import Native, Opaque, StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
 from dragoman.simulator import ErrorEvent, Reply, Simulator, Status
 
 CALLS = Reply(
@@ -157,23 +156,6 @@ def test_responses_with_a_tool_and_thinking() -> None:
         assert (request.turns, request.last_user_text, request.system) == (1, "How is the weather?", "Be brief.")
 
 
-@pytest.mark.parametrize(
-    ("stop_reason", "finish_reason", "status"),
-    [
-        (StopReason.MAX_TOKENS, "length", "incomplete"),
-        (StopReason.CONTENT_FILTER, "content_filter", "incomplete"),
-        (StopReason.STOP_SEQUENCE, "stop", "completed"),
-    ],
-)
-def test_stop_reasons_of_openai(stop_reason: StopReason, finish_reason: str, status: str) -> None:
-    script = lambda request: Reply("Some text", stop_reason=stop_reason)  # noqa: E731
-    with Simulator(script) as simulator, openai_of(simulator) as client:
-        assert client.chat.completions.create(**CHAT).choices[0].finish_reason == finish_reason
-        assert client.responses.create(**ASKED).status == status
-        with client.responses.stream(**ASKED) as stream:
-            assert list(stream)[-1].type == f"response.{status}"
-
-
 def test_a_refusal() -> None:
     script = lambda request: Reply("I would rather not.", stop_reason=StopReason.REFUSAL)  # noqa: E731
     with Simulator(script) as simulator, openai_of(simulator) as client:
@@ -186,23 +168,12 @@ def test_a_refusal() -> None:
         assert item.content[0].refusal == "I would rather not."
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (400, openai.BadRequestError),
-        (401, openai.AuthenticationError),
-        (403, openai.PermissionDeniedError),
-        (404, openai.NotFoundError),
-        (429, openai.RateLimitError),
-        (503, openai.InternalServerError),
-    ],
-)
-def test_errors_of_openai(status: int, error: type[openai.APIStatusError]) -> None:
-    with Simulator([Status(status, "No."), Status(status, "No.")]) as simulator, openai_of(simulator) as client:
-        with pytest.raises(error, match="No.") as caught:
+def test_errors_of_openai() -> None:
+    with Simulator([Status(429, "No."), Status(503, "No.")]) as simulator, openai_of(simulator) as client:
+        with pytest.raises(openai.RateLimitError, match="No.") as caught:
             client.chat.completions.create(**CHAT)
         assert caught.value.request_id == "req_sim000000"
-        with pytest.raises(error):
+        with pytest.raises(openai.InternalServerError):
             client.responses.create(**ASKED)
 
 
@@ -276,39 +247,6 @@ def test_messages_with_a_tool_and_thinking() -> None:
             client.messages.create(**{**MESSAGE, "messages": history})
 
 
-def test_blocks_that_only_anthropic_knows() -> None:
-    search = Opaque("anthropic", Raw(b'{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"x"}}'))
-    cited = Text("So it says.", native=Native("anthropic", {"citations": Raw(b"[]")}))
-    foreign = Opaque("gemini", Raw(b'{"executableCode":{}}'))
-    with Simulator(lambda request: Reply(search, foreign, cited)) as simulator, anthropic_of(simulator) as client:
-        with client.messages.stream(**MESSAGE) as stream:
-            streamed = stream.get_final_message()
-        for message in (client.messages.create(**MESSAGE), streamed):
-            assert [block.type for block in message.content] == ["server_tool_use", "text"]
-            assert message.content[1].citations == []
-
-
-@pytest.mark.parametrize(
-    ("stop_reason", "word"),
-    [
-        (StopReason.END, "end_turn"),
-        (StopReason.MAX_TOKENS, "max_tokens"),
-        (StopReason.STOP_SEQUENCE, "stop_sequence"),
-        (StopReason.REFUSAL, "refusal"),
-        (StopReason.PAUSED, "pause_turn"),
-        (StopReason.CONTEXT_FULL, "model_context_window_exceeded"),
-    ],
-)
-def test_stop_reasons_of_anthropic(stop_reason: StopReason, word: str) -> None:
-    script = lambda request: Reply("Some text", stop_reason=stop_reason)  # noqa: E731
-    with Simulator(script) as simulator, anthropic_of(simulator) as client:
-        message = client.messages.create(**MESSAGE, stop_sequences=["STOP"])
-        assert message.stop_reason == word
-        assert message.stop_sequence == ("STOP" if word == "stop_sequence" else None)
-        with client.messages.stream(**MESSAGE) as stream:
-            assert stream.get_final_message().stop_reason == word
-
-
 @pytest.mark.parametrize(
     ("status", "error", "kind"),
     [
@@ -378,23 +316,6 @@ def test_contents_with_a_tool_and_thinking() -> None:
         assert (request.turns, request.last_user_text, request.system) == (1, "How is the weather?", "Be brief.")
         assert request.tools == ("weather",)
         assert "thoughtSignature" in request.raw.decode()
-
-
-@pytest.mark.parametrize(
-    ("stop_reason", "word"),
-    [
-        (StopReason.END, "STOP"),
-        (StopReason.MAX_TOKENS, "MAX_TOKENS"),
-        (StopReason.CONTENT_FILTER, "SAFETY"),
-        (StopReason.REFUSAL, "PROHIBITED_CONTENT"),
-        (StopReason.OTHER, "OTHER"),
-    ],
-)
-def test_stop_reasons_of_gemini(stop_reason: StopReason, word: str) -> None:
-    script = lambda request: Reply("Some text", stop_reason=stop_reason)  # noqa: E731
-    with Simulator(script) as simulator, gemini_of(simulator) as client:
-        response: Any = client.models.generate_content(**CONTENT)
-        assert response.candidates[0].finish_reason == types.FinishReason(word)
 
 
 def test_a_prompt_that_is_blocked() -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from dragoman.chat import load_config
 from dragoman.conversation import ToolCall
-from dragoman.mcp import McpServers, serve_http, serve_stdio
+from dragoman.mcp import McpServer, McpServers, serve_http, serve_stdio
 from dragoman.toolkit import PermissionChecker
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, ToolExecutor, not_found
 
@@ -45,11 +45,12 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     permission = _answer_without_person(checker, allow=arguments.approve == "auto")
     with ExitStack() as stack:
         tools = ToolChoice(loaded, directory, terminal, stack).build(arguments.tools or [ALL])
+        server = McpServer(tools, permission=permission)
         if arguments.http is None:
-            serve_stdio(tools, permission=permission)
+            serve_stdio(server)
         else:
             terminal.say(f"Serving {len(tools)} tools at http://127.0.0.1:{arguments.http}/mcp (stop with Ctrl-C).")
-            serve_http(tools, port=arguments.http, permission=permission)
+            serve_http(server, port=arguments.http)
     return 0
 
 

@@ -24,9 +24,9 @@ from .keys import (
     missing_key as missing_key,
     usual_key as usual_key,
 )
+from .local.download import bar_if_terminal as bar_if_terminal
 from .local.factory import bench as bench
 from .local.models import MODELS as MODELS, model_named as model_named
-from .local.progress import bar_if_terminal as bar_if_terminal
 from .local.storage import (
     StoredModel as StoredModel,
     models as models,

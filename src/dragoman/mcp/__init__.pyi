@@ -1,6 +1,6 @@
 from .catalogue import Readable as Readable, offers_of as offers_of
 from .client import McpServers as McpServers, connect as connect
-from .http import HttpDoor as HttpDoor, aserve_http as aserve_http, serve_http as serve_http
+from .http import HttpDoor as HttpDoor, serve_http as serve_http
 from .progress import report_progress as report_progress
 from .remote_tools import ToolProblem as ToolProblem
 from .server import McpServer as McpServer, current_request as current_request

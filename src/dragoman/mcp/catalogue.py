@@ -151,23 +151,11 @@ Offers: TypeAlias = Iterable[Readable] | Callable[[], Iterable[Readable]]
 """What is offered: fixed, or a function that says what there is now."""
 
 
-class _Summary(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-
-
-class _Loaded(Protocol):
-    @property
-    def body(self) -> str: ...
-
-
 class Store(Protocol):
     """Texts by name, such as a SkillStore: a list without the texts, and a text when it is wanted."""
 
-    def list(self) -> Iterable[_Summary]: ...
-    def load(self, name: str, /) -> _Loaded: ...
+    def list(self) -> Iterable[Any]: ...
+    def load(self, name: str, /) -> Any: ...
 
 
 class _Stored:
@@ -175,7 +163,7 @@ class _Stored:
 
     mime_type: str = "text/markdown"
 
-    def __init__(self, store: Store, about: _Summary) -> None:
+    def __init__(self, store: Store, about: Any) -> None:
         self._store: Store = store
         self.name: str = about.name
         self.description: str = about.description

@@ -53,11 +53,6 @@ class _Home:
         """Start the task of a server; on the loop."""
         self.tasks[name] = asyncio.create_task(self.connections[name].keep(), name=f"mcp-{name}")
 
-    def restart(self, name: str) -> None:
-        """Begin anew with a server; on the loop."""
-        if self.connections[name].restart():
-            self.keep(name)
-
     async def call(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> ToolResult:
         """Run it where the connections live, from any loop."""
         loop, thread = self.loop, self.thread
@@ -205,14 +200,6 @@ class McpServers:
     def problems(self) -> list[ToolProblem]:
         """What servers say that was not believed or not taken over."""
         return [problem for c in self._connections.values() for problem in c.problems] + self._all.conflicts
-
-    def restart(self, server: str) -> None:
-        """Begin anew with a server, such as one that was given up; from any thread. Calls wait for it."""
-        self._connection(server)
-        loop = self._home.loop
-        if loop is None or loop.is_closed():
-            raise ConfigurationError("The MCP servers are closed.", hint="Make a new McpServers.")
-        loop.call_soon_threadsafe(self._home.restart, server)
 
     # --- approvals ---
 

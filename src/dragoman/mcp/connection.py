@@ -50,6 +50,8 @@ _RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 _REFRESH_PAUSE = 0.2
 """Seconds between two looks at a list that its server keeps announcing as changed."""
 _LONGEST_BACKOFF = 30.0
+_STABLE = 60.0
+"""After so many seconds without dying a server's restarts are forgotten."""
 _FAREWELL = 2.0
 """Seconds to end a session properly, and a program."""
 _SHOWN = 500
@@ -132,14 +134,6 @@ class Connection:
         elif self._scope is not None:
             self._scope.cancel()
 
-    def restart(self) -> bool:
-        """Begin anew; on its own loop. True if the task has ended and another one is needed."""
-        if self.state == "failed":
-            self._enter("restarting")
-            return True
-        self._end("a restart was asked for")
-        return False
-
     async def _keep(self) -> None:
         deaths = 0
         while True:
@@ -150,7 +144,7 @@ class Connection:
             if self._stopped:
                 return
             self.error = error
-            if anyio.current_time() - began > self.options.stable_seconds:
+            if anyio.current_time() - began > _STABLE:
                 deaths = 0
             deaths += 1
             if not was_ready or deaths > self.options.max_restarts:

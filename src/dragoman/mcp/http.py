@@ -12,9 +12,9 @@ import hashlib
 import hmac
 import re
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMapping
 from ipaddress import ip_address
-from typing import Any, TypeAlias, TypedDict, Unpack, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
@@ -23,7 +23,7 @@ from dragoman.errors import ConfigurationError, McpConnectionError
 from dragoman.tools import AnyTools, LoopThread
 
 from .notices import MAX_SESSIONS
-from .server import McpServer, McpServerSettings, make_server
+from .server import McpServer, as_server
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MIN_TOKEN_LENGTH = 16
@@ -32,22 +32,11 @@ _START_SECONDS = 30.0
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _TOKEN = re.compile(r"[\x21-\x7e]+").fullmatch
 
+_L = TypeVar("_L", bound=uvicorn.Server)
 Message: TypeAlias = MutableMapping[str, Any]
 ASGIApp: TypeAlias = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
-
-
-class _DoorSettings(TypedDict, total=False):
-    token: str | None
-    path: str
-    allowed_hosts: Iterable[str]
-    allowed_origins: Iterable[str]
-    max_body_bytes: int
-
-
-class HttpSettings(McpServerSettings, _DoorSettings, total=False):
-    """The keyword arguments of `serve_http`: those of HttpDoor and of McpServer."""
 
 
 class _Listener(uvicorn.Server):
@@ -114,7 +103,7 @@ class HttpDoor:
         """Where it listens; a free port was chosen if 0 was asked for."""
         return self._port
 
-    def listener(self, kind: type[uvicorn.Server] = _Listener) -> uvicorn.Server:
+    def _make_listener(self, kind: type[_L]) -> _L:
         """The HTTP server, not started. It writes no log of its own set-up and prints nothing."""
         return kind(
             uvicorn.Config(
@@ -130,7 +119,7 @@ class HttpDoor:
             )
         )
 
-    def bind(self) -> socket.socket:
+    def _bind(self) -> socket.socket:
         """Take the address now, so that an error is raised here and not in the background."""
         if self._socket is not None:
             message = "This door has been opened before."
@@ -146,6 +135,11 @@ class HttpDoor:
             raise ConfigurationError(message, hint="Choose another port, or 0 for a free one.") from error
         self._socket, self._port = bound, int(bound.getsockname()[1])
         return bound
+
+    def serve(self) -> None:
+        """Serve until Ctrl-C or SIGTERM."""
+        with contextlib.closing(self._bind()) as bound, contextlib.suppress(KeyboardInterrupt):
+            self._make_listener(uvicorn.Server).run(sockets=[bound])
 
     def __enter__(self) -> HttpDoor:
         self._thread = thread = LoopThread()
@@ -166,8 +160,8 @@ class HttpDoor:
                 thread.close()
 
     async def __aenter__(self) -> HttpDoor:
-        bound = self.bind()
-        listener = self._listener = cast("_Listener", self.listener())
+        bound = self._bind()
+        listener = self._listener = self._make_listener(_Listener)
         settled = asyncio.Event()
         listener.on_started = settled.set
         task = self._task = asyncio.ensure_future(listener.serve(sockets=[bound]))
@@ -257,33 +251,8 @@ def _guard(app: ASGIApp, token: str) -> ASGIApp:
 
 
 def serve_http(
-    tools: AnyTools | McpServer, host: str = "127.0.0.1", port: int = 8765, **settings: Unpack[HttpSettings]
+    tools: AnyTools | McpServer, host: str = "127.0.0.1", port: int = 8765, *, token: str | None = None
 ) -> None:
     """Serve tools over streamable HTTP until Ctrl-C: on loopback, unless a host and a token are given."""
-    door, server = _make_door(tools, host, port, settings)
-    listener = door.listener(uvicorn.Server)  # this one ends on Ctrl-C and SIGTERM
-    with contextlib.closing(server), contextlib.closing(door.bind()) as bound, contextlib.suppress(KeyboardInterrupt):
-        listener.run(sockets=[bound])
-
-
-@contextlib.asynccontextmanager
-async def aserve_http(
-    tools: AnyTools | McpServer, host: str = "127.0.0.1", port: int = 0, **settings: Unpack[HttpSettings]
-) -> AsyncGenerator[HttpDoor, None]:
-    """`serve_http` on the running event loop, for as long as the `async with` block lasts."""
-    door, server = _make_door(tools, host, port, settings)
-    with contextlib.closing(server):
-        async with door:
-            yield door
-
-
-def _make_door(tools: AnyTools | McpServer, host: str, port: int, settings: HttpSettings) -> tuple[HttpDoor, McpServer]:
-    of_door = {key: value for key, value in settings.items() if key in _DoorSettings.__annotations__}
-    of_server = {key: value for key, value in settings.items() if key not in of_door}
-    server = make_server(tools, cast("McpServerSettings", of_server))
-    try:
-        return HttpDoor(server, host=host, port=port, **cast("_DoorSettings", of_door)), server
-    except BaseException:
-        if server is not tools:
-            server.close()
-        raise
+    with as_server(tools) as server:
+        HttpDoor(server, host=host, port=port, token=token).serve()

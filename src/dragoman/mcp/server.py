@@ -14,7 +14,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
 import anyio
@@ -56,23 +56,6 @@ def current_request() -> ServerRequestContext[Any, Any] | None:
     return _REQUEST.get()
 
 
-class McpServerSettings(TypedDict, total=False):
-    """The keyword arguments of McpServer, which `serve_stdio` and `serve_http` take as well."""
-
-    name: str
-    version: str
-    instructions: str
-    config: ToolConfig | None
-    permission: PermissionCheck | None
-    executor: ToolExecutor | None
-    deps: object
-    about: Mapping[str, ToolAbout]
-    resources: Offers | None
-    prompts: Offers | None
-    watch_seconds: float
-    extend: Callable[[Server[Any]], None] | None
-
-
 class McpServer:
     """Tools for other programs, through one executor: its limits, permissions and log hold here as everywhere.
 
@@ -111,8 +94,8 @@ class McpServer:
         for each in self._about.values():
             if each.output_schema is not None:
                 compile_schema(each.output_schema)  # an error belongs here, and not into the first request
-        self._resources: OfferList | None = None if resources is None else OfferList("resources", resources)
-        self._prompts: OfferList | None = None if prompts is None else OfferList("prompts", prompts)
+        self.resources: OfferList | None = None if resources is None else OfferList("resources", resources)
+        self.prompts: OfferList | None = None if prompts is None else OfferList("prompts", prompts)
         self._watch_seconds: float = watch_seconds
         self._extend: Callable[[Server[Any]], None] | None = extend
         self._counts: dict[str, int] = {}
@@ -123,7 +106,9 @@ class McpServer:
         """A new server of the official SDK that serves these tools: for `mcp.Client(server.sdk())` and doors of your
         own. Each door needs one of its own.
         """
-        wire = _Wire(self)
+        notices = Notices(self.executor.tools, self._watch_seconds)
+        self._notices.add(notices)
+        wire = _Wire(self, notices)
         if self._extend is not None:
             self._extend(wire)
         return wire
@@ -146,17 +131,6 @@ class McpServer:
 
     # --- what a door asks for ---
 
-    def notices(self) -> Notices:
-        """Watches the tools for one door."""
-        made = Notices(self.executor.tools, self._watch_seconds)
-        self._notices.add(made)
-        return made
-
-    @property
-    def offers(self) -> tuple[OfferList | None, OfferList | None]:
-        """Resources and prompts."""
-        return self._resources, self._prompts
-
     def catalogue(self) -> Catalogue:
         """The tools as they are now; raises MCPError if two have one name."""
         config = self.executor.config
@@ -168,12 +142,6 @@ class McpServer:
         if catalogue is None or catalogue.source is not by_name:
             catalogue = self._catalogue = Catalogue(by_name, self._about)
         return catalogue
-
-    def listed(self) -> types.ListToolsResult:
-        """The tools that may be called."""
-        allowed = self.executor.config.allowed_tools
-        tools = [tool for tool in self.catalogue().tools if allowed is None or tool.name in allowed]
-        return types.ListToolsResult(tools=tools)
 
     async def call(self, name: str, arguments: Mapping[str, object] | None) -> tuple[ToolCall, Outcome]:
         """Carry out one call, on the running loop. A cancelled task cancels the tool."""
@@ -226,10 +194,10 @@ class _Door:
 class _Wire(Server["_Door"]):
     """The SDK's server, whose handlers ask ours."""
 
-    def __init__(self, ours: McpServer) -> None:
+    def __init__(self, ours: McpServer, notices: Notices) -> None:
         self._ours: McpServer = ours
-        self._notices: Notices = ours.notices()
-        resources, prompts = ours.offers
+        self._notices: Notices = notices
+        resources, prompts = ours.resources, ours.prompts
         super().__init__(
             ours.name,
             version=ours.version,
@@ -270,7 +238,9 @@ class _Wire(Server["_Door"]):
         ctx.lifespan_context.notices.add(ctx.session)
 
     async def _list_tools(self, _ctx: _Context, _params: object) -> types.ListToolsResult:
-        return self._ours.listed()
+        allowed = self._ours.executor.config.allowed_tools
+        tools = [tool for tool in self._ours.catalogue().tools if allowed is None or tool.name in allowed]
+        return types.ListToolsResult(tools=tools)
 
     async def _call_tool(self, ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         promised = self._ours.catalogue()
@@ -296,11 +266,6 @@ class _Wire(Server["_Door"]):
         return call, outcome  # pyright: ignore[reportPossiblyUnboundVariable] -- a task group swallows only its own cancelling
 
 
-def make_server(tools: AnyTools | McpServer, settings: McpServerSettings) -> McpServer:
+def as_server(tools: AnyTools | McpServer) -> McpServer:
     """A server as it is, or one made of tools."""
-    if not isinstance(tools, McpServer):
-        return McpServer(tools, **settings)
-    if settings:
-        message = f"A finished McpServer was given together with {', '.join(settings)}."
-        raise ConfigurationError(message, hint="Give these to McpServer instead.")
-    return tools
+    return tools if isinstance(tools, McpServer) else McpServer(tools)

@@ -49,6 +49,13 @@ def read_about(tool: AnyTool) -> ToolAbout:
     return about if isinstance(about, ToolAbout) else ToolAbout()
 
 
+def _check_least(settings: Struct, name: str, least: float) -> None:
+    value: float = getattr(settings, name)
+    if not value >= least:
+        message = f"{name} is {value}."
+        raise ConfigurationError(message, hint=f"Give it a value of {least} or more.")
+
+
 class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a server may send. What goes beyond is cut, left out or refused, and reported."""
 
@@ -58,21 +65,10 @@ class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """For the schema of parameters and that of results, each."""
     max_message_bytes: int = 16 * 1024 * 1024
     max_result_bytes: int = 8 * 1024 * 1024
-    max_garbage: int = 1_000
-    """How many lines or messages that are not MCP are passed over before the connection is given up."""
-    notification_burst: int = 1_000
-    """How many notifications are taken at once …"""
-    notifications_per_second: float = 100.0
-    """… and how many from then on. What comes faster is dropped."""
-    max_dropped: int = 100_000
-    """How many are dropped before the connection is given up."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            value: float = getattr(self, name)
-            if not value > 0:
-                message = f"{name} is {value}."
-                raise ConfigurationError(message, hint="Give it a value above 0.")
+            _check_least(self, name, 1)
 
 
 class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,8 +88,6 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How often a server that has died is started again before it is given up."""
     restart_backoff: float = 0.5
     """Seconds before the first restart, doubled for each further one."""
-    stable_seconds: float = 60.0
-    """After so long without dying its restarts are forgotten."""
     trust: Literal["follow", "pinned"] = "follow"
     """`follow` takes over what the server changes. `pinned` refuses a tool that has changed since it was approved,
     and does not offer new ones, until somebody approves them."""
@@ -104,16 +98,9 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     limits: ClientLimits = ClientLimits()
 
     def __post_init__(self) -> None:
-        for name in ("connect_timeout", "call_timeout"):
-            value: float = getattr(self, name)
-            if not value > 0:
-                message = f"{name} is {value}."
-                raise ConfigurationError(message, hint="Give a number of seconds above 0.")
-        for name in ("max_restarts", "restart_backoff", "stable_seconds"):
-            value = getattr(self, name)
-            if not value >= 0:
-                message = f"{name} is {value}."
-                raise ConfigurationError(message, hint="Give a value of 0 or more.")
+        for name, least in (("connect_timeout", 0.001), ("call_timeout", 0.001), ("max_restarts", 0)):
+            _check_least(self, name, least)
+        _check_least(self, "restart_backoff", 0)
 
     def takes(self, name: str) -> bool:
         """Whether the tool of that name is wanted."""
@@ -221,13 +208,7 @@ class Pins(Struct, frozen=True, forbid_unknown_fields=True):
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{[^}]*\}?")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}").fullmatch
-_KINDS: Mapping[str, Literal["stdio", "http"]] = {
-    "stdio": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
-}
+_HTTP = frozenset(["http", "streamable-http", "streamable_http", "streamableHttp"])
 
 
 class _Entry(Struct, rename={"ours": "dragoman"}):
@@ -314,7 +295,7 @@ def _server(given: object, environ: Mapping[str, str]) -> AnyServer | None:
     def put_in(text: str | None) -> str:
         return expand(text or "", environ)
 
-    if _kind(entry) == "stdio":
+    if not _is_http(entry):
         args = [put_in(each) for each in entry.args or ()]
         env = {key: put_in(value) for key, value in (entry.env or {}).items()}
         return StdioServer(put_in(entry.command), args, env, put_in(entry.cwd) or None, entry.ours)
@@ -322,13 +303,11 @@ def _server(given: object, environ: Mapping[str, str]) -> AnyServer | None:
     return HttpServer(put_in(entry.url), headers, entry.ours)
 
 
-def _kind(entry: _Entry) -> Literal["stdio", "http"]:
-    said = entry.type or entry.transport
-    if said is None:
-        return "stdio" if entry.command is not None else "http"
-    if said == "sse":
+def _is_http(entry: _Entry) -> bool:
+    kind = entry.type or entry.transport or ("http" if entry.command is None else "stdio")
+    if kind == "sse":
         message = "the transport 'sse' has been replaced and is not spoken here."
         raise ConfigurationError(message, hint="Most such servers also have an address for streamable HTTP: type http.")
-    if said not in _KINDS:
-        raise ConfigurationError(f"its type {said!r} is not known.", hint="Use stdio or http.")
-    return _KINDS[said]
+    if kind != "stdio" and kind not in _HTTP:
+        raise ConfigurationError(f"its type {kind!r} is not known.", hint="Use stdio or http.")
+    return kind in _HTTP

@@ -14,13 +14,13 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Generator
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp.server.stdio import stdio_server
 
 from dragoman.tools import AnyTools
 
-from .server import McpServer, McpServerSettings, make_server
+from .server import McpServer, as_server
 
 if TYPE_CHECKING:
     import anyio
@@ -92,23 +92,19 @@ def _end_on_sigterm() -> Generator[None, None, None]:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-async def aserve_stdio(tools: AnyTools | McpServer, **settings: Unpack[McpServerSettings]) -> None:
+async def aserve_stdio(tools: AnyTools | McpServer) -> None:
     """Serve tools to the parent process until it closes our standard input."""
-    server = make_server(tools, settings)
-    wire = server.sdk()
-    try:
-        with _own_input() as fd, _end_on_sigterm():
-            lines = cast("anyio.AsyncFile[str]", cast("Any", _Lines(fd)))
-            async with stdio_server(stdin=lines) as (incoming, outgoing):
-                # What was printed before and not flushed must not follow into the protocol either.
-                sys.stdout.flush()
-                with contextlib.redirect_stdout(sys.stderr):
-                    await wire.run(incoming, outgoing, wire.create_initialization_options())
-    finally:
-        server.close()
+    with as_server(tools) as server, _own_input() as fd, _end_on_sigterm():
+        wire = server.sdk()
+        lines = cast("anyio.AsyncFile[str]", cast("Any", _Lines(fd)))
+        async with stdio_server(stdin=lines) as (incoming, outgoing):
+            # What was printed before and not flushed must not follow into the protocol either.
+            sys.stdout.flush()
+            with contextlib.redirect_stdout(sys.stderr):
+                await wire.run(incoming, outgoing, wire.create_initialization_options())
 
 
-def serve_stdio(tools: AnyTools | McpServer, **settings: Unpack[McpServerSettings]) -> None:
+def serve_stdio(tools: AnyTools | McpServer) -> None:
     """Serve tools to the parent process over standard input and output, until it closes our input or says SIGTERM."""
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        asyncio.run(aserve_stdio(tools, **settings))
+        asyncio.run(aserve_stdio(tools))

@@ -109,13 +109,23 @@ async def _pump(
     into.close()
 
 
+_MAX_GARBAGE = 1_000
+"""How many messages that are not MCP are passed over before the connection is given up."""
+_BURST = 1_000
+"""How many notifications and requests are taken at once …"""
+_PER_SECOND = 100
+"""… and how many in each second from then on. What comes faster is dropped."""
+_MAX_DROPPED = 10_000
+"""How many are dropped before the connection is given up."""
+
+
 class _Guard:
     """Counts garbage and rations notifications."""
 
     def __init__(self, limits: ClientLimits) -> None:
         self._limits: ClientLimits = limits
-        self._tokens: float = float(limits.notification_burst)
-        self._filled: float = anyio.current_time()
+        self._left: float = _BURST
+        self._looked: float = anyio.current_time()
         self._garbage: int = 0
         self._dropped: int = 0
         self.problem: str = ""
@@ -123,29 +133,28 @@ class _Guard:
 
     def admits(self, item: SessionMessage | Exception) -> bool:
         """Whether the item is let in."""
-        limits = self._limits
         if isinstance(item, UnreadableMessageError):
-            self.problem = f"it sent a message that cannot be read, or has more than {limits.max_message_bytes} bytes"
+            most = self._limits.max_message_bytes
+            self.problem = f"it sent a message that cannot be read, or has more than {most} bytes"
             return False
         if isinstance(item, Exception):
             self._garbage += 1
-            if self._garbage > limits.max_garbage:
-                self.problem = f"it sent more than {limits.max_garbage} messages that are not MCP"
+            if self._garbage > _MAX_GARBAGE:
+                self.problem = f"it sent more than {_MAX_GARBAGE} messages that are not MCP"
             return False  # the session could only log it
         # Requests of the server's own count as well: each would be a task of ours until it has read our answer.
-        if not isinstance(item.message, JSONRPCNotification | JSONRPCRequest) or self._has_token():
+        if not isinstance(item.message, JSONRPCNotification | JSONRPCRequest) or self._takes_another():
             return True
         self._dropped += 1
-        if self._dropped > limits.max_dropped:
+        if self._dropped > _MAX_DROPPED:
             self.problem = "it sent notifications or requests without end"
         return False
 
-    def _has_token(self) -> bool:
+    def _takes_another(self) -> bool:
         now = anyio.current_time()
-        gained = (now - self._filled) * self._limits.notifications_per_second
-        self._tokens = min(float(self._limits.notification_burst), self._tokens + gained)
-        self._filled = now
-        if self._tokens < 1.0:
+        self._left = min(_BURST, self._left + (now - self._looked) * _PER_SECOND)
+        self._looked = now
+        if self._left < 1:
             return False
-        self._tokens -= 1.0
+        self._left -= 1
         return True

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from dragoman.conversation import StopReason, Text, Thinking, ToolCall, Usage
+from dragoman.conversation import Block, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
 from .anthropic import ANTHROPIC
 from .dialect import Answer, Dialect, Frame, JsonObject, Refusal, UnwritableReplyError
@@ -93,7 +93,6 @@ class Settings:
     """How a simulator behaves, whatever its script says."""
 
     api_key: str | None
-    models: tuple[str, ...] | None
     check: bool
     chunking: Chunking
     faults: tuple[Fault, ...]
@@ -157,8 +156,6 @@ class Answerer:
             return dialect.bad_key(http.api_key)
         if body is None:
             return Refusal(400, "The body of the request is not a JSON object.")
-        if settings.models is not None and request.model and request.model not in settings.models:
-            return dialect.no_model(request.model)
         if dialect is GEMINI and request.stream and http.query.get("alt") != "sse":
             return Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
         return next(dialect.problems(body, http.headers), None) if settings.check else None
@@ -166,7 +163,7 @@ class Answerer:
     def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
         """A plan for the headers and what a script left open, without a body."""
         chunking = reply.chunking or self._settings.chunking
-        answer = _decide(request, reply, chunking)
+        answer = _decide(dialect.name, request, reply, chunking)
         headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
         headers |= {name.lower(): value for name, value in reply.headers.items()}
         return Plan(dialect, answer, streamed=False, frames=[], headers=headers)
@@ -191,22 +188,26 @@ def _parse_body(http: HttpRequest) -> JsonObject | None:
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
-def _decide(request: Request, reply: Reply, chunking: Chunking) -> Answer:
-    """The reply with everything decided that the script left open."""
-    # Calls that have no id get one that no other call of this simulator has.
-    blocks = tuple(
-        msgspec.structs.replace(block, id=f"call_sim{request.number:06d}_{index}")
-        if isinstance(block, ToolCall) and not block.id
-        else block
-        for index, block in enumerate(reply.blocks)
-    )
+def _decide(dialect: str, request: Request, reply: Reply, chunking: Chunking) -> Answer:
+    """The reply with everything decided that the script left open, and without what only other dialects can read."""
+    blocks: list[Block] = []
+    for index, block in enumerate(reply.blocks):
+        if isinstance(block, Opaque) and block.provider.partition(":")[0] != dialect:
+            continue
+        kept = block
+        if isinstance(kept, ToolCall) and not kept.id:  # it gets one that no other call of this simulator has
+            kept = msgspec.structs.replace(kept, id=f"call_sim{request.number:06d}_{index}")
+        if isinstance(kept, Text | Thinking | ToolCall) and kept.native is not None:
+            own = kept.native.provider.partition(":")[0] == dialect
+            kept = kept if own else msgspec.structs.replace(kept, native=None)
+        blocks.append(kept)
     texts = [block.text for block in blocks if isinstance(block, Text | Thinking)]
     calls = [block.name + block.arguments for block in blocks if isinstance(block, ToolCall)]
     usage = reply.usage
     if usage is None:
         usage = Usage(input=max(len(request.raw) // 4, 1), output=max(len("".join(texts + calls)) // 4, 1))
     return Answer(
-        blocks=blocks,
+        blocks=tuple(blocks),
         usage=None if usage == Usage() else usage,
         stop_reason=reply.stop_reason or (StopReason.TOOL_CALLS if calls else StopReason.END),
         raw_stop_reason=reply.raw_stop_reason,

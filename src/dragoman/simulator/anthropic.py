@@ -6,15 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import msgspec
-from msgspec import Raw
-
 from dragoman.conversation import (
     Block,
-    Json,
     Media,
     Opaque,
-    ResultPart,
     StopReason,
     Text,
     Thinking,
@@ -31,6 +26,7 @@ from .dialect import (
     FrameKind,
     JsonObject,
     Refusal,
+    Transcript,
     UnwritableReplyError,
     is_spoilt,
     items,
@@ -38,12 +34,12 @@ from .dialect import (
     native_fields,
     objects,
     parsed_arguments,
+    result_parts,
     sign,
     string,
+    text_of,
 )
 from .exchange import Content
-
-_READER: Final = "anthropic"
 
 _ERROR_TYPES: Final[dict[int, str]] = {
     401: "authentication_error",
@@ -66,32 +62,26 @@ class _Anthropic(Dialect):
     name = "anthropic"
 
     def read(self, body: JsonObject) -> Content:
-        messages = objects(body.get("messages"))
-        names: dict[str, str] = {}
-        results: list[ToolResult] = []
-        for message in messages:
+        found = Transcript()
+        found.add_system(text_of(body.get("system")))
+        for message in objects(body.get("messages")):
             if message.get("role") == "assistant":
-                results = []
+                found.add_reply()
             for block in objects(message.get("content")):
                 if block.get("type") == "tool_use":
-                    names[string(block.get("id"))] = string(block.get("name"))
+                    found.add_call(block.get("id"), block.get("name"))
                 elif block.get("type") == "tool_result":
-                    results.append(_result(block, names))
-        texts = [_text(message.get("content")) for message in messages if message.get("role") == "user"]
-        return Content(
-            system=_text(body.get("system")),
-            user_texts=tuple(text for text in texts if text),
-            tool_results=tuple(results),
-            tools=tuple(string(tool.get("name")) for tool in objects(body.get("tools"))),
-            turns=sum(message.get("role") == "assistant" for message in messages),
-        )
+                    parts, failed = result_parts(block.get("content")), block.get("is_error") is True
+                    found.add_result(block.get("tool_use_id"), parts, failed=failed)
+            if message.get("role") == "user":
+                found.add_user(text_of(message.get("content")))
+        return found.content(objects(body.get("tools")))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         return (Refusal(400, problem) for problem in _problems(body, headers))
 
     def whole(self, answer: Answer) -> JsonObject:
-        content = [block for part in answer.blocks if (block := _content(part)) is not None]
-        message = _message(answer) | {"content": content} | _stop(answer)
+        message = _message(answer) | {"content": [_content(block) for block in answer.blocks]} | _stop(answer)
         if answer.usage is not None:
             message["usage"] = _usage(answer.usage, final=True)
         return message
@@ -105,11 +95,8 @@ class _Anthropic(Dialect):
             start["usage"] = _usage(answer.usage, final=False)
             finish["usage"] = _usage(answer.usage, final=True)
         result = [_event("message_start", {"message": start}, kind="start")]
-        index = 0
-        for part in answer.blocks:
+        for index, part in enumerate(answer.blocks):
             block = _content(part, streamed=True)
-            if block is None:
-                continue
             result.append(_event("content_block_start", {"index": index, "content_block": block}, kind="part"))
             if index == 0:
                 result.append(_event("ping", {}))
@@ -118,7 +105,6 @@ class _Anthropic(Dialect):
                 for delta in _deltas(part, answer)
             ]
             result.append(_event("content_block_stop", {"index": index}))
-            index += 1
         return [*result, _event("message_delta", finish, kind="finish"), _event("message_stop", {}, kind="end")]
 
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
@@ -139,9 +125,6 @@ class _Anthropic(Dialect):
     def bad_key(self, given: str | None) -> Refusal:
         return Refusal(401, "invalid x-api-key" if given else "x-api-key header is required")
 
-    def no_model(self, name: str) -> Refusal:
-        return Refusal(404, f"model: {name}")
-
     def headers(self, request_id: str) -> dict[str, str]:
         return {
             "request-id": request_id,
@@ -154,22 +137,6 @@ class _Anthropic(Dialect):
 
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(string(block.get("text")) for block in objects(content) if block.get("type") == "text")
-
-
-def _result(block: JsonObject, names: Mapping[str, str]) -> ToolResult:
-    call_id = string(block.get("tool_use_id"))
-    content = block.get("content")
-    parts: list[ResultPart] = [Text(content)] if isinstance(content, str) else []
-    for part in objects(content):
-        plain = part.get("type") == "text"
-        parts.append(Text(string(part.get("text"))) if plain else Json(Raw(msgspec.json.encode(part))))
-    return ToolResult(call_id, names.get(call_id, ""), tuple(parts), is_error=block.get("is_error") is True)
 
 
 def _problems(body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
@@ -299,11 +266,11 @@ def _usage(usage: Usage, *, final: bool) -> JsonObject:
     return counts
 
 
-def _content(block: Block, *, streamed: bool = False) -> JsonObject | None:
-    """The content block; with `streamed`, as it starts, before its deltas. None: not for this dialect."""
+def _content(block: Block, *, streamed: bool = False) -> JsonObject:
+    """The content block; with `streamed`, as it starts, before its deltas."""
     match block:
         case Text():
-            return {"type": "text", "text": "" if streamed else block.text, **native_fields(block.native, _READER)}
+            return {"type": "text", "text": "" if streamed else block.text, **native_fields(block.native)}
         case Thinking() if block.redacted:
             return {"type": "redacted_thinking", "data": block.encrypted}
         case Thinking():
@@ -313,9 +280,9 @@ def _content(block: Block, *, streamed: bool = False) -> JsonObject | None:
             problem = "Only a stream can carry broken arguments in the anthropic dialect."
             arguments = {} if streamed else parsed_arguments(block, problem)
             call: JsonObject = {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
-            return call | native_fields(block.native, _READER)
+            return call | native_fields(block.native)
         case Opaque():
-            return members(block.value) if block.provider == _READER else None
+            return members(block.value)
         case Media() | ToolResult():
             message = f"a reply of the anthropic dialect has no {type(block).__name__} blocks"
             raise UnwritableReplyError(message)

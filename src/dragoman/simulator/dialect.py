@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import ClassVar, Literal, TypeAlias, cast
+from typing import ClassVar, Final, Literal, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from dragoman.conversation import Block, Native, StopReason, ToolCall, Usage
+from dragoman.conversation import Block, Json, Native, ResultPart, StopReason, Text, ToolCall, ToolResult, Usage
 from dragoman.errors import ToolValidationError
 
 from .exchange import Chunking, Content, DialectName, Request
@@ -55,6 +55,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     """A scripted reply with everything decided that the script left open."""
 
     blocks: tuple[Block, ...]
+    """Only what this dialect can read."""
     usage: Usage | None
     """None: nothing is reported."""
     stop_reason: StopReason
@@ -124,15 +125,13 @@ class Dialect(ABC):
         """The refusal of a wrong key, or of none."""
 
     @abstractmethod
-    def no_model(self, name: str) -> Refusal:
-        """The refusal of a model that does not exist."""
-
-    @abstractmethod
     def headers(self, request_id: str) -> dict[str, str]:
         """Headers of every response."""
 
 
 # --- for the dialects ------------------------------------------------------------------------------------------------
+
+_TEXT_PARTS: Final = ("text", "input_text", "output_text")
 
 
 def members(value: object) -> JsonObject:
@@ -155,11 +154,76 @@ def string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def native_fields(native: Native | None, dialect: str) -> JsonObject:
-    """The provider's own fields of a block, where this dialect is the one that can read them."""
-    if native is None or native.provider.partition(":")[0] != dialect:
-        return {}
-    return {name: cast("object", msgspec.json.decode(raw)) for name, raw in native.fields.items()}
+def text_of(content: object) -> str:
+    """The text of a message: the content itself, or that of its text parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(string(part.get("text")) for part in objects(content) if part.get("type") in _TEXT_PARTS)
+
+
+def result_parts(content: object) -> tuple[ResultPart, ...]:
+    """The content of a tool's result; what is not text stays JSON."""
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(
+        Text(string(part.get("text"))) if part.get("type") in _TEXT_PARTS else Json(Raw(msgspec.json.encode(part)))
+        for part in objects(content)
+    )
+
+
+class Transcript:
+    """What a script sees of a request, collected while a dialect walks through its messages."""
+
+    def __init__(self) -> None:
+        self._system: list[str] = []
+        self._texts: list[str] = []
+        self._names: dict[str, str] = {}
+        self._results: list[ToolResult] = []
+        self._turns = 0
+        self._in_reply = False
+
+    def add_system(self, text: str) -> None:
+        """A system prompt, or a further part of it."""
+        self._system.append(text)
+
+    def add_user(self, text: str) -> None:
+        """A message of the user."""
+        self._in_reply = False
+        self._texts.append(text)
+
+    def add_reply(self) -> None:
+        """Something that the model said; neighbours are one reply."""
+        self._turns += not self._in_reply
+        self._in_reply = True
+        self._results = []
+
+    def add_call(self, call_id: object, name: object) -> None:
+        """A call of a tool."""
+        self._names[string(call_id)] = string(name)
+
+    def add_result(
+        self, call_id: object, content: tuple[ResultPart, ...], *, name: str = "", failed: bool = False
+    ) -> None:
+        """The result of a call; its tool is that of the call, unless it says so itself."""
+        self._in_reply = False
+        made_for = string(call_id)
+        self._results.append(ToolResult(made_for, name or self._names.get(made_for, ""), content, is_error=failed))
+
+    def content(self, tools: list[JsonObject]) -> Content:
+        """All of it, and the tools that are offered."""
+        return Content(
+            system="\n".join(filter(None, self._system)),
+            user_texts=tuple(filter(None, self._texts)),
+            tool_results=tuple(self._results),
+            tools=tuple(string(tool.get("name")) for tool in tools),
+            turns=self._turns,
+        )
+
+
+def native_fields(native: Native | None) -> JsonObject:
+    """The provider's own fields of a block."""
+    fields = {} if native is None else native.fields
+    return {name: cast("object", msgspec.json.decode(raw)) for name, raw in fields.items()}
 
 
 def parsed_arguments(call: ToolCall, problem: str) -> JsonObject:

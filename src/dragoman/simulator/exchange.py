@@ -58,16 +58,14 @@ class Request(Content):
 
 @dataclass(frozen=True)
 class Chunking:
-    """How finely a reply is cut: into deltas, and these into writes to the connection."""
+    """How finely a reply is cut into events. `Drip` cuts these into smaller writes."""
 
     delta: int | None = 16
     """Characters of text or arguments in one event of a stream; None puts a whole block into one event."""
-    write: int | Literal["event", "reply"] = "event"
-    """One write (and one HTTP chunk) for each event, for so many bytes, or for the reply as a whole."""
 
     def __post_init__(self) -> None:
-        if (self.delta is not None and self.delta < 1) or (isinstance(self.write, int) and self.write < 1):
-            message = "a piece has at least one character or byte"
+        if self.delta is not None and self.delta < 1:
+            message = "a piece has at least one character"
             raise ValueError(message)
 
     def pieces(self, text: str) -> list[str]:

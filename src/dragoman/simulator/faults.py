@@ -48,17 +48,6 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True, tag=_snake, tag_fie
 
 # --- instead of a reply ----------------------------------------------------------------------------------------------
 
-_TEXTS: Final[dict[int, str]] = {
-    401: "The credentials are not valid.",
-    403: "This is not permitted.",
-    404: "There is nothing of that name.",
-    413: "The request is too large.",
-    429: "Too many requests. Please try again later.",
-    500: "An internal error occurred. Please try again.",
-    503: "The model is overloaded. Please try again later.",
-    529: "Overloaded",
-}
-
 
 class Status(Fault, frozen=True):
     """An error status with a body in the provider's shape, e.g. Status(429, headers={"retry-after": "1"})."""
@@ -76,7 +65,7 @@ class Status(Fault, frozen=True):
     @property
     def refusal(self) -> Refusal:
         """The error, for a dialect to write."""
-        text = self.message or _TEXTS.get(self.status, f"The simulator answers with status {self.status}.")
+        text = self.message or f"The simulator answers with status {self.status}."
         wait = self.headers.get("retry-after", "")
         return Refusal(self.status, text, self.code, retry_after=wait if wait.isdecimal() else None)
 
@@ -195,12 +184,9 @@ class WrongLength(Fault, frozen=True):
 class Gzip(Fault, frozen=True):
     """The body is compressed, where the client said that it can read that."""
 
-    always: bool = False
-    """Also where it did not."""
-
     def apply(self, plan: Plan) -> None:
         """Compress the body, each event so that it can be read at once."""
-        plan.compressed = self.always or "gzip" in plan.answer.request.headers.get("accept-encoding", "")
+        plan.compressed = "gzip" in plan.answer.request.headers.get("accept-encoding", "")
 
 
 # --- in what is said -------------------------------------------------------------------------------------------------
@@ -218,8 +204,6 @@ class Malformed(Fault, frozen=True):
 
     what: Literal["json", "html", "utf8"] = "json"
     """JSON that breaks off; a page of HTML; bytes that are not UTF-8."""
-    share: float = 0.5
-    """Which event: after this share of all."""
 
     def effect(self, *, streamed: bool = True) -> Effect:
         """Some clients put the sign for unreadable characters in the place of bytes that are not UTF-8."""
@@ -227,7 +211,7 @@ class Malformed(Fault, frozen=True):
 
     def apply(self, plan: Plan) -> None:
         """Damage one event."""
-        index = min(plan.middle(self.share), len(plan.frames) - 1)
+        index = min(plan.middle(), len(plan.frames) - 1)
         frame = plan.frames[index]
         data = frame.data if isinstance(frame.data, bytes) else msgspec.json.encode(frame.data)
         plan.frames[index] = Frame(_DAMAGES[self.what](data), frame.name, frame.kind)
@@ -315,13 +299,10 @@ class MissingEnd(Fault, frozen=True):
 class UnknownEvent(Fault, frozen=True):
     """An event of a kind that the client cannot know."""
 
-    share: float = 0.5
-    """How much of the reply comes before it."""
-
     def apply(self, plan: Plan) -> None:
         """Put the event in."""
         if plan.streamed:
-            plan.frames = plan.dialect.with_unknown(plan.answer, plan.frames, plan.middle(self.share))
+            plan.frames = plan.dialect.with_unknown(plan.answer, plan.frames, plan.middle())
 
 
 _GROWING: Final = frozenset(
@@ -336,8 +317,6 @@ _GROWING: Final = frozenset(
 class UnknownFields(Fault, frozen=True):
     """Every object of the reply has a member that the client cannot know."""
 
-    name: str = "x_simulated"
-
     def apply(self, plan: Plan) -> None:
         """Put the members in."""
         plan.frames = [
@@ -351,17 +330,15 @@ class UnknownFields(Fault, frozen=True):
         if not (found := members(value)):
             return value
         grown = {name: self._grow(inner) if name in _GROWING else inner for name, inner in found.items()}
-        return grown | {self.name: {"new": [1, None, "field"]}}
+        return grown | {"x_simulated": {"new": [1, None, "field"]}}
 
 
 class KeepAlive(Fault, frozen=True):
     """Comments between the events that keep the connection open; before a whole reply, empty lines."""
 
-    comment: str = "keep-alive"
-
     def apply(self, plan: Plan) -> None:
         """Put the comments in."""
-        plan.keep_alive_comment = f": {self.comment}".encode()
+        plan.keep_alive_comment = b": keep-alive"
 
 
 class Crlf(Fault, frozen=True):

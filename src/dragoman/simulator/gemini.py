@@ -24,6 +24,7 @@ from .dialect import (
     FrameKind,
     JsonObject,
     Refusal,
+    Transcript,
     UnwritableReplyError,
     is_spoilt,
     members,
@@ -34,8 +35,6 @@ from .dialect import (
     string,
 )
 from .exchange import Content
-
-_READER: Final = "gemini"
 
 _ERROR_STATUSES: Final[dict[int, str]] = {
     401: "UNAUTHENTICATED",
@@ -61,20 +60,20 @@ class _Gemini(Dialect):
     whole_type = "application/json; charset=UTF-8"
 
     def read(self, body: JsonObject) -> Content:
-        contents = objects(body.get("contents"))
-        results: list[ToolResult] = []
-        for content in contents:
+        found = Transcript()
+        found.add_system(_text(members(_either(body, "systemInstruction"))))
+        for content in objects(body.get("contents")):
             if content.get("role") == "model":
-                results = []
-            results += [_result(answer) for answer in _parts_named(content, "functionResponse")]
-        texts = [_text(content) for content in contents if content.get("role") != "model"]
-        return Content(
-            system=_text(members(_either(body, "systemInstruction"))),
-            user_texts=tuple(text for text in texts if text),
-            tool_results=tuple(results),
-            tools=tuple(string(declaration.get("name")) for declaration in _declarations(body)),
-            turns=sum(content.get("role") == "model" for content in contents),
-        )
+                found.add_reply()
+            for answer in _parts_named(content, "functionResponse"):
+                response = members(answer.get("response"))
+                # The documented way to report a failure is a member `error`.
+                failed = "error" in response and "output" not in response and "result" not in response
+                parts = (Json(Raw(msgspec.json.encode(response))),)
+                found.add_result(answer.get("id"), parts, name=string(answer.get("name")), failed=failed)
+            if content.get("role") != "model":
+                found.add_user(_text(content))
+        return found.content(_declarations(body))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         del headers
@@ -126,11 +125,6 @@ class _Gemini(Dialect):
             return Refusal(403, f"{text} Please use API Key or other form of API consumer identity to call this API.")
         return Refusal(400, "API key not valid. Please pass a valid API key.", _KEY_INVALID)
 
-    def no_model(self, name: str) -> Refusal:
-        see = "Call ModelService.ListModels to see the list of available models and their supported methods."
-        text = f"models/{name} is not found for API version v1beta, or is not supported for generateContent. {see}"
-        return Refusal(404, text)
-
     def headers(self, request_id: str) -> dict[str, str]:
         del request_id
         return {"server": "scaffolding on HTTPServer2", "x-content-type-options": "nosniff"}
@@ -157,14 +151,6 @@ def _text(content: JsonObject) -> str:
 
 def _declarations(body: JsonObject) -> list[JsonObject]:
     return [one for tool in objects(body.get("tools")) for one in objects(_either(tool, "functionDeclarations"))]
-
-
-def _result(answer: JsonObject) -> ToolResult:
-    response = members(answer.get("response"))
-    # The documented way to report a failure is a member `error`.
-    failed = "error" in response and "output" not in response and "result" not in response
-    content = (Json(Raw(msgspec.json.encode(response))),)
-    return ToolResult(string(answer.get("id")), string(answer.get("name")), content, is_error=failed)
 
 
 def _problems(body: JsonObject) -> Iterator[str]:
@@ -256,8 +242,6 @@ def _parts(answer: Answer) -> list[JsonObject]:
     """Of a thought whose next part has not come yet; empty: to be made up."""
     for block in answer.blocks:
         part = _part(block)
-        if part is None:
-            continue
         if isinstance(block, Thinking):
             signature = block.signature or ""
         elif signature is not None:
@@ -270,18 +254,18 @@ def _parts(answer: Answer) -> list[JsonObject]:
     return parts
 
 
-def _part(block: Block) -> JsonObject | None:
+def _part(block: Block) -> JsonObject:
     match block:
         case Text():
-            return {"text": block.text, **native_fields(block.native, _READER)}
+            return {"text": block.text, **native_fields(block.native)}
         case Thinking():
-            return {"text": block.text, "thought": True, **native_fields(block.native, _READER)}
+            return {"text": block.text, "thought": True, **native_fields(block.native)}
         case ToolCall():
             arguments = parsed_arguments(block, "The gemini dialect cannot carry broken arguments.")
             call: JsonObject = {"id": block.id, "name": block.name, "args": arguments}
-            return {"functionCall": call, **native_fields(block.native, _READER)}
+            return {"functionCall": call, **native_fields(block.native)}
         case Opaque():
-            return members(block.value) if block.provider == _READER else None
+            return members(block.value)
         case Media(data=bytes() as data):
             return {"inlineData": {"mimeType": block.mime_type, "data": b64encode(data).decode()}}
         case Media(url=str() as url):

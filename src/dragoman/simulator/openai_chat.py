@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.conversation import Media, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
 from .dialect import (
     Answer,
@@ -19,11 +19,14 @@ from .dialect import (
     FrameKind,
     JsonObject,
     Refusal,
+    Transcript,
     UnwritableReplyError,
     members,
     native_fields,
     objects,
+    result_parts,
     string,
+    text_of,
 )
 from .exchange import Content
 
@@ -62,9 +65,6 @@ class OpenAIDialect(Dialect):
             return Refusal(401, text)
         return Refusal(401, f"Incorrect API key provided: {given[:3]}****.", "invalid_api_key")
 
-    def no_model(self, name: str) -> Refusal:
-        return Refusal(404, f"The model `{name}` does not exist or you do not have access to it.", "model_not_found")
-
     def headers(self, request_id: str) -> dict[str, str]:
         return {
             "x-request-id": request_id,
@@ -100,13 +100,6 @@ def _calls(message: JsonObject) -> list[JsonObject]:
     return objects(message.get("tool_calls"))
 
 
-def _text(message: JsonObject) -> str:
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    return "".join(string(part.get("text")) for part in objects(content))
-
-
 def _problems_of_calls(messages: list[JsonObject]) -> Iterator[Refusal]:
     """Right after a message with calls come its results, one message each; no other result is allowed."""
     waiting: list[str] = []
@@ -129,8 +122,6 @@ def _problems_of_calls(messages: list[JsonObject]) -> Iterator[Refusal]:
 
 # --- replies ---------------------------------------------------------------------------------------------------------
 
-_READER: Final = "openai_chat"
-
 # A reply that ends for another reason than these stops.
 _FINISH_REASONS: Final[dict[StopReason, str]] = {
     StopReason.TOOL_CALLS: "tool_calls",
@@ -146,26 +137,20 @@ class _OpenAIChat(OpenAIDialect):
     name = "openai_chat"
 
     def read(self, body: JsonObject) -> Content:
-        messages = objects(body.get("messages"))
-        names: dict[str, str] = {}
-        results: list[ToolResult] = []
-        for message in messages:
-            if message.get("role") == "assistant":
-                results = []
+        found = Transcript()
+        for message in objects(body.get("messages")):
+            role, content = message.get("role"), message.get("content")
+            if role == "assistant":
+                found.add_reply()
             for call in _calls(message):
-                names[string(call.get("id"))] = string(members(call.get("function")).get("name"))
-            if message.get("role") == "tool":
-                call_id = string(message.get("tool_call_id"))
-                results.append(ToolResult(call_id, names.get(call_id, ""), (Text(_text(message)),)))
-        texts = [_text(message) for message in messages if message.get("role") == "user"]
-        tools = [members(tool.get("function")) or tool for tool in objects(body.get("tools"))]
-        return Content(
-            system="\n".join(_text(one) for one in messages if one.get("role") in {"system", "developer"}),
-            user_texts=tuple(text for text in texts if text),
-            tool_results=tuple(results),
-            tools=tuple(string(tool.get("name")) for tool in tools),
-            turns=sum(message.get("role") == "assistant" for message in messages),
-        )
+                found.add_call(call.get("id"), members(call.get("function")).get("name"))
+            if role == "tool":
+                found.add_result(message.get("tool_call_id"), result_parts(content))
+            elif role == "user":
+                found.add_user(text_of(content))
+            elif role in {"system", "developer"}:
+                found.add_system(text_of(content))
+        return found.content([members(tool.get("function")) or tool for tool in objects(body.get("tools"))])
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         del headers
@@ -199,7 +184,7 @@ class _OpenAIChat(OpenAIDialect):
         if calls:
             message["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                | native_fields(call.native, _READER)
+                | native_fields(call.native)
                 for call in calls
             ]
         message |= _further_fields(answer)
@@ -261,7 +246,7 @@ def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", fini
 def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
     """Id and name come once, with empty arguments; then the arguments in pieces."""
     head: JsonObject = {"index": index, "id": call.id, "type": "function"}
-    head |= {"function": {"name": call.name, "arguments": ""}} | native_fields(call.native, _READER)
+    head |= {"function": {"name": call.name, "arguments": ""}} | native_fields(call.native)
     pieces = [{"index": index, "function": {"arguments": piece}} for piece in answer.pieces(call.arguments)]
     return [
         _chunk(answer, {"tool_calls": [head]}, kind="part"),
@@ -284,10 +269,10 @@ def _further_fields(answer: Answer) -> JsonObject:
         if isinstance(block, Media):
             message = "a reply of the openai_chat dialect has no Media blocks"
             raise UnwritableReplyError(message)
-        if isinstance(block, Opaque) and block.provider.partition(":")[0] == _READER:
+        if isinstance(block, Opaque):
             fields |= members(block.value)
         elif isinstance(block, Text | Thinking):
-            fields |= native_fields(block.native, _READER)
+            fields |= native_fields(block.native)
     return fields
 
 

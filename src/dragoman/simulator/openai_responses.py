@@ -6,15 +6,12 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dragoman.conversation import (
     Block,
-    Json,
     Media,
     Opaque,
-    ResultPart,
     StopReason,
     Text,
     Thinking,
@@ -30,48 +27,28 @@ from .dialect import (
     FrameKind,
     JsonObject,
     Refusal,
+    Transcript,
     UnwritableReplyError,
     items,
     members,
     native_fields,
     objects,
+    result_parts,
     sign,
     string,
+    text_of,
 )
 from .exchange import Content
 from .openai_chat import CREATED, OpenAIDialect, error_object, tool_name_problems
 
-_READER: Final = "openai_responses"
-
 # --- requests --------------------------------------------------------------------------------------------------------
 
-_TEXT_PARTS: Final = ("input_text", "output_text", "text")
 _OF_THE_MODEL: Final = ("function_call", "reasoning")
 
 
 def _input(body: JsonObject) -> list[JsonObject]:
     given = body.get("input")
     return [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
-
-
-def _is_reply(item: JsonObject) -> bool:
-    return item.get("type") in _OF_THE_MODEL or item.get("role") == "assistant"
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(string(part.get("text")) for part in objects(content) if part.get("type") in _TEXT_PARTS)
-
-
-def _result(item: JsonObject, names: Mapping[str, str]) -> ToolResult:
-    call_id = string(item.get("call_id"))
-    output = item.get("output")
-    parts: list[ResultPart] = [Text(output)] if isinstance(output, str) else []
-    for part in objects(output):
-        plain = part.get("type") in _TEXT_PARTS
-        parts.append(Text(string(part.get("text"))) if plain else Json(Raw(msgspec.json.encode(part))))
-    return ToolResult(call_id, names.get(call_id, ""), tuple(parts))
 
 
 def _problems_of_calls(entries: list[JsonObject], *, continued: bool) -> Iterator[Refusal]:
@@ -109,24 +86,14 @@ _INCOMPLETE: Final[dict[StopReason, str]] = {
 
 # The API repeats these members of a request in its response, with its defaults for those that are not there.
 _REPEATED: Final[JsonObject] = {
-    "background": False,
     "instructions": None,
-    "max_output_tokens": None,
-    "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
-    "previous_response_id": None,
-    "reasoning": {"effort": None, "summary": None},
-    "service_tier": "default",
-    "store": True,
     "temperature": 1.0,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
     "tools": [],
-    "top_logprobs": 0,
     "top_p": 1.0,
-    "truncation": "disabled",
-    "user": None,
 }
 
 
@@ -136,32 +103,21 @@ class _OpenAIResponses(OpenAIDialect):
     name = "openai_responses"
 
     def read(self, body: JsonObject) -> Content:
-        names: dict[str, str] = {}
-        results: list[ToolResult] = []
-        system = [string(body.get("instructions"))]
-        texts: list[str] = []
-        turns, answering = 0, False
+        found = Transcript()
+        found.add_system(string(body.get("instructions")))
         for item in _input(body):
-            replied = _is_reply(item)
-            if replied:
-                turns += not answering  # neighbouring items are one reply
-                results = []
-            answering = replied
-            if item.get("type") == "function_call":
-                names[string(item.get("call_id"))] = string(item.get("name"))
-            elif item.get("type") == "function_call_output":
-                results.append(_result(item, names))
-            elif item.get("role") in {"system", "developer"}:
-                system.append(_text(item.get("content")))
-            elif item.get("role") == "user":
-                texts.append(_text(item.get("content")))
-        return Content(
-            system="\n".join(text for text in system if text),
-            user_texts=tuple(text for text in texts if text),
-            tool_results=tuple(results),
-            tools=tuple(string(tool.get("name")) for tool in objects(body.get("tools"))),
-            turns=turns,
-        )
+            kind, role = item.get("type"), item.get("role")
+            if kind in _OF_THE_MODEL or role == "assistant":
+                found.add_reply()
+            if kind == "function_call":
+                found.add_call(item.get("call_id"), item.get("name"))
+            elif kind == "function_call_output":
+                found.add_result(item.get("call_id"), result_parts(item.get("output")))
+            elif role in {"system", "developer"}:
+                found.add_system(text_of(item.get("content")))
+            elif role == "user":
+                found.add_user(text_of(item.get("content")))
+        return found.content(objects(body.get("tools")))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
         del headers
@@ -305,10 +261,10 @@ class _Item(Struct, frozen=True):
 
 
 def _items(answer: Answer) -> list[_Item]:
-    return [item for index, block in enumerate(answer.blocks) if (item := _item(answer, block, index)) is not None]
+    return [_item(answer, block, index) for index, block in enumerate(answer.blocks)]
 
 
-def _item(answer: Answer, block: Block, index: int) -> _Item | None:
+def _item(answer: Answer, block: Block, index: int) -> _Item:
     match block:
         case Text() if answer.stop_reason is StopReason.REFUSAL:
             return _message(answer, block, index, "refusal", "refusal")
@@ -320,7 +276,7 @@ def _item(answer: Answer, block: Block, index: int) -> _Item | None:
             return _call(answer, block, index)
         case Opaque():
             raw = members(block.value)
-            return _Item(raw, raw, []) if block.provider == _READER else None
+            return _Item(raw, raw, [])
         case Media(data=bytes() as data) if block.kind == "image":
             image: JsonObject = {"id": f"{answer.id('ig_')}_{index}", "type": "image_generation_call"}
             done = image | {"status": "completed", "result": b64encode(data).decode()}
@@ -340,7 +296,7 @@ def _message(answer: Answer, block: Text, index: int, part_type: str, field: str
     rest: JsonObject = {"annotations": [], **logprobs} if field == "text" else {}
     empty: JsonObject = {"type": part_type, **rest, field: ""}
     part = empty | {field: block.text}
-    done = base | {"status": _status(answer), "content": [part], **native_fields(block.native, _READER)}
+    done = base | {"status": _status(answer), "content": [part], **native_fields(block.native)}
     place: JsonObject = {"content_index": 0}
     deltas = [place | {"delta": piece, **logprobs} for piece in answer.pieces(block.text)]
     steps = [
@@ -360,7 +316,7 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
     if encrypted is not None:
         base["encrypted_content"] = encrypted
     if not block.text:
-        return _Item(base, base | native_fields(block.native, _READER), [])
+        return _Item(base, base | native_fields(block.native), [])
     part: JsonObject = {"type": "summary_text", "text": block.text}
     place: JsonObject = {"summary_index": 0}
     deltas = [place | {"delta": piece} for piece in answer.pieces(block.text)]
@@ -370,12 +326,12 @@ def _reasoning(answer: Answer, block: Thinking, index: int) -> _Item:
         _Step("reasoning_summary_text.done", place | {"text": block.text}),
         _Step("reasoning_summary_part.done", place | {"part": part}),
     ]
-    return _Item(base, base | {"summary": [part], **native_fields(block.native, _READER)}, steps)
+    return _Item(base, base | {"summary": [part], **native_fields(block.native)}, steps)
 
 
 def _call(answer: Answer, call: ToolCall, index: int) -> _Item:
     base: JsonObject = {"id": f"{answer.id('fc_')}_{index}", "type": "function_call", "call_id": call.id}
-    base |= {"name": call.name, **native_fields(call.native, _READER)}
+    base |= {"name": call.name, **native_fields(call.native)}
     deltas = [
         _Step("function_call_arguments.delta", {"delta": piece}, "delta") for piece in answer.pieces(call.arguments)
     ]

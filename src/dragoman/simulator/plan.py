@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -83,28 +83,13 @@ class Plan:
         self.headers["content-type"] = self.dialect.whole_type
 
 
-class Line(Protocol):
-    """The connection that a plan is sent on."""
-
-    async def write(self, data: bytes) -> None:
-        """Send these bytes."""
-        ...
-
-    async def pause(self, pause: Pause) -> bool:
-        """Wait. Returns whether to go on."""
-        ...
-
-    async def end(self, how: Ending) -> bool:
-        """The response is over. Returns whether the connection may be used again."""
-        ...
-
-
-async def send(plan: Plan, line: Line) -> bool:
-    """Carry the plan out. Returns whether the connection may be used again."""
-    if plan.before is not None and not await line.pause(plan.before):
-        return False
+def steps(plan: Plan) -> Iterator[bytes | Pause | Ending]:
+    """What the connection does: writes, waits, and how it ends. A pause that does not go on is the last step."""
+    if plan.before is not None:
+        yield plan.before
     if plan.abandoned is not None:
-        return await line.end(plan.abandoned)
+        yield plan.abandoned
+        return
     pieces = _cut_into_writes(_compress(_render(plan), plan), plan)
     total = sum(map(len, pieces))
     ending: Ending = "close" if plan.length_error else "end"
@@ -113,21 +98,16 @@ async def send(plan: Plan, line: Line) -> bool:
         pieces = _split(pieces, place.of(total))[0]
     length = (sum(map(len, pieces)) if ending == "end" else total) + plan.length_error
     chunked = plan.streamed and not plan.length_error
-    steps: list[bytes | Pause] = [_head(plan, None if chunked else max(length, 0))]
+    yield _head(plan, None if chunked else max(length, 0))
     if plan.stall is not None:
         place, pause = plan.stall
         before, pieces = _split(pieces, place.of(total))
-        steps += [*_frame_pieces(before, plan, chunked=chunked), pause]
-    steps += _frame_pieces(pieces, plan, chunked=chunked)
-    steps.append(b"0\r\n\r\n" if chunked and ending == "end" else b"")
-    if plan.answer.chunking.write == "reply" and plan.stall is None and plan.drip is None:
-        steps = [b"".join(step for step in steps if isinstance(step, bytes))]
-    for step in steps:
-        if isinstance(step, bytes):
-            await line.write(step)
-        elif not await line.pause(step):
-            return False
-    return await line.end(ending)
+        yield from _frame_pieces(before, plan, chunked=chunked)
+        yield pause
+    yield from _frame_pieces(pieces, plan, chunked=chunked)
+    if chunked and ending == "end":
+        yield b"0\r\n\r\n"
+    yield ending
 
 
 def _head(plan: Plan, length: int | None) -> bytes:
@@ -168,12 +148,10 @@ def _compress(pieces: list[bytes], plan: Plan) -> list[bytes]:
 
 
 def _cut_into_writes(pieces: list[bytes], plan: Plan) -> list[bytes]:
-    size: int | Literal["event", "reply"] = plan.answer.chunking.write if plan.drip is None else plan.drip[0]
-    if size == "event":
+    if plan.drip is None:
         return pieces
-    whole = b"".join(pieces)
-    step = max(len(whole), 1) if size == "reply" else size
-    return [whole[start : start + step] for start in range(0, len(whole), step)]
+    whole, size = b"".join(pieces), plan.drip[0]
+    return [whole[start : start + size] for start in range(0, len(whole), size)]
 
 
 def _frame_pieces(pieces: Sequence[bytes], plan: Plan, *, chunked: bool) -> Iterator[bytes | Pause]:

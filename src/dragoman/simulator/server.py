@@ -22,7 +22,7 @@ from dragoman.providers import ALIASES, PROVIDERS
 from .answering import Answerer, HttpRequest, Settings
 from .exchange import Chunking, Request
 from .faults import Fault
-from .plan import Ending, Pause, send
+from .plan import Ending, Pause, Plan, steps
 from .script import Player, Script
 
 _HOST: Final = "127.0.0.1"
@@ -42,7 +42,6 @@ class Simulator:
     the loopback address only.
 
     api_key         the only key that is accepted; None accepts any, and none
-    models          the only models that there are; None accepts any name
     check           whether requests that a provider would refuse are refused, in the provider's words
     chunking        how finely replies are cut, where they do not say so themselves
     faults          what befalls every reply, ahead of its own faults
@@ -55,7 +54,6 @@ class Simulator:
         *,
         port: int = 0,
         api_key: str | None = None,
-        models: Sequence[str] | None = None,
         check: bool = True,
         chunking: Chunking | None = None,
         faults: Sequence[Fault] = (),
@@ -63,7 +61,6 @@ class Simulator:
     ) -> None:
         settings = Settings(
             api_key=api_key,
-            models=None if models is None else tuple(models),
             check=check,
             chunking=chunking or Chunking(),
             faults=tuple(faults),
@@ -314,7 +311,7 @@ class _Connection(asyncio.Protocol):
     async def _serve(self) -> None:
         try:
             while (http := await self._next_request()) is not None:
-                if not await send(await self._answerer.answer(http), self) or not http.keep_alive:
+                if not await self._send(await self._answerer.answer(http)) or not http.keep_alive:
                     break
         except HttpParserError as error:
             text = f"This is no HTTP/1.1 request: {error}\n".encode()
@@ -332,15 +329,24 @@ class _Connection(asyncio.Protocol):
             raise request
         return request
 
-    # --- for the answer that is being sent ---
+    async def _send(self, plan: Plan) -> bool:
+        """Carry the plan out. Returns whether the connection may be used again."""
+        for step in steps(plan):
+            if isinstance(step, bytes):
+                await self._write(step)
+            elif not isinstance(step, Pause):
+                return await self._end(step)
+            elif not await self._pause(step):
+                break
+        return False
 
-    async def write(self, data: bytes) -> None:
+    async def _write(self, data: bytes) -> None:
         """Send these bytes, when the client has read enough of what came before."""
         self._transport.write(data)
         await self._writable.wait()
         await asyncio.sleep(0)  # the other connections' turn, and a packet of its own
 
-    async def pause(self, pause: Pause) -> bool:
+    async def _pause(self, pause: Pause) -> bool:
         """Wait. Returns whether to go on, which makes no sense when the client has gone."""
         seconds = self._longest_pause if pause.seconds is None else min(pause.seconds, self._longest_pause)
         try:
@@ -350,7 +356,7 @@ class _Connection(asyncio.Protocol):
             return pause.go_on
         return False
 
-    async def end(self, how: Ending) -> bool:
+    async def _end(self, how: Ending) -> bool:
         """The response is over. Returns whether the connection may be used again."""
         if how == "reset":
             # What was written shall arrive before the reset, which overtakes what waits in buffers.

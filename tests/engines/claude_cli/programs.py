@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
+from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.engines import AsyncClaudeEngine, ClaudeEngine, ClaudeSettings
-from dragoman.errors import DragomanError
-from dragoman.providers import ModelOptions
 from dragoman.transport import Timeouts
 from tests.engines.claude_cli.stages import install_stand_in
-from tests.engines.talking import Outcome
+from tests.engines.talking import Outcome, ask_on_loop, ask_plain, split_asked
 
 ASKED = Conversation("Be brief.").plus(Message.user("Hello"))
 WEATHER = ToolSpec("weather", "What the weather is like.")
@@ -127,78 +124,19 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
-def plain_whole(settings: ClaudeSettings, conversation: Conversation = ASKED, **more: Any) -> Outcome:
-    tools, options = more.pop("tools", ()), more.pop("ask", None)
-    with ClaudeEngine("m", settings=settings, **more) as engine:
-        try:
-            return Outcome(engine.reply(conversation, tools=tools, options=options), [], None)
-        except DragomanError as error:
-            return Outcome(None, [], error)  # type: ignore[arg-type]
+def _way(make: Any, ask: Callable[..., Outcome], *, stream: bool) -> Callable[..., Outcome]:
+    def way(settings: ClaudeSettings, conversation: Conversation = ASKED, **more: Any) -> Outcome:
+        asked = split_asked(more)
+        return ask(lambda: make("m", settings=settings, **more), conversation, stream=stream, **asked)
 
-
-def plain_stream(settings: ClaudeSettings, conversation: Conversation = ASKED, **more: Any) -> Outcome:
-    tools, options = more.pop("tools", ()), more.pop("ask", None)
-    events: list[ReplyEvent] = []
-    with ClaudeEngine("m", settings=settings, **more) as engine:
-        try:
-            with engine.stream(conversation, tools=tools, options=options) as stream:
-                events.extend(stream)
-        except DragomanError as error:
-            return Outcome(None, events, error)  # type: ignore[arg-type]
-        return Outcome(stream.reply, events, None)
-
-
-async def _async_whole(
-    settings: ClaudeSettings,
-    conversation: Conversation,
-    tools: Sequence[ToolSpec],
-    ask: ModelOptions | None,
-    **more: Any,
-) -> Outcome:
-    async with AsyncClaudeEngine("m", settings=settings, **more) as engine:
-        try:
-            return Outcome(await engine.reply(conversation, tools=tools, options=ask), [], None)
-        except DragomanError as error:
-            return Outcome(None, [], error)  # type: ignore[arg-type]
-
-
-async def _async_stream(
-    settings: ClaudeSettings,
-    conversation: Conversation,
-    tools: Sequence[ToolSpec],
-    ask: ModelOptions | None,
-    **more: Any,
-) -> Outcome:
-    events: list[ReplyEvent] = []
-    async with AsyncClaudeEngine("m", settings=settings, **more) as engine:
-        try:
-            async with engine.stream(conversation, tools=tools, options=ask) as stream:
-                async for event in stream:
-                    events.append(event)  # noqa: PERF401 -- what came before an error counts
-        except DragomanError as error:
-            return Outcome(None, events, error)  # type: ignore[arg-type]
-        return Outcome(stream.reply, events, None)
-
-
-def _on_loop(asked: Callable[..., Any]) -> Callable[..., Outcome]:
-    def run(settings: ClaudeSettings, conversation: Conversation = ASKED, **more: Any) -> Outcome:
-        async def checked() -> Outcome:
-            tools, ask = more.pop("tools", ()), more.pop("ask", None)
-            outcome = await asked(settings, conversation, tools, ask, **more)
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left, f"tasks left behind: {left}"
-            return outcome
-
-        return asyncio.run(checked())
-
-    return run
+    return way
 
 
 WAYS: dict[str, Callable[..., Outcome]] = {
-    "plain-whole": plain_whole,
-    "plain-stream": plain_stream,
-    "async-whole": _on_loop(_async_whole),
-    "async-stream": _on_loop(_async_stream),
+    "plain-whole": _way(ClaudeEngine, ask_plain, stream=False),
+    "plain-stream": _way(ClaudeEngine, ask_plain, stream=True),
+    "async-whole": _way(AsyncClaudeEngine, ask_on_loop, stream=False),
+    "async-stream": _way(AsyncClaudeEngine, ask_on_loop, stream=True),
 }
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 

@@ -16,7 +16,7 @@ from dragoman.conversation import Conversation, Message, Text, Thinking, ToolCal
 from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
 from dragoman.engines.claude_cli.history import mark_of
 from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError
-from dragoman.simulator import Reply, Request, Simulator, Status
+from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import snapshot_from_json, snapshot_to_json
 from dragoman.tools import tool
 from tests.engines.claude_cli.programs import CALM, Programs, programs
@@ -334,10 +334,3 @@ def test_cost_is_that_of_the_turn(programs: Programs, simulator: Simulator) -> N
             client.chat("Hello")
         costs = [message.native.fields["cost_usd"] for message in client.history if message.native is not None]
         assert [round(msgspec.json.decode(cost), 6) for cost in costs] == [0.001, 0.001, 0.001]
-
-
-def test_errors_of_the_api_are_typed(programs: Programs) -> None:
-    with Simulator([Status(401)]) as simulator, engine(programs, simulator) as made:
-        with pytest.raises(ProviderError) as caught:
-            made.reply(Conversation().plus(Message.user("Hello")))
-        assert caught.value.status == 401

@@ -14,25 +14,10 @@ from dragoman.conversation import ToolSpec
 from dragoman.engines import (
     AsyncClaudeEngine,
     ClaudeEngine,
-    ProviderFactory,
     async_engine,
     engine,
-    is_registered,
-    register_provider,
 )
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.providers import check, provider_of, split_model
-
-
-def test_names() -> None:
-    assert split_model("claude-local:sonnet") == ("claude-local", "sonnet")
-    assert split_model("claude-local:") == ("claude-local", "")
-    assert provider_of("Claude-Local") == "claude-local"
-    assert is_registered("claude-local")
-    with pytest.raises(ConfigurationError, match="claude-local"):
-        split_model("claude-locl:x")
-    with pytest.raises(ConfigurationError):
-        register_provider("claude-local", ProviderFactory())
 
 
 def test_engines_by_name() -> None:
@@ -61,11 +46,6 @@ def test_options_of_every_engine() -> None:
         with pytest.raises(ConfigurationError, match="`claude` was not found"):
             client.chat("Hello")
         assert client.history == ()
-
-
-def test_preflight_knows_it() -> None:
-    report = check([ToolSpec("get weather", "What the weather is like.")], "claude-local:sonnet")
-    assert report.model == "claude-local:sonnet"
 
 
 def test_tools_as_the_program_sees_them() -> None:

@@ -55,6 +55,6 @@ def make_model(directory: Path, pieces: tuple[bytes, ...] = PIECES, **changes: A
         "file": "tiny.gguf",
         "sha256": sha256(whole),
         "size": len(whole),
-        "sources": (parts,),
+        "parts": parts,
     }
     return LocalModel(**{**fields, **changes})

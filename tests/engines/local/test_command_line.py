@@ -43,14 +43,6 @@ def test_no_key_and_a_tool(around: Surroundings) -> None:
     assert returned.endswith("84")
 
 
-def test_an_answer_of_a_schema(around: Surroundings) -> None:
-    needed(SMALL)
-    done = around.apart("Anna is 31.", "-m", f"local:{SMALL}", "--schema", "name, age int", "-n")
-    assert done.code == 0, done.err
-    assert isinstance(done.json["name"], str)
-    assert isinstance(done.json["age"], int)
-
-
 def test_the_group(around: Surroundings) -> None:
     needed(SMALL)
     listed = around.apart("local", "list", "--json").json
@@ -62,12 +54,3 @@ def test_the_group(around: Surroundings) -> None:
     measured = around.apart("local", "bench", f"local:{SMALL}")
     assert measured.code == 0, measured.err
     assert measured.out.startswith(f"local:{SMALL}: ready in ")
-
-
-def test_a_file_that_is_no_model(around: Surroundings) -> None:
-    (around.work / "m.gguf").write_text("nothing of the kind")
-    done = around.apart("Hello", "-m", "local:m.gguf")
-    assert done.code != 0
-    assert done.out == ""
-    assert "no GGUF file" in done.err
-    assert "Traceback" not in done.err

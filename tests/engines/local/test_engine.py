@@ -168,14 +168,6 @@ def test_another_context_is_another_program(tmp_path: Path, monkeypatch: pytest.
         assert small.profile.context_window == 2048
 
 
-def test_a_program_that_died_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted(["One.", "Two."], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
-        talker.reply(ASKED)
-        stand.programs[0].alive = False
-        assert talker.reply(ASKED).message.text == "Two."
-        assert len(stand.programs) == 2
-
-
 def test_an_engine_that_nobody_closed_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with scripted(["One."], tmp_path, monkeypatch) as stand:
         talker = engine(stand.model)

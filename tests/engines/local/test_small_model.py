@@ -14,11 +14,9 @@ from pathlib import Path
 from random import Random
 
 import jsonschema_rs
-import msgspec
 import pytest
 from msgspec import Raw
 
-from dragoman.chat import ChatClient
 from dragoman.conversation import (
     Conversation,
     Message,
@@ -27,7 +25,7 @@ from dragoman.conversation import (
     TextDelta,
     ToolSpec,
 )
-from dragoman.engines import MODELS, Engine, async_engine, bench, engine
+from dragoman.engines import MODELS, Engine, async_engine, engine
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import ContextTooLongError, LocalModelError
 from dragoman.providers import ModelOptions
@@ -55,22 +53,6 @@ def test_a_streamed_answer(small: Engine) -> None:
     assert message.usage.output == 40
     assert (message.usage.input or 0) > 10
     assert (message.provider, message.model) == ("local", SMALL)
-
-
-def test_whole_and_streamed_are_the_same(small: Engine) -> None:
-    options = ModelOptions(max_tokens=20, temperature=0)
-    with small.stream(STORY, options=options) as stream:
-        list(stream)
-    assert small.reply(STORY, options=options).message.text == stream.message.text
-
-
-def test_a_seed(small: Engine) -> None:
-    def said(seed: int) -> str:
-        options = ModelOptions(seed=seed, temperature=1.2, max_tokens=20)
-        return small.reply(STORY, options=options).message.text
-
-    assert said(1) == said(1)
-    assert len({said(seed) for seed in range(4)}) > 1
 
 
 def test_answers_are_valid_whatever_the_model_would_like(small: Engine) -> None:
@@ -166,15 +148,6 @@ def test_on_a_loop(small: Engine) -> None:
     asyncio.run(main())
 
 
-def test_a_structured_answer(small: Engine) -> None:
-    class Person(msgspec.Struct):
-        name: str
-        age: int
-
-    with ChatClient(f"local:{SMALL}") as client:
-        assert isinstance(client.ask("Anna is 31 years old.", Person), Person)
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_a_call_its_result_and_an_answer(small: Engine, way: str) -> None:
     """The tool is forced: this model would not choose it."""
@@ -210,17 +183,3 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     with engine(f"local:{tmp_path / 'm.gguf'}") as talker, pytest.raises(LocalModelError) as caught:
         talker.reply(STORY)
     assert caught.value.reason == "wrong_file"
-
-
-def test_a_file_by_its_path() -> None:
-    needed(SMALL)
-    with engine(f"local:{models_directory() / MODELS[SMALL].file}") as talker:
-        assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.text
-
-
-def test_bench() -> None:
-    needed(SMALL)
-    figures = bench(SMALL, tokens=8)
-    assert figures.prompt_tokens > 100
-    assert figures.read_per_second > 0
-    assert figures.written_per_second > 0

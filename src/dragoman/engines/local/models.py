@@ -1,7 +1,7 @@
 """The models that can be had by name, and what a model's file says about itself.
 
-The rows are data (models.json). Packages may vanish from a registry: a row may list several sources of the same bytes,
-and a file that was put into the directory by hand is as good as a downloaded one. The checksum decides.
+The rows are data (models.json). A file that was put into the directory by hand is as good as a downloaded one: the
+checksum decides.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     sha256: str
     size: int
     """Bytes of the file."""
-    sources: tuple[tuple[Part, ...], ...]
-    """Ways to get the file; each is a list of pieces, to be put together in order."""
+    parts: tuple[Part, ...]
+    """The pieces of the file, to be put together in order."""
     tools: bool = True
     """Whether it chooses tools sensibly. Calls are well-formed in any case."""
 
     @property
     def download(self) -> int:
-        """Bytes to be downloaded, from the first source."""
-        return sum([part.download for part in self.sources[0]])
+        """Bytes to be downloaded."""
+        return sum([part.download for part in self.parts])
 
 
 def _read_table() -> dict[str, LocalModel]:

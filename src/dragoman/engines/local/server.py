@@ -21,9 +21,9 @@ from dragoman._stepping import step
 from dragoman.errors import ConfigurationError, ConnectionFailedError
 from dragoman.transport import MAX_BODY_BYTES, HttpRequest, Response, Transport
 
+from .download import OnProgress, bar_if_terminal
 from .models import ModelChoice
 from .process import Launch, ModelProcess, ensure_installed, start
-from .progress import OnProgress, bar_if_terminal
 from .storage import pull
 
 PLACE: Final = "http://127.0.0.1:0/v1"

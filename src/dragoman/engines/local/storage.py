@@ -19,9 +19,19 @@ from dragoman._descriptors import owned
 from dragoman.directories import cache_directory, home_directory
 from dragoman.errors import LocalModelError
 
-from .download import Downloader, Packages, Pip, is_verified, partial_of, stamp_of, verify
+from .download import (
+    Downloader,
+    OnProgress,
+    Packages,
+    Phase,
+    Pip,
+    Progress,
+    is_verified,
+    partial_of,
+    stamp_of,
+    verify,
+)
 from .models import DEFAULT, MODELS, LocalModel, model_named
-from .progress import OnProgress, Phase, Progress
 
 try:
     import fcntl
