@@ -13,7 +13,6 @@ from dragoman.transport import (
     RetryPolicy,
     decide,
     rate_limits_of,
-    request_id_of,
     retry_after_of,
 )
 from dragoman.transport.errors import error_for
@@ -171,12 +170,6 @@ def test_whatever_happens_the_budget_is_kept(attempt: Attempt, policy: RetryPoli
         assert made < policy.max_attempts
         assert 0 <= decision.after <= max(policy.longest_wait, policy.longest_advice)
         assert policy.total_seconds is None or attempt.elapsed + decision.after <= policy.total_seconds
-
-
-def test_the_id_of_a_request() -> None:
-    assert request_id_of({"request-id": "a", "cf-ray": "b"}) == "a"
-    assert request_id_of({"x-request-id": "c"}) == "c"
-    assert request_id_of({"content-type": "x"}) is None
 
 
 # --- what a server says about its limits ---

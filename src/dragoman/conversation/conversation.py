@@ -5,7 +5,8 @@ A branch is free: two conversations share the messages they have in common.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,7 +26,8 @@ _VALID: Final = "valid"
 
 # dict=True: what was found out about the messages is kept beside them and handed on, so that a turn on a long history
 # looks at its new messages only. Whatever is kept must stay true when messages are added, and when the system prompt or
-# the metadata change; it is no part of the value: not compared, not written, not copied.
+# the metadata change (`pending_tool_calls` is found anew); it is no part of the value: not compared, not written, not
+# copied.
 class Conversation(Value, frozen=True, dict=True, gc=True):
     """A system prompt and messages. Every change returns a new conversation."""
 
@@ -41,7 +43,13 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
     def plus(self, *messages: Message) -> Conversation:
         """This conversation with further messages at its end."""
         longer = msgspec.structs.replace(self, messages=self.messages + messages)
-        return self._handed_on(longer) if memory_of(self) else longer
+        known = memory_of(longer)
+        known.update(memory_of(self))
+        if messages:
+            known.pop("pending_tool_calls", None)
+            if messages[-1].role != "tool":
+                known["pending_tool_calls"] = _unanswered_calls(messages[-1:])
+        return longer
 
     def with_system(self, system: str | None) -> Conversation:
         """This conversation under another system prompt."""
@@ -73,24 +81,13 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
                 return message.text
         return ""
 
-    @property
+    @cached_property
     def pending_tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls of the model's latest message that have no result yet, in order.
 
         A call whose arguments never arrived in full is not pending: it cannot be run.
         """
-        if not self.messages or self.messages[-1].role == "user":
-            return ()
-        answered: set[str] = set()
-        for message in reversed(self.messages):
-            if message.role == "assistant":
-                return tuple(
-                    [b for b in message.blocks if isinstance(b, ToolCall) and b.id not in answered and not b.partial]
-                )
-            if message.role == "user":
-                break
-            answered.update([result.call_id for result in message.tool_results])
-        return ()
+        return _unanswered_calls(reversed(self.messages))
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -130,6 +127,19 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         for message in replies:
             total += message.usage or Usage()
         return total
+
+
+def _unanswered_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
+    answered: set[str] = set()
+    for message in newest_first:
+        if message.role == "user":
+            break
+        if message.role == "assistant":
+            return tuple(
+                [b for b in message.blocks if isinstance(b, ToolCall) and b.id not in answered and not b.partial]
+            )
+        answered.update([result.call_id for result in message.tool_results])
+    return ()
 
 
 class Repaired(NamedTuple):

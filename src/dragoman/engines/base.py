@@ -185,6 +185,8 @@ class _OverHttp:
             message = f"An engine for {kind} programs cannot use {type(transport).__name__}."
             raise ConfigurationError(message, hint=f"Use {fitting}, or the engine of the other colour.")
         self.connection: Connection = connection
+        self.profile: Profile = connection.profile
+        """What the model can do."""
         self._transport: Transport = transport
         self._sleep: Callable[[float], Awaitable[None]] = sleep
 
@@ -192,11 +194,6 @@ class _OverHttp:
     def name(self) -> str:
         """As in `provider:model`."""
         return self.connection.name
-
-    @property
-    def profile(self) -> Profile:
-        """What the model can do."""
-        return self.connection.profile
 
     @property
     def options(self) -> ModelOptions:

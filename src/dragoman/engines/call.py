@@ -25,7 +25,6 @@ from dragoman.transport import (
     RetryPolicy,
     Transport,
     decide,
-    request_id_of,
     retry_after_of,
 )
 
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from dragoman.providers import AnswerReader
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}
+_REQUEST_IDS: Final = ("request-id", "x-request-id", "x-goog-request-id", "apim-request-id", "cf-ray")
+"""Headers with the id under which a provider can find a request."""
 
 
 class ReplyCall(Protocol):
@@ -155,8 +156,11 @@ class ModelCall:
             self._begin_attempt()
             try:
                 response = await self._transport.open(self.request)
-                self._note_head(response)
-                self._take_whole(await response.read())  # which frees the connection, however it ends
+                try:
+                    body = await response.read()  # which frees the connection, however it ends
+                finally:
+                    self._note_head(response)
+                self._take_whole(body)
             except ProviderError as error:
                 pause = self._judge(error)
                 if pause is None:
@@ -259,8 +263,9 @@ class ModelCall:
             self._began = self._started
 
     def _note_head(self, response: Response) -> None:
-        headers = response.headers
-        self._headers, self._status, self._request_id = headers, response.status, request_id_of(headers)
+        headers = self._headers = response.headers
+        self._status = response.status
+        self._request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
 
     @property
     def _accepted(self) -> bool:

@@ -90,10 +90,11 @@ class Connection(Struct, frozen=True, kw_only=True):
     def _prepare(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> Prepared:
+        read = with_files_read(conversation)
         conversation.ensure_valid()
         call = Call(
             model=self.model,
-            conversation=with_files_read(conversation),
+            conversation=read,
             profile=self.profile,
             tools=tuple(tools),
             options=self.options if options is None else options,

@@ -99,17 +99,18 @@ class LoopRun:
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
     ) -> None:
-        calls = conversation.pending_tool_calls if approvals or waiting else ()
-        seconds, self._began = settings.limits.seconds, time.monotonic()
-        tools = self._tools = ToolRun(
-            deps=settings.deps,
-            approvals=keep_current_approvals(calls, approvals),
-            deadline=None if seconds is None else self._began + seconds,
-        )
+        calls = conversation.pending_tool_calls
+        answers = self._approvals = keep_current_approvals(calls, approvals)
         self.pending: tuple[PendingApproval, ...] = tuple(
-            [each for each in waiting if each.call in calls and not tools.approval_of(each.call)]
+            [
+                each
+                for each in waiting
+                if each.call in calls and not any(answer.answers(each.call) for answer in answers)
+            ]
         )
         """The calls that wait for a person."""
+        self.cancelled: bool = False
+        """Whether the run was told to stop."""
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
@@ -123,7 +124,10 @@ class LoopRun:
         self._settings: LoopSettings = settings
         self._profile: Profile = profile
         self._inbox: deque[Message] = deque(unread)
+        self._tools: ToolRun | None = None
+        """What the tool calls of this run share, as soon as there is one."""
         self._batch: Batch | None = None
+        self._began: float = time.monotonic()
         self._steps: int = 0
         self._tool_calls: int = 0
         self._tokens: int = 0
@@ -146,12 +150,9 @@ class LoopRun:
 
     def cancel(self) -> None:
         """Stop at the next opportunity: tools are given up, a stream is closed, a whole reply is waited for."""
-        self._tools.cancel()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the run was told to stop."""
-        return self._tools.cancelled
+        self.cancelled = True
+        if self._tools is not None:
+            self._tools.cancel()
 
     @property
     def was_cut_short(self) -> bool:
@@ -189,8 +190,7 @@ class LoopRun:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
                     await self._notify(io, "before_tools", step.calls)
-                    self._tools.conversation = self.conversation
-                    batch = self._batch = self._executor.batch(step.calls, self._tools)
+                    batch = self._batch = self._executor.batch(step.calls, self._tool_run())
                     self.has_done_something = True
                     async with aclosing(io.run_tools(batch)) as happenings:
                         async for event in happenings:
@@ -230,6 +230,17 @@ class LoopRun:
             raise
         self.settle()
 
+    def _tool_run(self) -> ToolRun:
+        if self._tools is None:
+            settings = self._settings
+            seconds = settings.limits.seconds
+            deadline = None if seconds is None else self._began + seconds
+            self._tools = ToolRun(deps=settings.deps, approvals=self._approvals, deadline=deadline)
+            if self.cancelled:  # meanwhile, from another thread
+                self._tools.cancel()
+        self._tools.conversation = self.conversation
+        return self._tools
+
     async def complete(self, io: LoopIO) -> None:
         """Carry the run out where nobody watches: the model is asked for whole replies."""
         async with aclosing(self.events(io, streamed=False)) as events:
@@ -245,8 +256,9 @@ class LoopRun:
                 self._inbox.popleft()
             spent = self.spent if self.replies or self._tool_calls else NOTHING_SPENT
             step = next_step(self.conversation, self._settings.limits, spent, self.pending)
-            broke_off = isinstance(step, Done) and step.message.interrupted
-            if self.cancelled and (broke_off or isinstance(step, AskModel | RunTools)):
+            if self.cancelled and (
+                isinstance(step, AskModel | RunTools) or (isinstance(step, Done) and step.message.interrupted)
+            ):
                 step = Cancelled()
             if isinstance(step, AskModel) and not shortened:
                 await self._shorten(io)  # this may have called the model, so what is next is to be decided again
@@ -292,8 +304,8 @@ class LoopRun:
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
         """Take the model's answer in. One that says nothing at all ends the run."""
-        self._count(reply)
         message = drop_unanswerable_calls(reply.message)
+        self._count(reply)
         grown = self.conversation.plus(message) if message.blocks else self.conversation
         self.conversation, self.partial = grown, None
         self._steps += 1
@@ -310,7 +322,8 @@ class LoopRun:
         config = self._executor.config
         if not config.enabled:
             return ()
-        specs = self._executor.tools.specs
+        tools = self._executor.tools
+        specs = tools.specs if tools.by_name else ()
         if config.allowed_tools is None:
             return specs
         return tuple([spec for spec in specs if spec.name in config.allowed_tools])

@@ -157,10 +157,10 @@ def next_step(
 
     `waiting` are the calls of which it is known that a person must be asked; the others can be run.
     """
-    last = conversation.last
-    if last is None:
+    if not conversation.messages:
         message = "The conversation has no message that a model could answer."
         raise InvalidConversationError(message, hint="Add a message of the user first.")
+    last = conversation.messages[-1]
     calls = conversation.pending_tool_calls
     if calls and not last.interrupted:
         # Providers use ids again: a call that waits is known by all of it.

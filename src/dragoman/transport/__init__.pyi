@@ -26,7 +26,6 @@ from .retry import (
     RetryPolicy as RetryPolicy,
     decide as decide,
     rate_limits_of as rate_limits_of,
-    request_id_of as request_id_of,
     retry_after_of as retry_after_of,
 )
 from .routes import Routes as Routes

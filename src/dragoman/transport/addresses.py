@@ -8,6 +8,7 @@ is asked.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, Literal, TypeAlias
 
@@ -145,6 +146,7 @@ def _is_unambiguous(host: str | None, port: str | None) -> bool:
     return not host or not host.startswith("[") or _is_address(host.strip("[]"))
 
 
+@lru_cache(maxsize=512)
 def join(base: str, path: str) -> str:
     """The address of a path behind a base URL. A query of the base goes behind the query of the path."""
     if not _PATH(path) or "#" in path or "\\" in path or _DOTS(path.partition("?")[0]):

@@ -162,14 +162,6 @@ def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
     return seconds_of(headers.get("retry-after", ""), now)
 
 
-_REQUEST_IDS: Final = ("request-id", "x-request-id", "x-goog-request-id", "apim-request-id", "cf-ray")
-
-
-def request_id_of(headers: Mapping[str, str]) -> str | None:
-    """The id under which the provider can find this request."""
-    return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
-
-
 # --- what a server says about its limits -----------------------------------------------------------------------------
 
 
