@@ -9,7 +9,7 @@ import pytest
 from dragoman.conversation import Conversation
 from dragoman.errors import SnapshotNotFoundError
 from dragoman.stores import Snapshot
-from dragoman.stores.ids import new_id
+from dragoman.stores.snapshot import new_id
 from tests.stores.backends import SHARED
 from tests.stores.crash import Told, check, kill_many, understood
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import InvalidSnapshotIDError
-from dragoman.stores import ErrInvalidSnapshotID, ids, validate_snapshot_id
-from dragoman.stores.ids import new_id
+from dragoman.stores import ErrInvalidSnapshotID, snapshot, validate_snapshot_id
+from dragoman.stores.snapshot import new_id
 
 
 @pytest.fixture(autouse=True)

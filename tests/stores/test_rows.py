@@ -8,7 +8,7 @@ from msgspec import structs
 from dragoman.conversation import Conversation, Message, message_to_json
 from dragoman.errors import SnapshotCorruptError
 from dragoman.stores import Snapshot, rows
-from dragoman.stores.rows import EMPTY, assemble, body_from_json, body_to_json, digest_after
+from dragoman.stores.json_form import EMPTY, assemble, body_from_json, body_to_json, digest_after
 from tests.strategies import conversations
 
 SAID = Conversation("s").plus(*[Message.user(str(number)) for number in range(5)])

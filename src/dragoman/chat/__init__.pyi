@@ -1,3 +1,6 @@
+from .answers import AnswerType as AnswerType
+from .answers import answer_type as answer_type
+from .answers import generate_schema as generate_schema
 from .async_client import AsyncChatClient as AsyncChatClient
 from .async_client import AsyncChatStream as AsyncChatStream
 from .client import ChatClient as ChatClient
@@ -56,8 +59,5 @@ from .factory import new_async as new_async
 from .fields import FIELDS as FIELDS
 from .fields import parse_text as parse_text
 from .options import ChatOptions as ChatOptions
-from .prompt import Prompt as Prompt
-from .schema import AnswerType as AnswerType
-from .schema import answer_type as answer_type
-from .schema import generate_schema as generate_schema
+from .options import Prompt as Prompt
 from .toml_file import ConfigWarning as ConfigWarning

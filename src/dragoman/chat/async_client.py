@@ -15,13 +15,12 @@ from dragoman.transport import Transport
 
 from .core import ChatCore
 from .leases import Hold
-from .options import ChatOptions, check_colour, drop_engine_options, select_engine_options
-from .prompt import Prompt
+from .options import ChatOptions, Prompt, check_colour, drop_engine_options, select_engine_options
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Snapshot
 
-    from .schema import AnswerType
+    from .answers import AnswerType
 
 T = TypeVar("T")
 

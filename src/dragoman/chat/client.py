@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
+import dragoman.stores
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Event
 from dragoman.engines import Engine, EngineOptions, engine
@@ -15,13 +16,12 @@ from dragoman.transport import Transport
 
 from .core import ChatCore
 from .leases import Hold
-from .options import ChatOptions, check_colour, drop_engine_options, select_engine_options
-from .prompt import Prompt
+from .options import ChatOptions, Prompt, check_colour, drop_engine_options, select_engine_options
 
 if TYPE_CHECKING:
     from dragoman.stores import ConversationStore, Snapshot
 
-    from .schema import AnswerType
+    from .answers import AnswerType
 
 T = TypeVar("T")
 
@@ -50,9 +50,7 @@ class ChatClient(ChatCore[Engine]):
         super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
         self._store: ConversationStore | None = store
         if store is not None:
-            from .journaling import BlockingStore  # a conversation that nobody keeps does without
-
-            self._keep_in(BlockingStore(store))
+            self._keep_in(dragoman.stores.BlockingStore(store))  # loaded only now
 
     def _io(self, hold: Hold[Engine]) -> PlainIO:
         return PlainIO(hold.engine, hold.executor)

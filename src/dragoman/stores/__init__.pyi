@@ -1,4 +1,9 @@
 from .async_store import AsyncStore as AsyncStore
+from .blocking import BlockingStore as BlockingStore
+from .blocking import areseal as areseal
+from .blocking import aresume as aresume
+from .blocking import reseal as reseal
+from .blocking import resume as resume
 from .encryption import (
     AesGcmSealing as AesGcmSealing,
 )
@@ -9,8 +14,6 @@ from .encryption import (
     generate_encryption_key as generate_encryption_key,
 )
 from .file import FileStore as FileStore
-from .ids import ErrInvalidSnapshotID as ErrInvalidSnapshotID
-from .ids import validate_snapshot_id as validate_snapshot_id
 from .journal import (
     Journal as Journal,
 )
@@ -30,29 +33,23 @@ from .journal import (
     ToolCallDone as ToolCallDone,
 )
 from .journal import (
-    aresume as aresume,
-)
-from .journal import (
     entry_to_json as entry_to_json,
 )
 from .journal import (
     recovered as recovered,
 )
-from .journal import (
-    resume as resume,
-)
 from .json_form import snapshot_from_json as snapshot_from_json
 from .json_form import snapshot_to_json as snapshot_to_json
+from .listing import Page as Page
+from .listing import SnapshotSummary as SnapshotSummary
+from .listing import Unreadable as Unreadable
 from .memory import MemoryStore as MemoryStore
 from .postgres import AsyncPostgresStore as AsyncPostgresStore
 from .postgres import PostgresStore as PostgresStore
 from .protocol import AsyncConversationStore as AsyncConversationStore
 from .protocol import ConversationStore as ConversationStore
 from .sealing import Sealing as Sealing
-from .sealing import areseal as areseal
-from .sealing import reseal as reseal
+from .snapshot import ErrInvalidSnapshotID as ErrInvalidSnapshotID
 from .snapshot import Snapshot as Snapshot
+from .snapshot import validate_snapshot_id as validate_snapshot_id
 from .sqlite import SqliteStore as SqliteStore
-from .summary import Page as Page
-from .summary import SnapshotSummary as SnapshotSummary
-from .summary import Unreadable as Unreadable

@@ -9,10 +9,9 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry, entry_to_json
 from .json_form import snapshot_to_json
-from .listing import Filters, check_limit, has_words, history_page, list_page, search_words
+from .listing import Filters, Page, check_limit, has_words, history_page, list_page, search_words, summary_of
 from .protocol import (
     ConversationStore,
     Resealed,
@@ -23,8 +22,7 @@ from .protocol import (
     id_taken,
     not_found,
 )
-from .snapshot import Snapshot
-from .summary import Page, summary_of
+from .snapshot import Snapshot, validate_snapshot_id
 
 
 class _Chain(Struct, frozen=True):

@@ -30,7 +30,7 @@ from dragoman._chance import chance
 from dragoman.errors import ConfigurationError, DragomanError, SnapshotCorruptError, StoreError, StoreUnavailableError
 
 from .protocol import closed_store
-from .sealing import Listing, Mode, Records, Sealing
+from .sealing import Mode, Records, Sealing
 from .sql import PlainSqlStore, SqlStore
 from .sql_schema import TABLES, Session
 
@@ -52,12 +52,11 @@ class AsyncPostgresStore(SqlStore):
         schema: str = "dragoman",
         create: bool = True,
         sealing: Sealing | None = None,
-        listing: Listing = "sealed",
         timeout: float = 30.0,
         connections: int = 8,
         prepared_statements: bool = True,
     ) -> None:
-        records = Records("postgres", sealing, listing)
+        records = Records("postgres", sealing)
         options = _Options(schema, timeout, connections, prepared_statements, create, records.mode)
         database = _Database(conninfo, options, on_loop=True)
         self._shown: Final = f"AsyncPostgresStore({database.shown!r}, schema={schema!r})"
@@ -73,7 +72,7 @@ class PostgresStore(PlainSqlStore):
     `conninfo` is a connection string of libpq: postgresql://user@host/database, or host=… dbname=…. The tables lie in
     a schema of their own and are made at the first use, unless `create=False`. `timeout` is how long to wait, in
     seconds, for a connection, a lock or an answer; `connections` is how many may be open at once. With `sealing`, all
-    that is kept is sealed, also what lists show, unless `listing="plain"`; a sealed store cannot be searched.
+    that is kept is sealed, also what lists show; a sealed store cannot be searched.
     `prepared_statements=False` is for poolers that cannot have them.
     """
 
@@ -84,12 +83,11 @@ class PostgresStore(PlainSqlStore):
         schema: str = "dragoman",
         create: bool = True,
         sealing: Sealing | None = None,
-        listing: Listing = "sealed",
         timeout: float = 30.0,
         connections: int = 8,
         prepared_statements: bool = True,
     ) -> None:
-        records = Records("postgres", sealing, listing)
+        records = Records("postgres", sealing)
         options = _Options(schema, timeout, connections, prepared_statements, create, records.mode)
         database = _Database(conninfo, options, on_loop=False)
         self._shown: Final = f"PostgresStore({database.shown!r}, schema={schema!r})"

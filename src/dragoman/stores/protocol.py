@@ -51,8 +51,8 @@ from msgspec import Struct
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreError
 
 from .journal import Journal, JournalEntry
+from .listing import Page
 from .snapshot import Snapshot
-from .summary import Page
 
 
 class Resealed(Struct, frozen=True, kw_only=True):

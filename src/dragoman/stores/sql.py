@@ -24,12 +24,13 @@ from dragoman.errors import (
 )
 
 from . import sql_schema as schema
-from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry
-from .json_form import snapshot_from_json
+from .json_form import Body, assemble, body_from_json, body_to_json, digest_after, snapshot_from_json
 from .listing import (
     Filters,
+    Page,
     PageBuilder,
+    SnapshotSummary,
     check_limit,
     make_cursor,
     microseconds,
@@ -47,11 +48,9 @@ from .protocol import (
     id_taken,
     not_found,
 )
-from .rows import Body, assemble, body_from_json, body_to_json, digest_after
 from .sealing import Records
-from .snapshot import Snapshot
+from .snapshot import Snapshot, validate_snapshot_id
 from .sql_schema import Database, Dialect, Rows, Session, convert
-from .summary import Page, SnapshotSummary
 
 _T = TypeVar("_T")
 
@@ -320,7 +319,8 @@ class SqlStore(AsyncConversationStore):
             rows = await session.fetch(sql, *(behind or ()), *values, limit + 1)
             for row in rows:
                 rank, root, id, data, mode = convert(row, tuple[int, str, str, object, object])
-                self._records.ensure_readable_lists(mode)
+                if mode == "sealed":
+                    self._records.ensure_mode(mode)  # rather one error than a page of them
                 if builder.is_full:
                     return builder.page(make_cursor(filters.kind, behind or ()))
                 behind = (rank, root)
@@ -373,7 +373,8 @@ class SqlStore(AsyncConversationStore):
             if wanted not in {None, root}:
                 message = "This cursor belongs to the history of another conversation."
                 raise InvalidCursorError(message)
-            self._records.ensure_readable_lists(mode)
+            if mode == "sealed":
+                self._records.ensure_mode(mode)
             for _, _, each, data, _ in found[:limit]:
                 builder.add(each, lambda each=each, data=data: self._read_summary(each, data))
             return builder.page(make_cursor("history", (root, found[limit - 1][1])) if len(rows) > limit else None)
@@ -402,19 +403,19 @@ class SqlStore(AsyncConversationStore):
         return Resealed(done=len(roots[:limit]), total=total, cursor=more, unreadable=tuple(unreadable))
 
     async def _change_mode(self, session: Session, found: object) -> None:
-        """From now on everything is written in the new way."""
-        self._records.ensure_changeable(found)
+        """Until now nothing was sealed; from now on everything is."""
+        if found != "open":
+            self._records.ensure_mode(found)
         if self._dialect.lock_chains is not None:
             await session.execute(self._dialect.lock_chains)
         await session.execute("UPDATE {s}setting SET value = ? WHERE name = 'mode'", self._records.mode)
         roots = [convert(root, str) for [root] in await session.fetch("SELECT root FROM {s}chain ORDER BY rank, root")]
         for root in roots:
             await self._dialect.remove_words(session, root)
-        if self._records.mode == "sealed":
-            # What lists could read before must not stay; their order may.
-            sql = "UPDATE {s}chain SET rank = ?, at = NULL, provider = NULL, title = NULL WHERE root = ?"
-            if roots:
-                await session.execute_many(sql, [(rank, root) for rank, root in enumerate(roots, 1)])
+        # What lists could read before must not stay; their order may.
+        sql = "UPDATE {s}chain SET rank = ?, at = NULL, provider = NULL, title = NULL WHERE root = ?"
+        if roots:
+            await session.execute_many(sql, [(rank, root) for rank, root in enumerate(roots, 1)])
 
     async def _reseal_chain(self, root: str) -> bool:
         """All rows of one conversation; False if one cannot be opened, and then none is changed."""
@@ -423,18 +424,12 @@ class SqlStore(AsyncConversationStore):
             locked = await session.fetch(schema.LOCK_CHAIN, root)
             if not locked:
                 return True  # deleted meanwhile
-            newest, place, _ = convert(locked[0], tuple[str, int, int])
             try:
-                changes = await self._changes(session, root, newest)
-                shown = await session.fetch("SELECT summary FROM {s}snapshot WHERE id = ?", newest)
-                summary = self._read_summary(newest, shown[0][0] if shown else None)
+                changes = await self._changes(session, root, convert(locked[0][0], str))
             except DragomanError:
                 return False
             for sql, values in changes:
                 await session.execute(sql, *values)
-            if self._records.mode == "plain":
-                at, title = microseconds(summary.created_at), summary.title.casefold().encode()
-                await session.execute(schema.MOVE_CHAIN, newest, place, at, at, summary.provider.encode(), title, root)
             return True
 
         return await self._database.write(work)
@@ -450,7 +445,7 @@ class SqlStore(AsyncConversationStore):
 
         for row in await session.fetch("SELECT id, summary, body FROM {s}snapshot WHERE root = ?", root):
             id, summary, body = convert(row, tuple[str, bytes, bytes])
-            change("snapshot", "summary", summary, records.reseal_summary(summary, id), id=id)
+            change("snapshot", "summary", summary, records.reseal(summary, "summary", id), id=id)
             change("snapshot", "body", body, records.reseal(body, "body", id), id=id)
         for row in await session.fetch("SELECT line, position, body FROM {s}message WHERE root = ?", root):
             line, position, body = convert(row, tuple[int, int, bytes])
@@ -458,7 +453,7 @@ class SqlStore(AsyncConversationStore):
             change("message", "body", body, new, root=root, line=line, position=position)
         for row in await session.fetch("SELECT position, body FROM {s}journal WHERE root = ?", root):
             position, body = convert(row, tuple[int, bytes])
-            new = records.reseal_entry(body, root, newest, position)
+            new = records.reseal(body, "entry", root, newest, position)
             change("journal", "body", body, new, root=root, position=position)
         return changes
 
