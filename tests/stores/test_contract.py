@@ -31,8 +31,8 @@ from dragoman.stores import (
     ToolCallDone,
     resume,
 )
-from dragoman.stores.snapshot import new_id
 from dragoman.stores.listing import summary_of
+from dragoman.stores.snapshot import new_id
 from tests.stores.backends import BACKENDS
 from tests.stores.cases import CALL, NOON, RESULT, TOOL, Opener, after, chain, first, pages
 from tests.stores.hostile import HOSTILE_IDS, hostile_ids

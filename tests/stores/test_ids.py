@@ -14,7 +14,7 @@ from dragoman.stores.snapshot import new_id
 @pytest.fixture(autouse=True)
 def time_goes_on_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests look into the future; the ids of other tests should not start from there."""
-    monkeypatch.setattr(ids, "_last", ids._last)
+    monkeypatch.setattr(snapshot, "_last", snapshot._last)
 
 
 def test_new_ids_are_canonical_uuids_of_version_7() -> None:

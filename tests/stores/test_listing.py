@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotCorruptError
 from dragoman.stores import Snapshot
-from dragoman.stores.listing import check_limit, make_cursor, microseconds, read_cursor
-from dragoman.stores.listing import summary_from_json, summary_of, summary_to_json
+from dragoman.stores.listing import (
+    check_limit,
+    make_cursor,
+    microseconds,
+    read_cursor,
+    summary_from_json,
+    summary_of,
+    summary_to_json,
+)
 from tests.strategies import times
 
 

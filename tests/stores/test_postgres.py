@@ -262,17 +262,6 @@ def test_opening_alone_makes_nothing(server: Server, schema: str) -> None:
         assert tables(server, schema) == ALL
 
 
-def test_create_false_makes_nothing(server: Server, schema: str) -> None:
-    missing = pytest.raises(StoreError, match="are not there.*create=True")
-    with PostgresStore(server.conninfo, schema=schema, create=False) as store, missing:
-        store.list()
-    assert tables(server, schema) == []
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        points = chain(store, 2)
-    with PostgresStore(server.conninfo, schema=schema, create=False) as store:
-        assert store.latest(points[0].id) == points[-1]
-
-
 def test_newer_tables_are_left_alone(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema) as store:
         chain(store, 1)

@@ -29,7 +29,6 @@ from dragoman.stores import (
     MessageAdded,
     PostgresStore,
     Snapshot,
-    postgres_driver,
 )
 from dragoman.stores.postgres import Attempt, Retries
 from tests.stores.cases import after, chain, first
@@ -174,7 +173,6 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes(own: Server, schem
 
 
 @COLOURS
-@pytest.mark.skipif(not postgres_driver._CAN_STOP_WAITING, reason="psycopg before 3.3.6 waits as long as it takes")
 def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: str, opened: Opened) -> None:
     with opened(own.conninfo, schema=schema, timeout=0.2) as store:
         points = chain(store, 2)

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from dragoman.conversation import Conversation, Message, message_to_json
 from dragoman.errors import SnapshotCorruptError
-from dragoman.stores import Snapshot, rows
+from dragoman.stores import Snapshot, json_form
 from dragoman.stores.json_form import EMPTY, assemble, body_from_json, body_to_json, digest_after
 from tests.strategies import conversations
 
@@ -41,7 +41,7 @@ def test_digests_tell_histories_apart() -> None:
 def test_digests_are_remembered_and_not_mistaken_in_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = tuple([Message.user(str(number)) for number in range(5)])
     assert digest_after(fresh) == digest_after(SAID.messages)
-    monkeypatch.setattr(rows, "message_to_json", None)  # from here on nothing can be written again
+    monkeypatch.setattr(json_form, "message_to_json", None)  # from here on nothing can be written again
     assert digest_after(fresh) == digest_after(SAID.messages)
     monkeypatch.undo()
     assert digest_after(fresh[1:]) == digest_after([structs.replace(message) for message in fresh[1:]])

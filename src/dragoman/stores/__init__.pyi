@@ -40,6 +40,7 @@ from .journal import (
 )
 from .json_form import snapshot_from_json as snapshot_from_json
 from .json_form import snapshot_to_json as snapshot_to_json
+from .listing import ListOptions as ListOptions
 from .listing import Page as Page
 from .listing import SnapshotSummary as SnapshotSummary
 from .listing import Unreadable as Unreadable

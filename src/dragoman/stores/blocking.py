@@ -6,15 +6,14 @@ Must not know: any particular store, event loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, Unpack
 
 from dragoman._stepping import step
 from dragoman.errors import StoreConflictError
 
 from .journal import Journal, JournalEntry, Recovered, recovered
-from .listing import Page
+from .listing import ListOptions, Page
 from .protocol import AsyncConversationStore, ConversationStore, Resealed
 from .snapshot import Snapshot
 
@@ -37,20 +36,8 @@ class BlockingStore(AsyncConversationStore):
     async def latest(self, id: str) -> Snapshot:
         return await self._run(partial(self.store.latest, id))
 
-    async def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        work = partial(
-            self.store.list, provider=provider, text=text, since=since, until=until, limit=limit, cursor=cursor
-        )
-        return await self._run(work)
+    async def list(self, **which: Unpack[ListOptions]) -> Page:
+        return await self._run(partial(self.store.list, **which))
 
     async def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         return await self._run(partial(self.store.history, id, limit=limit, cursor=cursor))

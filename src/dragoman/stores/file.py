@@ -19,10 +19,9 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, Unpack
 
 import msgspec
 from msgspec import Raw, Struct
@@ -35,6 +34,7 @@ from .journal import Journal, JournalEntry
 from .json_form import snapshot_from_json, snapshot_to_json
 from .listing import (
     Filters,
+    ListOptions,
     Page,
     SnapshotSummary,
     Unreadable,
@@ -44,6 +44,7 @@ from .listing import (
     list_page,
     make_cursor,
     read_cursor,
+    read_list_options,
     search_words,
 )
 from .protocol import (
@@ -202,17 +203,8 @@ class FileStore(ConversationStore):
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        return self._list(Filters.of(provider, text, since, until), limit, cursor)
+    def list(self, **which: Unpack[ListOptions]) -> Page:
+        return self._list(*read_list_options(**which))
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         """The newest snapshot of each conversation with a message in which every word of the text occurs."""

@@ -70,23 +70,15 @@ _UNWRITABLE: Final = (msgspec.MsgspecError, TypeError, ValueError, RecursionErro
 
 def snapshot_to_json(snapshot: Snapshot) -> bytes:
     """The snapshot as a JSON document in UTF-8. Raises ConversationError for what JSON cannot carry."""
-    document = _Document(
-        id=snapshot.id,
-        root=snapshot.root,
-        parent=snapshot.parent,
-        forked_from=snapshot.forked_from,
-        provider=snapshot.provider,
-        model=snapshot.model,
-        title=snapshot.title,
-        created_at=snapshot.created_at,
-        tools=tuple([Raw(_spec_to_json(spec)) for spec in snapshot.tools]),
-        conversation=Raw(conversation_to_json(snapshot.conversation)),
-    )
+    members: dict[str, Any] = {name: getattr(snapshot, name) for name in _Document.__struct_fields__}
+    members["tools"] = tuple([Raw(_spec_to_json(spec)) for spec in snapshot.tools])
+    members["conversation"] = Raw(conversation_to_json(snapshot.conversation))
+    document = _Document(**members)
     try:
-        members = _encoder.encode(document)
+        written = _encoder.encode(document)
     except _UNWRITABLE as error:
         raise _unwritable(error) from error
-    return b'{"format":"%s","version":%d,%s' % (FORMAT.encode(), SNAPSHOT_VERSION, members[1:])
+    return b'{"format":"%s","version":%d,%s' % (FORMAT.encode(), SNAPSHOT_VERSION, written[1:])
 
 
 def snapshot_from_json(data: bytes | str) -> Snapshot:
@@ -119,18 +111,10 @@ def _check_head(head: _Head) -> None:
 
 def _snapshot(document: _Document) -> Snapshot:
     try:
-        return Snapshot(
-            id=document.id,
-            root=document.root,
-            parent=document.parent,
-            forked_from=document.forked_from,
-            provider=document.provider,
-            model=document.model,
-            title=document.title,
-            created_at=document.created_at,
-            tools=tuple([_spec_from_json(each) for each in document.tools]),
-            conversation=conversation_from_json(bytes(document.conversation)),
-        )
+        members = structs.asdict(document)
+        members["tools"] = tuple([_spec_from_json(each) for each in document.tools])
+        members["conversation"] = conversation_from_json(bytes(document.conversation))
+        return Snapshot(**members)
     except (InvalidSnapshotIDError, SnapshotError) as error:
         raise _corrupt(error) from None
 

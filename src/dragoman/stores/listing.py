@@ -13,7 +13,7 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -66,17 +66,8 @@ class Page(Struct, frozen=True, kw_only=True):
 
 def summary_of(snapshot: Snapshot) -> SnapshotSummary:
     """What lists show of this snapshot."""
-    return SnapshotSummary(
-        id=snapshot.id,
-        root=snapshot.root,
-        parent=snapshot.parent,
-        forked_from=snapshot.forked_from,
-        provider=snapshot.provider,
-        model=snapshot.model,
-        title=snapshot.title,
-        message_count=len(snapshot.messages),
-        created_at=snapshot.created_at,
-    )
+    same = {name: getattr(snapshot, name) for name in SnapshotSummary.__struct_fields__ if name != "message_count"}
+    return SnapshotSummary(**same, message_count=len(snapshot.messages))
 
 
 def summary_to_json(summary: SnapshotSummary) -> bytes:
@@ -158,16 +149,6 @@ class Filters(Struct, frozen=True, kw_only=True):
     until: int | None = None
     search: str | None = None
 
-    @classmethod
-    def of(cls, provider: str | None, text: str | None, since: datetime | None, until: datetime | None) -> Filters:
-        """The filters of `list`, as its caller gives them."""
-        return cls(
-            provider=provider,
-            text=text,
-            since=None if since is None else microseconds(since),
-            until=None if until is None else microseconds(until),
-        )
-
     @property
     def kind(self) -> str:
         """The kind of cursors of this list: they are good for the same filters only."""
@@ -182,6 +163,36 @@ class Filters(Struct, frozen=True, kw_only=True):
             and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
         )
+
+
+class ListOptions(TypedDict, total=False):
+    """Which conversations `list` shows, and how many of them."""
+
+    provider: str | None
+    """Compared exactly."""
+    text: str | None
+    """Must occur in the title, in any case."""
+    since: datetime | None
+    """The time of the newest snapshot is not before this, and before `until`."""
+    until: datetime | None
+    limit: int
+    """How many a page has; 50 where nothing is said."""
+    cursor: str | None
+    """That of the page before."""
+
+
+def read_list_options(
+    *,
+    provider: str | None = None,
+    text: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> tuple[Filters, int, str | None]:
+    """The filters, the limit and the cursor of a list, as its caller gives them."""
+    times = [None if time is None else microseconds(time) for time in (since, until)]
+    return Filters(provider=provider, text=text, since=times[0], until=times[1]), limit, cursor
 
 
 # --- searching -------------------------------------------------------------------------------------------------------

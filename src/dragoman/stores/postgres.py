@@ -50,14 +50,13 @@ class AsyncPostgresStore(SqlStore):
         conninfo: str = "",
         *,
         schema: str = "dragoman",
-        create: bool = True,
         sealing: Sealing | None = None,
         timeout: float = 30.0,
         connections: int = 8,
         prepared_statements: bool = True,
     ) -> None:
         records = Records("postgres", sealing)
-        options = _Options(schema, timeout, connections, prepared_statements, create, records.mode)
+        options = _Options(schema, timeout, connections, prepared_statements, records.mode)
         database = _Database(conninfo, options, on_loop=True)
         self._shown: Final = f"AsyncPostgresStore({database.shown!r}, schema={schema!r})"
         super().__init__(database, _Dialect(), records)
@@ -70,7 +69,7 @@ class PostgresStore(PlainSqlStore):
     """Conversations in a PostgreSQL database, for many machines at once (extra `postgres`).
 
     `conninfo` is a connection string of libpq: postgresql://user@host/database, or host=… dbname=…. The tables lie in
-    a schema of their own and are made at the first use, unless `create=False`. `timeout` is how long to wait, in
+    a schema of their own and are made at the first use. `timeout` is how long to wait, in
     seconds, for a connection, a lock or an answer; `connections` is how many may be open at once. With `sealing`, all
     that is kept is sealed, also what lists show; a sealed store cannot be searched.
     `prepared_statements=False` is for poolers that cannot have them.
@@ -81,14 +80,13 @@ class PostgresStore(PlainSqlStore):
         conninfo: str = "",
         *,
         schema: str = "dragoman",
-        create: bool = True,
         sealing: Sealing | None = None,
         timeout: float = 30.0,
         connections: int = 8,
         prepared_statements: bool = True,
     ) -> None:
         records = Records("postgres", sealing)
-        options = _Options(schema, timeout, connections, prepared_statements, create, records.mode)
+        options = _Options(schema, timeout, connections, prepared_statements, records.mode)
         database = _Database(conninfo, options, on_loop=False)
         self._shown: Final = f"PostgresStore({database.shown!r}, schema={schema!r})"
         super().__init__(SqlStore(database, _Dialect(), records))
@@ -102,7 +100,6 @@ class _Options(NamedTuple):
     timeout: float
     connections: int
     prepared_statements: bool
-    create: bool
     mode: Mode
 
 
@@ -133,7 +130,6 @@ _WORDS: Final = (
 class _Dialect:
     """Texts are kept as bytes: PostgreSQL's own text cannot hold a NUL, and its idea of case depends on the locale."""
 
-    contains: str = "position(? IN {column}) > 0"
     lock_chains: str | None = "LOCK TABLE {s}chain IN EXCLUSIVE MODE"
 
     async def add_words(self, session: Session, root: str, texts: Sequence[str]) -> None:
@@ -182,9 +178,6 @@ async def _make_tables(session: Session, options: _Options) -> None:
     """Make the tables. Many programs may do so at once: one does it, the others wait and see it done."""
     if await _has_tables(session, options.schema):
         return
-    if not options.create:
-        message = f"The tables of the store are not there (schema {options.schema})."
-        raise StoreError(message, hint="Open the store once with create=True, as a user who may create tables.")
     # Advisory locks of a database are shared by all of its programs, so the number should be nobody else's.
     number = zlib.crc32(options.schema.encode()) | 0x64_72_67_6D << 32
     await session.fetch("SELECT pg_advisory_xact_lock(?)", number)

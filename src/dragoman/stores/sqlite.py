@@ -83,7 +83,6 @@ _HAS_INDEX: Final = "SELECT 1 FROM sqlite_master WHERE name = 'word_index'"
 
 
 class _Dialect:
-    contains: str = "instr({column}, ?) > 0"
     lock_chains: str | None = None
 
     async def add_words(self, session: Session, root: str, texts: Sequence[str]) -> None:
