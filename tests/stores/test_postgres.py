@@ -19,7 +19,6 @@ from dragoman.errors import (
     InvalidCursorError,
     SnapshotNotFoundError,
     StoreError,
-    StoreUnavailableError,
 )
 from dragoman.stores import AsyncPostgresStore, MessageAdded, PostgresStore, Snapshot, aresume
 from dragoman.stores.listing import Filters, make_cursor
@@ -209,21 +208,6 @@ def test_loops_in_several_threads(server: Server, schema: str) -> None:
     asyncio.run(store.aclose())
     with PostgresStore(server.conninfo, schema=schema) as plain:
         assert len(plain.list().items) == 40
-
-
-def test_a_busy_store_says_so(server: Server, schema: str) -> None:
-    async def main() -> None:
-        async with AsyncPostgresStore(server.conninfo, schema=schema, connections=1, timeout=0.2) as store:
-            await store.list()
-
-            async def hold(_session: object) -> None:
-                with pytest.raises(StoreUnavailableError, match="All 1 connections"):
-                    await store.list()
-
-            await store._database.read(hold)
-            await store.list()
-
-    asyncio.run(main())
 
 
 def test_closing_while_it_is_used(server: Server, schema: str) -> None:

@@ -250,15 +250,6 @@ def test_what_no_key_opens_is_named_and_left(at: Opened) -> None:
         assert store.load(lost.id) == lost
 
 
-def test_without_a_key_a_sealed_store_is_not_touched(at: Opened) -> None:
-    with at(AesGcmSealing(OLD)) as store:
-        chains = filled(store, 2)
-    with at(None) as store, pytest.raises(SnapshotSealError):
-        reseal(store)
-    with at(AesGcmSealing(OLD)) as store:
-        check(store, chains)
-
-
 def test_an_empty_store_and_one_that_is_not_sealed(at: Opened) -> None:
     with at(None) as store:
         assert reseal(store) == Resealed()
