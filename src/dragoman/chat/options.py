@@ -7,8 +7,8 @@ Must not know: what a client does with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
 import dragoman.tools
 from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
@@ -53,6 +53,8 @@ class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
     """Keep no history: every turn starts from the same conversation. Such a client may be shared freely."""
 
 
+E = TypeVar("E")
+
 _LOOP = LoopOptions.__annotations__
 _ENGINE = EngineOptions.__annotations__
 _COLOURS = {
@@ -61,18 +63,26 @@ _COLOURS = {
 }
 
 
-def select_engine_options(
-    given: Mapping[str, object], transport: object, *, made: bool, but: Iterable[str] = ()
-) -> EngineOptions:
-    """What of the options is the engine's. An engine that was made already takes none `but` these."""
-    found = {name: value for name, value in given.items() if name in _ENGINE}
-    if made:
-        foreign = [name for name in found if name not in _LOOP and name not in but]
-        foreign += [] if transport is None else ["transport"]
-        if foreign:
-            message = f"{foreign[0]!r} is given together with an engine, which has its own."
-            raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
-    return cast("EngineOptions", found)
+def find_engine(
+    model: str | E,
+    transport: object,
+    options: Mapping[str, object],
+    make: Callable[..., E],
+    *,
+    closes: str,
+    but: Iterable[str] = (),
+) -> E:
+    """The engine that is meant: made by its name, or itself, which takes none of the options of engines `but` these."""
+    found = {name: value for name, value in options.items() if name in _ENGINE}
+    if isinstance(model, str):
+        return make(model, transport=transport, **found)
+    foreign = [name for name in found if name not in _LOOP and name not in but]
+    foreign += [] if transport is None else ["transport"]
+    if foreign:
+        message = f"{foreign[0]!r} is given together with an engine, which has its own."
+        raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
+    check_colour(model, "engine", closes=closes)
+    return model
 
 
 def check_colour(given: object, what: str, *, closes: str) -> None:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
@@ -221,9 +220,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
 
