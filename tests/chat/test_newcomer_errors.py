@@ -88,7 +88,7 @@ def test_server_down(dead_port: int) -> None:
     error = ask("ollama:qwen3", base_url=f"http://127.0.0.1:{dead_port}/v1")
     assert isinstance(error, errors.ConnectionFailedError)
     assert error.message == "Nothing answers at 127.0.0.1: the connection was refused."
-    assert "Start the server on this machine (for Ollama: `ollama serve`)" in error.hint
+    assert "Start the server on this machine (Ollama: `ollama serve`)" in error.hint
     assert "port in the base URL" in error.hint
 
 

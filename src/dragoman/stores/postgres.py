@@ -392,8 +392,16 @@ _UNKNOWN: Final = _Problem(
     "The connection to the database broke at the last moment, and nobody knows whether the change was made",
     "Look before you try again: journal(id) and load(id) tell.",
 )
-_FORBIDDEN: Final = _Problem(StoreError, "The database does not allow it", "Grant the user the rights on the schema.")
-_DAMAGED: Final = _Problem(SnapshotCorruptError, "The database says that its data are damaged")
+_GONE: Final = _Problem(
+    StoreError,
+    "The tables of the store are gone, or not as they were made",
+    "Restore the schema, or open a new store.",
+)
+_SHORT: Final = _Problem(
+    StoreUnavailableError,
+    "The server is short of space, memory or connections, or has trouble with its disk",
+    "See its log, free what is short and try again; what was saved before is safe.",
+)
 _BUSY: Final = _Problem(
     StoreUnavailableError,
     "The database was busy for too long",
@@ -411,29 +419,18 @@ _PROBLEMS: Final[dict[str, _Problem]] = {
     ),
     "25P03": _LOST,
     "25P04": _BUSY,
-    "28": _UNREACHABLE,
-    "3D": _Problem(StoreError, "There is no such database", "Create it, or correct the name in the connection string."),
-    "3F": _Problem(StoreError, "The schema of the store is gone", "Restore it, or open a new store."),
+    "3F": _GONE,
     "40": _BUSY,
-    "42501": _FORBIDDEN,
-    "42P01": _Problem(StoreError, "A table of the store is gone", "Restore the schema, or open a new store."),
-    "42703": _Problem(StoreError, "A table of the store is not as it was made", "Restore the schema."),
-    "53100": _Problem(
-        StoreUnavailableError,
-        "The disk of the database is full",
-        "Free space on the server and save again; what was saved before is safe.",
-    ),
-    "53": _Problem(
-        StoreUnavailableError, "The database has run out of resources", "Free connections or memory and try again."
-    ),
+    "42501": _Problem(StoreError, "The database does not allow it", "Grant the user the rights on the schema."),
+    "42P01": _GONE,
+    "42703": _GONE,
+    "53": _SHORT,
     "54": _Problem(StoreError, "It is more than the database can hold", "Keep large media in files of their own."),
     "55": _BUSY,
     "57014": _BUSY,
     "57": _LOST,
-    "58": _Problem(
-        StoreUnavailableError, "The server has trouble with its disk", "Look at the server's log; try again."
-    ),
-    "XX": _DAMAGED,
+    "58": _SHORT,
+    "XX": _Problem(SnapshotCorruptError, "The database says that its data are damaged"),
 }
 
 _AGAIN: Final = frozenset({"40001", "40P01"})
