@@ -226,7 +226,8 @@ def test_all_connections_in_use(server: Server, schema: str) -> None:
 @COLOURS
 def test_deadlocks_are_tried_again(server: Server, schema: str, opened: Opened) -> None:
     """Somebody else takes two locks in the other order; the server ends one of the two transactions."""
-    settings = f"{server.conninfo} options='-c deadlock_timeout=50ms'"
+    # The server looks for a deadlock once, this long after ours began to wait: the other must wait by then.
+    settings = f"{server.conninfo} options='-c deadlock_timeout=3s'"
     with opened(settings, schema=schema) as store:
         points = chain(store, 2)
         saved = threading.Event()
