@@ -170,29 +170,6 @@ def test_a_second_caller_meanwhile_gets_an_error_and_nothing_is_corrupted() -> N
         assert client.conversation.is_valid
 
 
-def test_a_second_task_meanwhile_gets_an_error() -> None:
-    async def main() -> None:
-        inside, go_on = asyncio.Event(), asyncio.Event()
-
-        @tool
-        async def wait(a: int, b: int) -> int:
-            """Waits."""
-            inside.set()
-            await go_on.wait()
-            return a
-
-        called = Message.assistant(ToolCall("1", "wait", '{"a": 1, "b": 2}'))
-        async with AsyncChatClient(AsyncScriptedEngine([called, "Hi."]), [wait]) as client:
-            first = asyncio.create_task(client.chat("Hello"))
-            await inside.wait()
-            with pytest.raises(ConcurrentUseError):
-                await client.chat("x")
-            go_on.set()
-            assert str(await first) == "Hi."
-
-    asyncio.run(main())
-
-
 def test_a_stateless_client_is_shared_freely() -> None:
     def echo(call: Any) -> str:
         return call.conversation.messages[-1].text

@@ -116,12 +116,8 @@ def test_proxy_that_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     ("base_url", "says", "hint"),
     [
         ("api.openai.com/v1", "must start with https://", "Write https:// before the host name"),
-        ("htps://api.openai.com/v1", "must start with https://", "Write https://"),
-        ("https:/api.openai.com/v1", "no host name", "such as https://api.openai.com"),
         ("http://api.openai.com/v1", "http:// is only for this machine", "Write https://"),
         ("http://localhots:11434/v1", "http:// is only for this machine (localhost", "Write https://"),
-        ("https://api.openai.com /v1", "cannot be read as a URL", "such as https://api.openai.com"),
-        ("https://api.openai.com/v1\n", "control character", "strip()"),
         ("https://example.com/v1", "placeholder", "real host name"),
     ],
 )
@@ -146,9 +142,3 @@ def test_base_url_with_https_for_a_plain_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         error = ask("ollama:qwen3", base_url=f"https://127.0.0.1:{server.getsockname()[1]}/v1")
     assert "write http:// in the base URL" in error.hint
-
-
-def test_a_provider_without_an_address() -> None:
-    error = ask("openai-compatible:m")
-    assert "has no address of its own" in error.message
-    assert "base_url=" in error.hint

@@ -120,17 +120,6 @@ def test_a_prompt_together_with_answers_follows_the_results(start: Start) -> Non
     assert second.call.id == "c2"
 
 
-def test_an_old_answer_does_not_hold_for_a_later_call_that_looks_the_same(start: Start) -> None:
-    talk = start([DELETING, "Gone.", DELETING, "Gone again."])
-    (pending,) = talk.chat("Delete a.").pending
-    answer = approve(pending.call)
-    talk.do("resume", answer)
-    assert talk.chat("Once more.", answer).pending == (pending,)
-
-
-# --- several at once -------------------------------------------------------------------------------------------------
-
-
 # --- replies that broke off ------------------------------------------------------------------------------------------
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.approvals import Approver, format_arguments
 from dragoman.cli.arguments import Approve as Mode
+from dragoman.cli.session import Approver, format_arguments
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import PermissionChecker, Rule

@@ -109,25 +109,18 @@ def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_was_said(around: Surroundi
     assert user_texts(simulator.requests[-1]) == ["Talk.", "Go on."]
 
 
-def test_ctrl_c_while_a_tool_runs_ends_the_tool(around: Surroundings) -> None:
+@pytest.mark.parametrize(("how", "code"), [("ctrl-c", 130), ("sigterm", 143)])
+def test_whatever_ends_the_program_ends_the_tool_that_runs(how: str, code: int, around: Surroundings) -> None:
     with Simulator([calling("Bash", {"command": "echo $$ > pid; sleep 1000"})]) as simulator:
         around.use(simulator)
         with at(around, "Wait.", "-T", "Bash", "--approve", "auto") as person:
             person.see("→ Bash")
             pid = _read(around.work / "pid")
-            person.press("c")
-            assert person.leave() == 130
-    _ends(int(pid))
-
-
-def test_sigterm_ends_the_tool_too(around: Surroundings) -> None:
-    with Simulator([calling("Bash", {"command": "echo $$ > pid; sleep 1000"})]) as simulator:
-        around.use(simulator)
-        with at(around, "Wait.", "-T", "Bash", "--approve", "auto") as person:
-            person.see("→ Bash")
-            pid = _read(around.work / "pid")
-            os.kill(person.child.pid, signal.SIGTERM)
-            assert person.leave() == 143
+            if how == "ctrl-c":
+                person.press("c")
+            else:
+                os.kill(person.child.pid, signal.SIGTERM)
+            assert person.leave() == code
     _ends(int(pid))
 
 

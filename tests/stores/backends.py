@@ -29,7 +29,6 @@ from tests.stores.postgres_server import NoServerHereError, shared_server
 
 SEALING = AesGcmSealing(bytes(range(32)))
 SEALED = {"sealing": SEALING}
-PLAIN_LISTS = {"sealing": SEALING, "listing": "plain"}
 
 
 class Backend(NamedTuple):
@@ -162,11 +161,8 @@ BACKENDS = {
     **SHARED,
     "memory": Backend(_SharedMemory, around=_memory),
     "memory-async": Backend(lambda place: blocking(AsyncStore(_SharedMemory(place))), around=_memory),
-    "file-plain-lists": Backend(partial(_file, **PLAIN_LISTS)),
     "sqlite-sealed": Backend(partial(_sqlite, **SEALED)),
-    "sqlite-plain-lists": Backend(partial(_sqlite, **PLAIN_LISTS)),
     "sqlite-async": Backend(lambda place: blocking(AsyncStore(_sqlite(place)))),
     "postgres-sealed": Backend(partial(_postgres, **SEALED), around=_schema),
     "postgres-async": Backend(_async_postgres, around=_schema),
-    "postgres-async-plain-lists": Backend(partial(_async_postgres, **PLAIN_LISTS), around=_schema),
 }

@@ -9,22 +9,15 @@ import pytest
 from dragoman.conversation import Conversation
 from dragoman.errors import SnapshotNotFoundError
 from dragoman.stores import Snapshot
-from dragoman.stores.ids import new_id
+from dragoman.stores.snapshot import new_id
 from tests.stores.backends import SHARED
-from tests.stores.crash import Told, check, kill_many, understood
+from tests.stores.crash import Told, check, kill_many
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", SHARED)
 def test_nothing_acknowledged_is_lost(backend: str, tmp_path: Path) -> None:
     assert kill_many(backend, tmp_path, 25) > 0
-
-
-def test_the_check_knows_what_was_told() -> None:
-    lines = ["ready", "saved a a 1", "trying a 0 1", "recorded a 1", "saving b", "saved b a 3", "trying b 0 2"]
-    told = understood(lines)
-    assert (told.saved, told.recorded, told.uncertain) == ({"a": 1, "b": 3}, {"b": 0}, {"b"})
-    assert understood(["ready", "saved a a 1", "deleting a"]).saved == {}
 
 
 @pytest.mark.parametrize("backend", SHARED)

@@ -135,7 +135,7 @@ def test_damaged_bytes(
 # --- values in tables ------------------------------------------------------------------------------------------------
 
 TABLES = {
-    "chain": {"root": "text", "newest": "text", "place": "bigint", "rank": "bigint", "at": "bigint", "title": "bytea"},
+    "chain": {"root": "text", "newest": "text", "place": "bigint", "rank": "bigint"},
     "snapshot": {
         "id": "text", "root": "text", "place": "bigint", "line": "bigint", "length": "bigint", "summary": "bytea",
         "body": "bytea",

@@ -21,18 +21,6 @@ SHOWN = (SECRET.hex(), base64.b64encode(SECRET).decode(), repr(SECRET), repr(SEC
 usable = st.binary(min_size=32, max_size=32).filter(any)
 
 
-class Drawer:
-    """A keychain."""
-
-    def __init__(self, entries: dict[tuple[str, str], str] | Exception) -> None:
-        self.entries = entries
-
-    def get_password(self, service_name: str, username: str, /) -> str | None:
-        if isinstance(self.entries, Exception):
-            raise self.entries
-        return self.entries.get((service_name, username))
-
-
 @given(usable)
 def test_every_way_of_writing_a_key_gives_the_same_key(secret: bytes) -> None:
     plain, padded = base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode()
@@ -41,7 +29,6 @@ def test_every_way_of_writing_a_key_gives_the_same_key(secret: bytes) -> None:
     for text in texts:
         assert EncryptionKey.from_text(text) == key
         assert EncryptionKey.from_environment("KEY", environ={"KEY": text}).reveal() == secret
-        assert EncryptionKey.from_keychain("app", "me", keychain=Drawer({("app", "me"): text})).id == key.id
 
 
 @given(usable, usable)
@@ -86,34 +73,6 @@ def test_a_missing_or_empty_variable_is_named() -> None:
         EncryptionKey.from_environment("STORE_KEY", environ={})
     with pytest.raises(ConfigurationError, match="'STORE_KEY' holds an empty"):
         EncryptionKey.from_environment("STORE_KEY", environ={"STORE_KEY": "  "})
-
-
-def test_a_keychain_without_the_entry_or_in_trouble_is_a_typed_error() -> None:
-    with pytest.raises(ConfigurationError, match="'me' of 'app' does not exist"):
-        EncryptionKey.from_keychain("app", "me", keychain=Drawer({}))
-    with pytest.raises(ConfigurationError, match=r"cannot be read \(RuntimeError\)"):
-        EncryptionKey.from_keychain("app", "me", keychain=Drawer(RuntimeError(SECRET.hex())))
-
-
-def test_the_keychain_of_the_system_is_asked_through_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    keyring = pytest.importorskip("keyring")
-    backend = pytest.importorskip("keyring.backend")
-
-    class Memory(backend.KeyringBackend):  # type: ignore[misc, name-defined]
-        priority = 1
-
-        def get_password(self, service: str, username: str) -> str | None:
-            return SECRET.hex() if (service, username) == ("app", "me") else None
-
-        def set_password(self, service: str, username: str, password: str) -> None:
-            raise NotImplementedError
-
-    before = keyring.get_keyring()
-    keyring.set_keyring(Memory())
-    try:
-        assert EncryptionKey.from_keychain("app", "me").reveal() == SECRET
-    finally:
-        keyring.set_keyring(before)
 
 
 def test_a_key_does_not_show_itself() -> None:

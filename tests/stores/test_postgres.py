@@ -19,7 +19,6 @@ from dragoman.errors import (
     InvalidCursorError,
     SnapshotNotFoundError,
     StoreError,
-    StoreUnavailableError,
 )
 from dragoman.stores import AsyncPostgresStore, MessageAdded, PostgresStore, Snapshot, aresume
 from dragoman.stores.listing import Filters, make_cursor
@@ -211,21 +210,6 @@ def test_loops_in_several_threads(server: Server, schema: str) -> None:
         assert len(plain.list().items) == 40
 
 
-def test_a_busy_store_says_so(server: Server, schema: str) -> None:
-    async def main() -> None:
-        async with AsyncPostgresStore(server.conninfo, schema=schema, connections=1, timeout=0.2) as store:
-            await store.list()
-
-            async def hold(_session: object) -> None:
-                with pytest.raises(StoreUnavailableError, match="All 1 connections"):
-                    await store.list()
-
-            await store._database.read(hold)
-            await store.list()
-
-    asyncio.run(main())
-
-
 def test_closing_while_it_is_used(server: Server, schema: str) -> None:
     async def main() -> None:
         store = AsyncPostgresStore(server.conninfo, schema=schema)
@@ -260,17 +244,6 @@ def test_opening_alone_makes_nothing(server: Server, schema: str) -> None:
         assert tables(server, schema) == []
         assert store.list().items == ()
         assert tables(server, schema) == ALL
-
-
-def test_create_false_makes_nothing(server: Server, schema: str) -> None:
-    missing = pytest.raises(StoreError, match="are not there.*create=True")
-    with PostgresStore(server.conninfo, schema=schema, create=False) as store, missing:
-        store.list()
-    assert tables(server, schema) == []
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        points = chain(store, 2)
-    with PostgresStore(server.conninfo, schema=schema, create=False) as store:
-        assert store.latest(points[0].id) == points[-1]
 
 
 def test_newer_tables_are_left_alone(server: Server, schema: str) -> None:

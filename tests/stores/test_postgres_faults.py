@@ -29,7 +29,6 @@ from dragoman.stores import (
     MessageAdded,
     PostgresStore,
     Snapshot,
-    postgres_driver,
 )
 from dragoman.stores.postgres import Attempt, Retries
 from tests.stores.cases import after, chain, first
@@ -174,7 +173,6 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes(own: Server, schem
 
 
 @COLOURS
-@pytest.mark.skipif(not postgres_driver._CAN_STOP_WAITING, reason="psycopg before 3.3.6 waits as long as it takes")
 def test_a_server_that_hangs_is_not_waited_for_without_end(own: Server, schema: str, opened: Opened) -> None:
     with opened(own.conninfo, schema=schema, timeout=0.2) as store:
         points = chain(store, 2)
@@ -228,7 +226,8 @@ def test_all_connections_in_use(server: Server, schema: str) -> None:
 @COLOURS
 def test_deadlocks_are_tried_again(server: Server, schema: str, opened: Opened) -> None:
     """Somebody else takes two locks in the other order; the server ends one of the two transactions."""
-    settings = f"{server.conninfo} options='-c deadlock_timeout=50ms'"
+    # The server looks for a deadlock once, this long after ours began to wait: the other must wait by then.
+    settings = f"{server.conninfo} options='-c deadlock_timeout=3s'"
     with opened(settings, schema=schema) as store:
         points = chain(store, 2)
         saved = threading.Event()
@@ -479,15 +478,14 @@ def test_what_may_have_been_done_is_not_done_again() -> None:
 @pytest.mark.parametrize(
     ("code", "kind", "text"),
     [
-        ("53100", StoreUnavailableError, "disk of the database is full"),
-        ("53300", StoreUnavailableError, "resources"),
+        ("53100", StoreUnavailableError, "short of space"),
+        ("53300", StoreUnavailableError, "connections"),
         ("25006", StoreUnavailableError, "read-only"),
         ("55P03", StoreUnavailableError, "busy"),
         ("57014", StoreUnavailableError, "busy"),
         ("58030", StoreUnavailableError, "trouble with its disk"),
         ("42501", StoreError, "does not allow"),
         ("42P01", StoreError, "gone"),
-        ("3D000", StoreError, "no such database"),
         ("54000", StoreError, "more than the database can hold"),
         ("XX001", SnapshotCorruptError, "damaged"),
         ("99999", StoreError, "refused"),

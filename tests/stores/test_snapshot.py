@@ -7,8 +7,7 @@ import pytest
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import InvalidSnapshotIDError, SnapshotError
 from dragoman.stores import Snapshot
-from dragoman.stores.ids import new_id
-from dragoman.stores.snapshot import title_of
+from dragoman.stores.snapshot import new_id, title_of
 
 SAID = Conversation("Be brief.", (Message.user("Hello there"),), {"user": 1})
 TOOL = ToolSpec(name="weather")

@@ -1,3 +1,4 @@
+from .answers import AnswerType as AnswerType, answer_type as answer_type, generate_schema as generate_schema
 from .async_client import AsyncChatClient as AsyncChatClient, AsyncChatStream as AsyncChatStream
 from .client import ChatClient as ChatClient, ChatStream as ChatStream
 from .config import (
@@ -23,7 +24,5 @@ from .credentials import (
 )
 from .factory import new as new, new_async as new_async
 from .fields import FIELDS as FIELDS, parse_text as parse_text
-from .options import ChatOptions as ChatOptions
-from .prompt import Prompt as Prompt
-from .schema import AnswerType as AnswerType, answer_type as answer_type, generate_schema as generate_schema
+from .options import ChatOptions as ChatOptions, Prompt as Prompt
 from .toml_file import ConfigWarning as ConfigWarning

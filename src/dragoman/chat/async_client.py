@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
@@ -15,13 +15,12 @@ from dragoman.transport import Transport
 
 from .core import ChatCore
 from .leases import Hold
-from .options import ChatOptions, check_colour, drop_engine_options, select_engine_options
-from .prompt import Prompt
+from .options import ChatOptions, Prompt, check_colour, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Snapshot
 
-    from .schema import AnswerType
+    from .answers import AnswerType
 
 T = TypeVar("T")
 
@@ -47,7 +46,12 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     ) -> None:
         if store is not None:
             check_colour(store, "store", closes="aclose")
-        super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
+        super().__init__(
+            find_engine(model, transport, options, async_engine, closes="aclose"),
+            tools,
+            options,
+            owned=isinstance(model, str),
+        )
         self._store: AsyncConversationStore | None = store
         if store is not None:
             self._keep_in(store)
@@ -116,11 +120,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     @overload
     async def ask(self, question: Prompt, answer: AnswerType[T], *, retries: int = 1) -> T: ...
     @overload
-    async def ask(self, question: Prompt, answer: Mapping[str, object], *, retries: int = 1) -> Any: ...
-    @overload
-    async def ask(self, question: Prompt, *, retries: int = 1) -> Any: ...
-    @overload
-    async def ask(self, question: Prompt, answer: object, *, retries: int = 1) -> Any: ...
+    async def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> Any: ...
     async def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
@@ -151,7 +151,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
-            found = _engine(model, transport, options, beside_engine=("strict",))
+            found = find_engine(model, transport, options, async_engine, closes="aclose", but=("strict",))
             return await self._switch(found, options, owned=isinstance(model, str))
 
     async def fork(self) -> AsyncChatClient:
@@ -175,20 +175,6 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
-
-
-def _engine(
-    model: str | AsyncEngine,
-    transport: Transport | None,
-    options: Mapping[str, object],
-    beside_engine: Iterable[str] = (),
-) -> AsyncEngine:
-    """The engine that is meant: by its name, or itself."""
-    given = select_engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
-    if isinstance(model, str):
-        return async_engine(model, transport=transport, **given)
-    check_colour(model, "engine", closes="aclose")
-    return model
 
 
 async def _called_back(stream: AsyncChatStream, callback: OnEvent) -> RunResult:

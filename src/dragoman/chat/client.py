@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
+import dragoman.stores
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Event
 from dragoman.engines import Engine, EngineOptions, engine
@@ -15,13 +16,12 @@ from dragoman.transport import Transport
 
 from .core import ChatCore
 from .leases import Hold
-from .options import ChatOptions, check_colour, drop_engine_options, select_engine_options
-from .prompt import Prompt
+from .options import ChatOptions, Prompt, check_colour, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
     from dragoman.stores import ConversationStore, Snapshot
 
-    from .schema import AnswerType
+    from .answers import AnswerType
 
 T = TypeVar("T")
 
@@ -47,12 +47,12 @@ class ChatClient(ChatCore[Engine]):
     ) -> None:
         if store is not None:
             check_colour(store, "store", closes="close")
-        super().__init__(_engine(model, transport, options), tools, options, owned=isinstance(model, str))
+        super().__init__(
+            find_engine(model, transport, options, engine, closes="close"), tools, options, owned=isinstance(model, str)
+        )
         self._store: ConversationStore | None = store
         if store is not None:
-            from .journaling import BlockingStore  # a conversation that nobody keeps does without
-
-            self._keep_in(BlockingStore(store))
+            self._keep_in(dragoman.stores.BlockingStore(store))  # loaded only now
 
     def _io(self, hold: Hold[Engine]) -> PlainIO:
         return PlainIO(hold.engine, hold.executor)
@@ -124,11 +124,7 @@ class ChatClient(ChatCore[Engine]):
     @overload
     def ask(self, question: Prompt, answer: AnswerType[T], *, retries: int = 1) -> T: ...
     @overload
-    def ask(self, question: Prompt, answer: Mapping[str, object], *, retries: int = 1) -> Any: ...
-    @overload
-    def ask(self, question: Prompt, *, retries: int = 1) -> Any: ...
-    @overload
-    def ask(self, question: Prompt, answer: object, *, retries: int = 1) -> Any: ...
+    def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> Any: ...
     def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
@@ -159,7 +155,7 @@ class ChatClient(ChatCore[Engine]):
     ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
-            found = _engine(model, transport, options, beside_engine=("strict",))
+            found = find_engine(model, transport, options, engine, closes="close", but=("strict",))
             return step(self._switch(found, options, owned=isinstance(model, str)))
 
     def fork(self) -> ChatClient:
@@ -181,17 +177,6 @@ class ChatClient(ChatCore[Engine]):
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
-
-
-def _engine(
-    model: str | Engine, transport: Transport | None, options: Mapping[str, object], beside_engine: Iterable[str] = ()
-) -> Engine:
-    """The engine that is meant: by its name, or itself."""
-    given = select_engine_options(options, transport, made=not isinstance(model, str), but=beside_engine)
-    if isinstance(model, str):
-        return engine(model, transport=transport, **given)
-    check_colour(model, "engine", closes="close")
-    return model
 
 
 class ChatStream(RunStream):

@@ -35,9 +35,6 @@ from .layers import (
     refuse_in_project,
     split_address,
 )
-from .toml_file import ConfigWarning
-
-__all__ = ["Config", "ConfigArguments", "ConfigWarning", "Explanation", "LoadedConfig", "Row", "load_config"]
 
 T = TypeVar("T")
 

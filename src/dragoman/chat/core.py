@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from msgspec import structs
 
-from dragoman.conversation import Conversation, Event, Message, Usage
+from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError
 from dragoman.loop import (
@@ -30,17 +30,14 @@ from dragoman.providers import Loss, ModelOptions, Profile
 from dragoman.tools import AnyTools, Approval, PendingApproval
 
 from .leases import Hold, Lease, close_executor
-from .options import ChatOptions, make_executor
-from .prompt import Prompt, make_message
+from .options import ChatOptions, Prompt, make_executor, make_message
 
 if TYPE_CHECKING:
-    from dragoman.stores import Recovered, Snapshot
+    from dragoman.stores import AsyncConversationStore, Recovered, Snapshot
     from dragoman.tools import ToolExecutor
 
-    from .journaling import Journaling, JournalStore
-    from .ledger import Circumstances, Ledger
-    from .question import Question
-    from .schema import AnswerType
+    from .answers import Question
+    from .keeping import Journaling, Ledger
 
 
 class _Described(Protocol):
@@ -343,11 +340,24 @@ class ChatCore(Generic[E]):
     # --- a question ---
 
     async def _ask(self, question: Prompt, answer: object, retries: int) -> object:
-        wanted = self._wanted(answer)
+        from .answers import Question, answer_type  # with all that knows types; a client that only chats does without
+
+        # The type that was named, or what the client was made for, or text.
+        wanted = answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
         hold: Hold[E] = Hold()
         try:
             self._claim(hold)
-            asked = self._question(hold, question, retries)
+            said = make_message(question)
+            with self._state:
+                before, queued = self._conversation, self._queue
+            asked = Question(
+                refuse_unanswered_calls(before, ()).plus(*queued, said),
+                hold.settings.options,
+                hold.engine.profile,
+                known_tools=hold.executor.tools.specs,
+                retries=retries,
+                taken_in=(len(before.messages), len(queued)),
+            )
             try:
                 value = await asked.answer(wanted, self._io(hold))
             except BaseException as error:
@@ -362,27 +372,6 @@ class ChatCore(Generic[E]):
             if self._holder is hold:
                 self._holder = None
             await self._close_unused(hold.release())
-
-    def _wanted(self, answer: object) -> AnswerType[Any]:
-        """What `ask` is to give: the type that was named, or what the client was made for, or text."""
-        from .schema import answer_type  # with all that knows types; a client that only chats does without
-
-        return answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
-
-    def _question(self, hold: Hold[E], question: Prompt, retries: int) -> Question:
-        from .question import Question
-
-        said = make_message(question)
-        with self._state:
-            before, queued = self._conversation, self._queue
-        return Question(
-            refuse_unanswered_calls(before, ()).plus(*queued, said),
-            hold.settings.options,
-            hold.engine.profile,
-            known_tools=hold.executor.tools.specs,
-            retries=retries,
-            taken_in=(len(before.messages), len(queued)),
-        )
 
     def _take_answer(self, asked: Question) -> None:
         """Take over a question and its answer; a question that nobody answered leaves no trace."""
@@ -402,14 +391,12 @@ class ChatCore(Generic[E]):
             return settings
         return structs.replace(settings, hooks=(self._journaling, *settings.hooks))
 
-    def _keep_in(self, store: JournalStore) -> None:
+    def _keep_in(self, store: AsyncConversationStore) -> None:
         """Write every step of a turn to this store before its effect is seen."""
-        from .journaling import Journaling  # a conversation that nobody keeps does without
-
         if self._stateless:
             message = "A stateless client has no conversation to keep in a store."
             raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
-        self._journaling = Journaling(store, self._ledger)
+        self._journaling = self._ledger.journaling(store)
         self._settings = self._new_settings()
 
     async def _save(self) -> Snapshot:
@@ -438,16 +425,14 @@ class ChatCore(Generic[E]):
         """What of the conversation is kept. Loaded when somebody keeps it, and the code of the stores with it."""
         with self._state:
             if self._kept is None:
-                from .ledger import Ledger
+                from .keeping import Ledger
 
                 self._kept = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain])
             return self._kept
 
-    def _circumstances(self) -> Circumstances:
-        from .ledger import Circumstances
-
+    def _circumstances(self) -> tuple[str, str, tuple[ToolSpec, ...]]:
         provider, _, model = self.model.partition(":")
-        return Circumstances(provider, model, self._tools.thing.tools.specs)
+        return provider, model, self._tools.thing.tools.specs
 
     async def _switch(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[Loss, ...]:
         """Speak to this model from now on: what it will not get of the history."""

@@ -13,16 +13,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
 from dragoman.directories import config_directory
 from dragoman.engines import Secret, given_key, hosts_of, is_registered, missing_key, usual_key
-from dragoman.errors import ConfigurationError
+from dragoman.errors import ConfigurationError, KeychainError
 from dragoman.providers import ALIASES, PROVIDERS, Provider, provider_of
 
-from . import keychain
 from .toml_file import TomlFile, read_toml, shorten_path, warn
 
 KeyStore: TypeAlias = Literal["keychain", "file"]
@@ -119,7 +118,7 @@ def _search(
     def take_entry(reference: KeyReference) -> Iterator[Found]:
         if reference.keychain:
             place = f"the keychain entry {reference.keychain!r}"
-            yield from take(keychain.read_entry(reference.keychain), place, reference.origin)
+            yield from take(_read_entry(reference.keychain), place, reference.origin)
 
     if given.env:
         yield from take(environ.get(given.env), f"the environment variable {given.env}", given.origin)
@@ -185,8 +184,8 @@ def store_key(
     path = keys_file(environ)
     place, reference = str(path), KeyReference(key=secret)
     if store == "keychain":
-        place = f"{keychain.SERVICE}/{name}"
-        keychain.write_entry(place, text)
+        place = f"{_SERVICE}/{name}"
+        _write_entry(place, text)
         reference = KeyReference(keychain=place)
     _change(path, lambda known: {**known, name: reference})
     return StoredKey(provider=name, store=store, place=place, masked=secret.masked)
@@ -199,7 +198,7 @@ def delete_key(provider: str, *, environ: Mapping[str, str] | None = None) -> bo
     if reference is None:
         return False
     if reference.keychain is not None:
-        keychain.delete_entry(reference.keychain)
+        _delete_entry(reference.keychain)
     _change(path, lambda known: {other: kept for other, kept in known.items() if other != name})
     return True
 
@@ -276,3 +275,70 @@ def _lock(path: Path) -> Generator[None]:
     with open(path.with_suffix(".lock"), "ab", opener=_open_private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+# --- the keychain -----------------------------------------------------------------------------------------------------
+
+# An entry is `service/user`; `user` alone means the service `dragoman`.
+_SERVICE: Final = "dragoman"
+
+_INSTEAD: Final = "or keep the key in an environment variable"
+
+
+def _read_entry(entry: str) -> str | None:
+    """The secret of an entry; None if there is none."""
+    service, user = _split_entry(entry)
+    with _open_keyring(entry) as keyring:
+        found: object = keyring.get_password(service, user)
+    return found if isinstance(found, str) and found else None
+
+
+def _write_entry(entry: str, secret: str) -> None:
+    """Put a secret into the keychain, in the place of what was there."""
+    service, user = _split_entry(entry)
+    with _open_keyring(entry) as keyring:
+        keyring.set_password(service, user, secret)
+
+
+def _delete_entry(entry: str) -> None:
+    """Take an entry out, if it is there."""
+    service, user = _split_entry(entry)
+    with _open_keyring(entry) as keyring:
+        if keyring.get_password(service, user) is not None:
+            keyring.delete_password(service, user)
+
+
+def _split_entry(text: str) -> tuple[str, str]:
+    service, slash, user = text.rpartition("/")
+    service = service if slash else _SERVICE
+    if not service.strip() or not user.strip():
+        message = f"{text!r} does not name an entry of the keychain."
+        raise KeychainError(message, reason="refused", hint="Write service/user, or user alone.")
+    return service, user
+
+
+@contextmanager
+def _open_keyring(entry: str) -> Generator[Any]:
+    """The library, its failures turned into ours. The text of a failure is not repeated: it may hold the secret."""
+    try:
+        import keyring
+        from keyring import errors
+    except ImportError:
+        message = "The keychain needs the library keyring, which is not installed."
+        hint = f"Install it with pip install 'dragoman[keyring]', {_INSTEAD}."
+        raise KeychainError(message, reason="not_installed", hint=hint) from None
+    try:
+        yield keyring
+    except errors.KeyringLocked:
+        message = f"The keychain is locked; the entry {entry!r} cannot be used."
+        raise KeychainError(message, reason="locked", hint=f"Unlock it, {_INSTEAD}.") from None
+    except (errors.NoKeyringError, errors.InitError):
+        message = "This machine has no keychain that could be used."
+        hint = f"Start one (on Linux a Secret Service such as gnome-keyring), {_INSTEAD}."
+        raise KeychainError(message, reason="no_backend", hint=hint) from None
+    except (errors.PasswordSetError, errors.PasswordDeleteError):
+        message = f"The keychain refuses to change the entry {entry!r}."
+        raise KeychainError(message, reason="refused", hint=f"Check its permissions, {_INSTEAD}.") from None
+    except Exception as error:  # noqa: BLE001 -- backends raise whatever their system's library raises
+        message = f"The keychain failed at the entry {entry!r} ({type(error).__name__})."
+        raise KeychainError(message, reason="failed", hint=f"Check that it works at all, {_INSTEAD}.") from None

@@ -11,11 +11,11 @@ from typing import Unpack
 from dragoman.stores import AsyncConversationStore, ConversationStore
 from dragoman.tools import AnyTools
 
+from .answers import answer_type
 from .async_client import AsyncChatClient
 from .client import ChatClient
 from .config import Config, load_config
 from .options import ChatOptions
-from .schema import answer_type
 
 
 def new(

@@ -1,15 +1,17 @@
-"""What a chat client can be given.
+"""What a chat client can be given: its options, and what a user may say.
 
-Owns: the options beside model, tools and store; which of them are the engine's, the executor's and the loop's.
+Owns: which options are the engine's, the executor's and the loop's; from a prompt to a message, refusing what no
+history could hold.
 Must not know: what a client does with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
-from dragoman.conversation import Conversation
+import dragoman.tools
+from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
 from dragoman.engines import EngineOptions
 from dragoman.errors import ConfigurationError
 from dragoman.loop import LoopOptions
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from dragoman.tools import Middleware, OnResult, ToolExecutor
 
-    from .schema import AnswerType
+    from .answers import AnswerType
 
 
 class ToolHandling(TypedDict, total=False):
@@ -51,6 +53,8 @@ class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
     """Keep no history: every turn starts from the same conversation. Such a client may be shared freely."""
 
 
+E = TypeVar("E")
+
 _LOOP = LoopOptions.__annotations__
 _ENGINE = EngineOptions.__annotations__
 _COLOURS = {
@@ -59,18 +63,26 @@ _COLOURS = {
 }
 
 
-def select_engine_options(
-    given: Mapping[str, object], transport: object, *, made: bool, but: Iterable[str] = ()
-) -> EngineOptions:
-    """What of the options is the engine's. An engine that was made already takes none `but` these."""
-    found = {name: value for name, value in given.items() if name in _ENGINE}
-    if made:
-        foreign = [name for name in found if name not in _LOOP and name not in but]
-        foreign += [] if transport is None else ["transport"]
-        if foreign:
-            message = f"{foreign[0]!r} is given together with an engine, which has its own."
-            raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
-    return cast("EngineOptions", found)
+def find_engine(
+    model: str | E,
+    transport: object,
+    options: Mapping[str, object],
+    make: Callable[..., E],
+    *,
+    closes: str,
+    but: Iterable[str] = (),
+) -> E:
+    """The engine that is meant: made by its name, or itself, which takes none of the options of engines `but` these."""
+    found = {name: value for name, value in options.items() if name in _ENGINE}
+    if isinstance(model, str):
+        return make(model, transport=transport, **found)
+    foreign = [name for name in found if name not in _LOOP and name not in but]
+    foreign += [] if transport is None else ["transport"]
+    if foreign:
+        message = f"{foreign[0]!r} is given together with an engine, which has its own."
+        raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
+    check_colour(model, "engine", closes=closes)
+    return model
 
 
 def check_colour(given: object, what: str, *, closes: str) -> None:
@@ -88,9 +100,7 @@ def drop_engine_options(given: ChatOptions) -> ChatOptions:
 
 def make_executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
     """What runs these tools in the way that the options say."""
-    from dragoman.tools import ToolExecutor  # loaded with the first client that is made
-
-    return ToolExecutor(
+    return dragoman.tools.ToolExecutor(  # loaded with the first client that is made
         tools,
         given.get("tool_config"),
         permission=given.get("permission"),
@@ -98,3 +108,37 @@ def make_executor(tools: AnyTools, given: ChatOptions) -> ToolExecutor:
         on_result=given.get("on_result"),
         logger=given.get("logger"),
     )
+
+
+# --- what a user says -------------------------------------------------------------------------------------------------
+
+Prompt: TypeAlias = str | Block | Message | Sequence[str | Block]
+"""A text, a block such as an image, several of them, or a whole message."""
+
+
+def make_message(prompt: Prompt) -> Message:
+    """The user's message."""
+    if isinstance(prompt, str) and prompt:  # nearly always
+        return Message(role="user", blocks=(Text(prompt),))
+    if isinstance(prompt, Message):
+        message = prompt
+    else:
+        content = (prompt,) if isinstance(prompt, str) or not isinstance(prompt, Sequence) else tuple(prompt)
+        message = Message.user(*content)
+    for block in cast("Sequence[object]", message.blocks):  # whatever the types promise
+        if not isinstance(block, Block):
+            text = f"A message cannot be made of a {type(block).__name__}."
+            raise ConfigurationError(text, hint="Give a text, a block such as Media, a list of these, or a Message.")
+    if all(isinstance(block, Text) and not block.text for block in message.blocks):
+        text = "An empty message says nothing that a model could answer."
+        raise ConfigurationError(text, hint="Give a text or a block.")
+    if message.role != "user" or any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
+        _refuse_unfit(message)
+    return message
+
+
+def _refuse_unfit(message: Message) -> None:
+    for change in Conversation().plus(message).repaired().changes:
+        if change.kind != "added_result":  # calls whose results come later are fine
+            text = f"This message would spoil the history: {change.problem}."
+            raise ConfigurationError(text, hint="Say texts and media; results of tools join the history by themselves.")

@@ -1,14 +1,14 @@
 """The command `dragoman`.
 
     program.py        from the process's arguments to an exit code     arguments.py   parsers, and the options of a talk
-    ask.py, chat.py   one question; the interactive chat (chat_commands.py, chat_input.py, chat_screen.py)
-    session.py        from arguments to a client and its turns: settings.py, tool_choice.py, conversations.py
+    ask.py, chat.py   one question; the interactive chat, its input and its commands; chat_screen.py: live Markdown
+    session.py        from arguments to a client, its turns, and asking a person about tool calls
+    settings.py       the configuration as the command uses it; tool_choice.py: tools; conversations.py: what is kept
     prompts.py        what is asked: words, standard input, attachments, schemas
-    approvals.py      asking a person about tool calls
     output.py         events as text or JSON; tables                   terminal.py    what a terminal may be shown
-    failures.py       errors in one line, and exit codes               export.py      a conversation as a document
-    models.py, tools.py, keys.py, history.py, mcp.py, skills.py, config.py, local.py, simulate.py, doctor.py,
-    completion.py     a file for each further command
+    failures.py       errors in one line, and exit codes
+    models.py, tools.py, keys.py, history.py, mcp.py, skills.py, config.py, local.py, doctor.py, completion.py:
+                     a file for each further command
 
 Standard output carries the answer, or JSON, and nothing else; everything else goes to standard error. A command's
 module is loaded when it is used: `--help` and `--version` take little longer than `import dragoman`.

@@ -1,14 +1,12 @@
-"""What is printed: a turn as text or as JSON, lists in columns or as JSON, and warnings as lines."""
+"""What is printed: a turn as text or as JSON, lists in columns or as JSON."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from dragoman.chat import ChatClient, ConfigWarning
+from dragoman.chat import ChatClient
 from dragoman.conversation import (
     Event,
     Message,
@@ -159,7 +157,7 @@ def format_usage(messages: tuple[Message, ...]) -> str:
     return f"tokens: {', '.join(known) or 'not reported'}{' (at least)' if usage.partial and known else ''}"
 
 
-# --- lists and warnings -----------------------------------------------------------------------------------------------
+# --- lists -----------------------------------------------------------------------------------------------
 
 
 def print_table(terminal: Terminal, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -175,21 +173,3 @@ def print_table(terminal: Terminal, head: Sequence[str], rows: Iterable[Sequence
 def print_json(terminal: Terminal, value: object) -> None:
     """A value as JSON, with line ends for people."""
     terminal.line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-
-
-@contextmanager
-def warnings_as_lines(terminal: Terminal) -> Generator[None]:
-    """Show the library's own warnings, each once; those of others are for programmers."""
-    shown: set[str] = set()
-
-    def show(message: Warning | str, category: type[Warning], *_where: object, **_further: object) -> None:
-        text = to_line(str(message))
-        if issubclass(category, ConfigWarning) and text not in shown:
-            shown.add(text)
-            terminal.say(f"dragoman: {text}", "yellow")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", ConfigWarning)
-        warnings.showwarning = show
-        yield

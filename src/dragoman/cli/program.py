@@ -10,15 +10,18 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Final, NoReturn
 
+import dragoman.chat
+import dragoman.simulator
 from dragoman._version import __version__
 
 from .arguments import Parser, Talking, UsageError, add_asking, find_nearest
-from .terminal import Terminal
+from .terminal import Terminal, to_line
 
 COMMANDS: Final = {
     "ask": "ask a question; the same as no command at all",
@@ -57,9 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run_guarded(arguments, terminal)
         terminal.stdout.flush()
     except OSError as error:  # nobody reads standard output any more, or a full disk is behind it
-        from .failures import code_of, report
-
-        code = code_of(error) if isinstance(error, BrokenPipeError) else report(error, terminal)
+        code = _report(error, terminal)
         _discard_output(terminal)
     return code
 
@@ -74,15 +75,18 @@ def _run_guarded(arguments: list[str], terminal: Terminal) -> int:
         return ended.code if isinstance(ended.code, int) else 0
     except BrokenPipeError:
         raise
-    except KeyboardInterrupt as error:
-        from .failures import code_of
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 -- the last place where it can become one line
+        return _report(error, terminal, debug="--debug" in options)
 
-        terminal.end_line()
+
+def _report(error: BaseException, terminal: Terminal, *, debug: bool = False) -> int:
+    from .failures import code_of, report  # with the catalogue of models, which hints are made of
+
+    if isinstance(error, KeyboardInterrupt | BrokenPipeError):  # whoever did it knows
+        if isinstance(error, KeyboardInterrupt):
+            terminal.end_line()
         return code_of(error)
-    except Exception as error:  # noqa: BLE001 -- the last place where an error can become one line
-        from .failures import report
-
-        return report(error, terminal, debug="--debug" in options)
+    return report(error, terminal, debug=debug)
 
 
 def _run(arguments: list[str], terminal: Terminal) -> int:
@@ -103,18 +107,14 @@ def _run(arguments: list[str], terminal: Terminal) -> int:
         _refuse_slips(arguments)
         parser, words = make_root_parser(), arguments[first == "ask" :]
     namespace = parser.read(words)
-    from .output import warnings_as_lines
-
-    with warnings_as_lines(terminal):
+    with _warnings_as_lines(terminal):
         return 0 if parser.run is None else parser.run(namespace, terminal)
 
 
 def _simulate(arguments: list[str]) -> int:
     """The simulator's own command, with its own arguments."""
-    from dragoman.simulator import main as simulate
-
     try:
-        return simulate(arguments)
+        return dragoman.simulator.main(arguments)
     except SystemExit as ended:
         if ended.code:
             raise UsageError("dragoman simulate was given wrong arguments.", hint="See above.") from None
@@ -122,9 +122,8 @@ def _simulate(arguments: list[str]) -> int:
 
 
 def _ask(arguments: Talking, terminal: Terminal) -> int:
-    from .ask import ask
-
-    return ask(arguments, terminal)
+    """The command that has no name, its module loaded now like those of the others."""
+    return import_module("dragoman.cli.ask").ask(arguments, terminal)
 
 
 def make_root_parser() -> Parser:
@@ -192,3 +191,21 @@ def _unwind_on_sigterm() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
+    """Show the library's own warnings, each once; those of others are for programmers."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *_where: object, **_further: object) -> None:
+        text = to_line(str(message))
+        if issubclass(category, dragoman.chat.ConfigWarning) and text not in shown:
+            shown.add(text)
+            terminal.say(f"dragoman: {text}", "yellow")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", dragoman.chat.ConfigWarning)
+        warnings.showwarning = show
+        yield

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 
+import dragoman.mcp
 from dragoman.chat import LoadedConfig
 from dragoman.errors import DragomanError
 from dragoman.toolkit import CallbackResponder, DirectorySkillStore, toolkit
@@ -111,9 +112,7 @@ class ToolChoice:
     def _open_server(self, name: str, servers: Mapping[str, Mapping[str, object]]) -> ToolSet:
         entry = find_server(servers, name)
         if name not in self._opened:
-            from dragoman.mcp import McpServers
-
-            opened = McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ)
+            opened = dragoman.mcp.McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ)
             self._opened[name] = self._stack.enter_context(opened).tools
         return self._opened[name]
 

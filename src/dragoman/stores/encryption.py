@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from dragoman.errors import ConfigurationError, SnapshotCorruptError, SnapshotSealError, SnapshotVersionError
 
@@ -41,12 +41,6 @@ _MAKE_ONE: Final = "Make a key with dragoman.generate_encryption_key() and keep 
 _TEXT_HINT: Final = "Write the 32 bytes of the key in base64 (44 characters) or in hex (64 characters)."
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
-
-
-class Keychain(Protocol):
-    """The part of the package `keyring` that is used here."""
-
-    def get_password(self, service_name: str, username: str, /) -> str | None: ...
 
 
 def generate_encryption_key() -> bytes:
@@ -88,22 +82,6 @@ class EncryptionKey:
         if value is None:
             raise ConfigurationError(f"There is no environment variable {name!r} with a key.", hint=_TEXT_HINT)
         return cls.from_text(value, source=f"The environment variable {name!r}")
-
-    @classmethod
-    def from_keychain(cls, service: str, account: str, *, keychain: Keychain | None = None) -> EncryptionKey:
-        """The key in the keychain of the system, in base64 or hex. Needs the extra `keyring`."""
-        place = f"The keychain's entry {account!r} of {service!r}"
-        source = _system_keychain() if keychain is None else keychain
-        try:
-            value = source.get_password(service, account)
-        except Exception as error:  # each keychain has errors of its own, and their texts are not ours to vouch for
-            message = f"{place} cannot be read ({type(error).__name__})."
-            hint = "Unlock the keychain, or give the key by an environment variable."
-            raise ConfigurationError(message, hint=hint) from error
-        if value is None:
-            hint = f"Store a key there: keyring set {service} {account}. {_TEXT_HINT}"
-            raise ConfigurationError(f"{place} does not exist.", hint=hint)
-        return cls.from_text(value, source=place)
 
     def reveal(self) -> bytes:
         """The bytes themselves, for the cipher."""
@@ -147,15 +125,6 @@ _DECODERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...]] = (
     (_HEX, bytes.fromhex),
     (_BASE64, _from_base64),
 )
-
-
-def _system_keychain() -> Keychain:
-    try:
-        import keyring
-    except ImportError as error:
-        message = "Reading a key from the keychain needs the package `keyring`."
-        raise ConfigurationError(message, hint="Install it: pip install 'dragoman[keyring]'.") from error
-    return cast(Keychain, keyring)
 
 
 # --- sealing ---------------------------------------------------------------------------------------------------------

@@ -19,10 +19,9 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, Unpack
 
 import msgspec
 from msgspec import Raw, Struct
@@ -31,10 +30,23 @@ from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, Sto
 
 from . import directory
 from .directory import report_os_errors
-from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry
 from .json_form import snapshot_from_json, snapshot_to_json
-from .listing import Filters, check_limit, has_words, history_page, list_page, make_cursor, read_cursor, search_words
+from .listing import (
+    Filters,
+    ListOptions,
+    Page,
+    SnapshotSummary,
+    Unreadable,
+    check_limit,
+    has_words,
+    history_page,
+    list_page,
+    make_cursor,
+    read_cursor,
+    read_list_options,
+    search_words,
+)
 from .protocol import (
     ConversationStore,
     Resealed,
@@ -45,9 +57,8 @@ from .protocol import (
     id_taken,
     not_found,
 )
-from .sealing import Listing, Records, Sealing
-from .snapshot import Snapshot
-from .summary import Page, SnapshotSummary, Unreadable
+from .sealing import Records, Sealing
+from .snapshot import Snapshot, validate_snapshot_id
 
 VERSION: Final = 1
 _FORMAT: Final = "dragoman.files"
@@ -107,8 +118,8 @@ class FileStore(ConversationStore):
     """Conversations in a directory, for one machine: many threads and programs may use it at once.
 
     The directory is made when first needed, for the owner's eyes only. `timeout` is how long to wait, in seconds, for
-    another program that writes. With `sealing`, all that is kept is sealed, also what lists show, unless
-    `listing="plain"`. Lists and searches read the files: for many conversations use SqliteStore.
+    another program that writes. With `sealing`, all that is kept is sealed, also what lists show. Lists and
+    searches read the files: for many conversations use SqliteStore.
     """
 
     def __init__(
@@ -116,12 +127,11 @@ class FileStore(ConversationStore):
         path: str | os.PathLike[str],
         *,
         sealing: Sealing | None = None,
-        listing: Listing = "sealed",
         timeout: float = 30.0,
     ) -> None:
         self.path: Final = Path(path).absolute()  # a program may change its directory
         self.can_search: bool = True
-        self._records: Final = Records("file", sealing, listing)
+        self._records: Final = Records("file", sealing)
         self._timeout: Final = timeout
         self._seen: bool = False
         self._roots: dict[str, str] = {}
@@ -193,17 +203,8 @@ class FileStore(ConversationStore):
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        return self._list(Filters.of(provider, text, since, until), limit, cursor)
+    def list(self, **which: Unpack[ListOptions]) -> Page:
+        return self._list(*read_list_options(**which))
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         """The newest snapshot of each conversation with a message in which every word of the text occurs."""
@@ -215,7 +216,8 @@ class FileStore(ConversationStore):
         found: list[SnapshotSummary] = []
         unreadable: list[Unreadable] = []
         with report_os_errors("list the conversations"):
-            self._records.ensure_readable_lists(self._mode())
+            if self._mode() == "sealed":
+                self._records.ensure_mode("sealed")  # rather one error than a page of them
             for root in self._root_names():
                 chain = self._chain(root)
                 if chain is None:
@@ -234,7 +236,8 @@ class FileStore(ConversationStore):
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
 
         def work(chain: _Chain) -> Page:
-            self._records.ensure_readable_lists(self._mode())
+            if self._mode() == "sealed":
+                self._records.ensure_mode("sealed")
             places = range(1, chain.place + 1)
             return history_page(chain.root, places, lambda place: self._summary(chain, place), limit, cursor)
 
@@ -300,7 +303,8 @@ class FileStore(ConversationStore):
             mode = self._mode()
             if mode is None:
                 return Resealed(done=0, total=0)
-            self._records.ensure_changeable(mode)
+            if mode != "open":
+                self._records.ensure_mode(mode)
             roots = sorted(self._root_names())
         if mode != self._records.mode:
             self._write("seal the store again", self._write_marker, any_mode=True)
@@ -329,7 +333,7 @@ class FileStore(ConversationStore):
             path, document = self._read_document(chain, place)
             with _naming(path):
                 summary, snapshot = _unwrap(document.summary), _unwrap(document.snapshot)
-                new = self._records.reseal_summary(summary, id), self._records.reseal(snapshot, "snapshot", id)
+                new = self._records.reseal(summary, "summary", id), self._records.reseal(snapshot, "snapshot", id)
             if new != (summary, snapshot):
                 changed.append((path, self._document_to_json(*new)))
         path = self._journal_path(chain)
@@ -337,7 +341,7 @@ class FileStore(ConversationStore):
         with _naming(path):
             old = [_unwrap(line.entry) for line in lines]
             new = [
-                self._records.reseal_entry(entry, chain.root, chain.newest, line.position)
+                self._records.reseal(entry, "entry", chain.root, chain.newest, line.position)
                 for entry, line in zip(old, lines, strict=True)
             ]
         if new != old:
@@ -457,8 +461,7 @@ class FileStore(ConversationStore):
         )
 
     def _document_to_json(self, summary: bytes, snapshot: bytes) -> bytes:
-        shown = summary if self._records.mode == "plain" else self._wrap(summary)
-        data = self._wrap(snapshot)
+        shown, data = self._wrap(summary), self._wrap(snapshot)
         return msgspec.json.encode(_Document(_check(shown, data), Raw(shown), Raw(data))) + b"\n"
 
     def _wrap(self, data: bytes) -> bytes:

@@ -12,19 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message, ToolCall, ToolResult, message_from_json, message_to_json
-from dragoman.errors import MalformedDataError, SnapshotCorruptError, SnapshotVersionError, StoreConflictError
+from dragoman.errors import MalformedDataError, SnapshotCorruptError, SnapshotVersionError
 
 from .snapshot import Snapshot
-
-if TYPE_CHECKING:  # the protocol names the Journal, and here only `resume` names the protocol
-    from .protocol import ConversationStore
 
 # --- entries ---------------------------------------------------------------------------------------------------------
 
@@ -190,43 +186,3 @@ def recovered(snapshot: Snapshot, entries: Sequence[JournalEntry]) -> Recovered:
         uncertain_calls=tuple(begun.values()),
         position=len(entries),
     )
-
-
-# --- from a store ----------------------------------------------------------------------------------------------------
-
-_TRIES: Final = 20
-"""Snapshot and journal are read one after the other; somebody may save in between, but not for ever."""
-
-
-class _Readable(Protocol):
-    async def latest(self, id: str) -> Snapshot: ...
-    async def journal(self, id: str) -> Journal: ...
-
-
-async def aresume(store: _Readable, id: str) -> Recovered:
-    """`resume` for an async store."""
-    for _ in range(_TRIES):
-        snapshot = await store.latest(id)
-        journal = await store.journal(id)
-        if journal.snapshot == snapshot.id:
-            return recovered(snapshot, journal.entries)
-    message = f"The conversation of {id} is being saved faster than it can be read."
-    raise StoreConflictError(message, hint="Try again when the other program pauses.")
-
-
-class _Blocking:
-    """What `aresume` reads of a plain store, without ever suspending."""
-
-    def __init__(self, store: ConversationStore) -> None:
-        self._store: ConversationStore = store
-
-    async def latest(self, id: str) -> Snapshot:
-        return self._store.latest(id)
-
-    async def journal(self, id: str) -> Journal:
-        return self._store.journal(id)
-
-
-def resume(store: ConversationStore, id: str) -> Recovered:
-    """The conversation that contains this snapshot, as far as it came."""
-    return step(aresume(_Blocking(store), id))

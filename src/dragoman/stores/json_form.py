@@ -1,4 +1,4 @@
-"""The JSON form of a snapshot: versioned, readable, data only.
+"""The JSON form of a snapshot: versioned, readable, data only; as a whole, and divided into rows for databases.
 
 Owns: writing and reading. A newer version is refused. Reading imports nothing and runs nothing
 that the document names: it gives values or an error.
@@ -11,13 +11,22 @@ the snapshot's own members there are none: who adds one adds a version.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from hashlib import sha256
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dragoman.conversation import FrozenDict, ToolSpec, conversation_from_json, conversation_to_json
+from dragoman.conversation import (
+    FrozenDict,
+    Message,
+    ToolSpec,
+    conversation_from_json,
+    conversation_to_json,
+    message_to_json,
+)
 from dragoman.errors import (
     ConversationError,
     InvalidSnapshotIDError,
@@ -61,23 +70,15 @@ _UNWRITABLE: Final = (msgspec.MsgspecError, TypeError, ValueError, RecursionErro
 
 def snapshot_to_json(snapshot: Snapshot) -> bytes:
     """The snapshot as a JSON document in UTF-8. Raises ConversationError for what JSON cannot carry."""
-    document = _Document(
-        id=snapshot.id,
-        root=snapshot.root,
-        parent=snapshot.parent,
-        forked_from=snapshot.forked_from,
-        provider=snapshot.provider,
-        model=snapshot.model,
-        title=snapshot.title,
-        created_at=snapshot.created_at,
-        tools=tuple([Raw(_spec_to_json(spec)) for spec in snapshot.tools]),
-        conversation=Raw(conversation_to_json(snapshot.conversation)),
-    )
+    members: dict[str, Any] = {name: getattr(snapshot, name) for name in _Document.__struct_fields__}
+    members["tools"] = tuple([Raw(_spec_to_json(spec)) for spec in snapshot.tools])
+    members["conversation"] = Raw(conversation_to_json(snapshot.conversation))
+    document = _Document(**members)
     try:
-        members = _encoder.encode(document)
+        written = _encoder.encode(document)
     except _UNWRITABLE as error:
         raise _unwritable(error) from error
-    return b'{"format":"%s","version":%d,%s' % (FORMAT.encode(), SNAPSHOT_VERSION, members[1:])
+    return b'{"format":"%s","version":%d,%s' % (FORMAT.encode(), SNAPSHOT_VERSION, written[1:])
 
 
 def snapshot_from_json(data: bytes | str) -> Snapshot:
@@ -110,18 +111,10 @@ def _check_head(head: _Head) -> None:
 
 def _snapshot(document: _Document) -> Snapshot:
     try:
-        return Snapshot(
-            id=document.id,
-            root=document.root,
-            parent=document.parent,
-            forked_from=document.forked_from,
-            provider=document.provider,
-            model=document.model,
-            title=document.title,
-            created_at=document.created_at,
-            tools=tuple([_spec_from_json(each) for each in document.tools]),
-            conversation=conversation_from_json(bytes(document.conversation)),
-        )
+        members = structs.asdict(document)
+        members["tools"] = tuple([_spec_from_json(each) for each in document.tools])
+        members["conversation"] = conversation_from_json(bytes(document.conversation))
+        return Snapshot(**members)
     except (InvalidSnapshotIDError, SnapshotError) as error:
         raise _corrupt(error) from None
 
@@ -162,3 +155,107 @@ def _corrupt(error: Exception) -> SnapshotCorruptError:
 def _unwritable(error: Exception) -> ConversationError:
     message = f"The snapshot cannot be written as JSON: {str(error).rstrip('.')}."
     return ConversationError(message, hint="Keep only JSON data in it, and only text that UTF-8 can carry.")
+
+
+# --- divided into rows -----------------------------------------------------------------------------------------------
+
+# A database keeps each message once, in a row of its own, and of every snapshot the body: all but its messages. A
+# running digest after n messages stands for exactly these n messages in this order. A body keeps the digest of its
+# history, so a store knows from the parent's body alone whether a new history only adds to it, and on loading whether
+# the rows it found are the ones that were written. Messages never change, so each keeps its digest beside it.
+
+EMPTY: Final = sha256(b"dragoman.messages").digest()
+"""The running digest of no messages."""
+
+_MEMORY: Final = "stores.digest"
+
+
+class Body(Struct, frozen=True):
+    """All of a snapshot but its messages, as a store reads it back."""
+
+    count: int
+    """How many messages it has."""
+    digest: bytes
+    """The running digest after them."""
+    check: bytes
+    """A digest of all the rest: not every store notices when its bytes change."""
+    snapshot: Raw
+    """Its JSON document, in which the conversation has no messages."""
+
+
+_body = msgspec.json.Decoder(Body)
+
+
+def digest_after(messages: Iterable[Message], before: bytes = EMPTY) -> bytes:
+    """The running digest after these messages."""
+    for message in messages:
+        memory = cast("dict[str, Any]", message.__dict__)
+        known = cast("tuple[bytes, bytes] | None", memory.get(_MEMORY))
+        if known is None or known[0] != before:
+            known = (before, _next_digest(before, message_to_json(message)))
+            memory[_MEMORY] = known
+        before = known[1]
+    return before
+
+
+def _next_digest(before: bytes, row: bytes) -> bytes:
+    return sha256(before + sha256(row).digest()).digest()
+
+
+def body_to_json(snapshot: Snapshot) -> bytes:
+    """The body of this snapshot as JSON."""
+    conversation = snapshot.conversation
+    empty = msgspec.structs.replace(snapshot, conversation=conversation.up_to(0))
+    count, digest, document = len(conversation.messages), digest_after(conversation.messages), snapshot_to_json(empty)
+    return msgspec.json.encode(Body(count, digest, _body_check(count, digest, document), Raw(document)))
+
+
+def _body_check(count: int, digest: bytes, document: bytes) -> bytes:
+    return sha256(b"%d:%s:%s" % (count, digest, document)).digest()
+
+
+def body_from_json(data: bytes) -> Body:
+    """Read what `body_to_json` wrote. Raises SnapshotCorruptError."""
+    try:
+        body = _body.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        message = f"The stored snapshot cannot be read: {str(error).rstrip('.')}."
+        raise SnapshotCorruptError(message) from None
+    if body.check != _body_check(body.count, body.digest, bytes(body.snapshot)):
+        message = "The stored snapshot is not what was written."
+        raise SnapshotCorruptError(message)
+    return body
+
+
+def assemble(body: Body, rows: Sequence[bytes]) -> Snapshot:
+    """The snapshot of this body with these messages, as `message_to_json` wrote them.
+
+    Raises SnapshotCorruptError if they are not the ones that belong to it, SnapshotVersionError for a newer format.
+    """
+    digests = [EMPTY]
+    for row in rows:
+        digests.append(_next_digest(digests[-1], row))
+    if len(rows) != body.count or digests[-1] != body.digest:
+        message = f"The messages of the snapshot are not those that were saved ({len(rows)} of {body.count} found)."
+        raise SnapshotCorruptError(message)
+    snapshot = snapshot_from_json(_splice(body.snapshot, rows))
+    for message, before, after in zip(snapshot.messages, digests, digests[1:], strict=False):
+        cast("dict[str, Any]", message.__dict__)[_MEMORY] = (before, after)
+    return snapshot
+
+
+def _splice(document: Raw, rows: Sequence[bytes]) -> bytes:
+    """The whole document, so that reading (and migrating) it is the same as for any other store."""
+    if not rows:
+        return bytes(document)
+    try:
+        outer = _members.decode(document)
+        inner = _members.decode(outer["conversation"])
+        conversation = _members.decode(inner["conversation"])
+    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError) as error:
+        message = f"The stored snapshot cannot be read: {str(error).rstrip('.')}."
+        raise SnapshotCorruptError(message) from None
+    conversation["messages"] = Raw(b"[" + b",".join(rows) + b"]")
+    inner["conversation"] = Raw(msgspec.json.encode(conversation))
+    outer["conversation"] = Raw(msgspec.json.encode(inner))
+    return msgspec.json.encode(outer)

@@ -1,4 +1,4 @@
-"""Lists and searches: which conversations they show, and how a page is filled. The same for every store.
+"""Lists and searches: what they show of which conversations, and how a page is filled. The same for every store.
 
 A cursor is opaque to callers: what the store needs to go on behind the last entry of a page, written down so that a
 cursor of another list, or one that was tampered with, is refused rather than misread.
@@ -13,20 +13,80 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Message
-from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotError
+from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotCorruptError, SnapshotError
 
-from .summary import Page, SnapshotSummary, Unreadable
+from .snapshot import Snapshot
 
 MAX_LIMIT: Final = 1000
 """How many entries a page may have."""
 
 _T = TypeVar("_T")
+
+# --- what a list shows ----------------------------------------------------------------------------------------------
+
+
+class SnapshotSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A snapshot without its messages."""
+
+    id: str
+    root: str
+    """The id of the conversation."""
+    parent: str | None = None
+    forked_from: str | None = None
+    provider: str
+    model: str
+    title: str = ""
+    message_count: int
+    created_at: datetime
+
+
+class Unreadable(Struct, frozen=True, kw_only=True):
+    """An entry of the store that a list came across and could not read. It was left where it is."""
+
+    id: str
+    """The id of the snapshot or conversation, or the name under which the store found it."""
+    problem: str
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """One page of a list, newest first."""
+
+    items: tuple[SnapshotSummary, ...] = ()
+    cursor: str | None = None
+    """Give it to the same call for the next page; None: this was the last. A page may be short and not the last."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Corrupt entries among those of this page."""
+
+
+def summary_of(snapshot: Snapshot) -> SnapshotSummary:
+    """What lists show of this snapshot."""
+    same = {name: getattr(snapshot, name) for name in SnapshotSummary.__struct_fields__ if name != "message_count"}
+    return SnapshotSummary(**same, message_count=len(snapshot.messages))
+
+
+def summary_to_json(summary: SnapshotSummary) -> bytes:
+    """The summary as JSON, for stores that keep it beside the snapshot."""
+    return msgspec.json.encode(summary)
+
+
+def summary_from_json(data: bytes) -> SnapshotSummary:
+    """Read what `summary_to_json` wrote. Raises SnapshotCorruptError."""
+    try:
+        summary = msgspec.json.decode(data, type=SnapshotSummary)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        message = f"The stored summary of a snapshot cannot be read: {str(error).rstrip('.')}."
+        raise SnapshotCorruptError(message) from None
+    if summary.created_at.tzinfo is None:
+        message = "The stored summary of a snapshot has a time without a time zone."
+        raise SnapshotCorruptError(message)
+    return summary
+
 
 # --- limits and cursors ----------------------------------------------------------------------------------------------
 
@@ -89,16 +149,6 @@ class Filters(Struct, frozen=True, kw_only=True):
     until: int | None = None
     search: str | None = None
 
-    @classmethod
-    def of(cls, provider: str | None, text: str | None, since: datetime | None, until: datetime | None) -> Filters:
-        """The filters of `list`, as its caller gives them."""
-        return cls(
-            provider=provider,
-            text=text,
-            since=None if since is None else microseconds(since),
-            until=None if until is None else microseconds(until),
-        )
-
     @property
     def kind(self) -> str:
         """The kind of cursors of this list: they are good for the same filters only."""
@@ -113,6 +163,36 @@ class Filters(Struct, frozen=True, kw_only=True):
             and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
         )
+
+
+class ListOptions(TypedDict, total=False):
+    """Which conversations `list` shows, and how many of them."""
+
+    provider: str | None
+    """Compared exactly."""
+    text: str | None
+    """Must occur in the title, in any case."""
+    since: datetime | None
+    """The time of the newest snapshot is not before this, and before `until`."""
+    until: datetime | None
+    limit: int
+    """How many a page has; 50 where nothing is said."""
+    cursor: str | None
+    """That of the page before."""
+
+
+def read_list_options(
+    *,
+    provider: str | None = None,
+    text: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> tuple[Filters, int, str | None]:
+    """The filters, the limit and the cursor of a list, as its caller gives them."""
+    times = [None if time is None else microseconds(time) for time in (since, until)]
+    return Filters(provider=provider, text=text, since=times[0], until=times[1]), limit, cursor
 
 
 # --- searching -------------------------------------------------------------------------------------------------------

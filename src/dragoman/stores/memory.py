@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Final
+from typing import Final, Unpack
 
 from msgspec import Struct, structs
 
-from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry, entry_to_json
 from .json_form import snapshot_to_json
-from .listing import Filters, check_limit, has_words, history_page, list_page, search_words
+from .listing import (
+    Filters,
+    ListOptions,
+    Page,
+    check_limit,
+    has_words,
+    history_page,
+    list_page,
+    read_list_options,
+    search_words,
+    summary_of,
+)
 from .protocol import (
     ConversationStore,
     Resealed,
@@ -23,8 +32,7 @@ from .protocol import (
     id_taken,
     not_found,
 )
-from .snapshot import Snapshot
-from .summary import Page, summary_of
+from .snapshot import Snapshot, validate_snapshot_id
 
 
 class _Chain(Struct, frozen=True):
@@ -79,17 +87,8 @@ class MemoryStore(ConversationStore):
     def latest(self, id: str) -> Snapshot:
         return self._chain(id).newest
 
-    def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        return self._list(Filters.of(provider, text, since, until), limit, cursor)
+    def list(self, **which: Unpack[ListOptions]) -> Page:
+        return self._list(*read_list_options(**which))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         points = self._chain(id).points

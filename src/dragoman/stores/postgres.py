@@ -30,7 +30,7 @@ from dragoman._chance import chance
 from dragoman.errors import ConfigurationError, DragomanError, SnapshotCorruptError, StoreError, StoreUnavailableError
 
 from .protocol import closed_store
-from .sealing import Listing, Mode, Records, Sealing
+from .sealing import Mode, Records, Sealing
 from .sql import PlainSqlStore, SqlStore
 from .sql_schema import TABLES, Session
 
@@ -50,15 +50,13 @@ class AsyncPostgresStore(SqlStore):
         conninfo: str = "",
         *,
         schema: str = "dragoman",
-        create: bool = True,
         sealing: Sealing | None = None,
-        listing: Listing = "sealed",
         timeout: float = 30.0,
         connections: int = 8,
         prepared_statements: bool = True,
     ) -> None:
-        records = Records("postgres", sealing, listing)
-        options = _Options(schema, timeout, connections, prepared_statements, create, records.mode)
+        records = Records("postgres", sealing)
+        options = _Options(schema, timeout, connections, prepared_statements, records.mode)
         database = _Database(conninfo, options, on_loop=True)
         self._shown: Final = f"AsyncPostgresStore({database.shown!r}, schema={schema!r})"
         super().__init__(database, _Dialect(), records)
@@ -71,9 +69,9 @@ class PostgresStore(PlainSqlStore):
     """Conversations in a PostgreSQL database, for many machines at once (extra `postgres`).
 
     `conninfo` is a connection string of libpq: postgresql://user@host/database, or host=… dbname=…. The tables lie in
-    a schema of their own and are made at the first use, unless `create=False`. `timeout` is how long to wait, in
+    a schema of their own and are made at the first use. `timeout` is how long to wait, in
     seconds, for a connection, a lock or an answer; `connections` is how many may be open at once. With `sealing`, all
-    that is kept is sealed, also what lists show, unless `listing="plain"`; a sealed store cannot be searched.
+    that is kept is sealed, also what lists show; a sealed store cannot be searched.
     `prepared_statements=False` is for poolers that cannot have them.
     """
 
@@ -82,15 +80,13 @@ class PostgresStore(PlainSqlStore):
         conninfo: str = "",
         *,
         schema: str = "dragoman",
-        create: bool = True,
         sealing: Sealing | None = None,
-        listing: Listing = "sealed",
         timeout: float = 30.0,
         connections: int = 8,
         prepared_statements: bool = True,
     ) -> None:
-        records = Records("postgres", sealing, listing)
-        options = _Options(schema, timeout, connections, prepared_statements, create, records.mode)
+        records = Records("postgres", sealing)
+        options = _Options(schema, timeout, connections, prepared_statements, records.mode)
         database = _Database(conninfo, options, on_loop=False)
         self._shown: Final = f"PostgresStore({database.shown!r}, schema={schema!r})"
         super().__init__(SqlStore(database, _Dialect(), records))
@@ -104,7 +100,6 @@ class _Options(NamedTuple):
     timeout: float
     connections: int
     prepared_statements: bool
-    create: bool
     mode: Mode
 
 
@@ -135,7 +130,6 @@ _WORDS: Final = (
 class _Dialect:
     """Texts are kept as bytes: PostgreSQL's own text cannot hold a NUL, and its idea of case depends on the locale."""
 
-    contains: str = "position(? IN {column}) > 0"
     lock_chains: str | None = "LOCK TABLE {s}chain IN EXCLUSIVE MODE"
 
     async def add_words(self, session: Session, root: str, texts: Sequence[str]) -> None:
@@ -184,9 +178,6 @@ async def _make_tables(session: Session, options: _Options) -> None:
     """Make the tables. Many programs may do so at once: one does it, the others wait and see it done."""
     if await _has_tables(session, options.schema):
         return
-    if not options.create:
-        message = f"The tables of the store are not there (schema {options.schema})."
-        raise StoreError(message, hint="Open the store once with create=True, as a user who may create tables.")
     # Advisory locks of a database are shared by all of its programs, so the number should be nobody else's.
     number = zlib.crc32(options.schema.encode()) | 0x64_72_67_6D << 32
     await session.fetch("SELECT pg_advisory_xact_lock(?)", number)
@@ -401,8 +392,16 @@ _UNKNOWN: Final = _Problem(
     "The connection to the database broke at the last moment, and nobody knows whether the change was made",
     "Look before you try again: journal(id) and load(id) tell.",
 )
-_FORBIDDEN: Final = _Problem(StoreError, "The database does not allow it", "Grant the user the rights on the schema.")
-_DAMAGED: Final = _Problem(SnapshotCorruptError, "The database says that its data are damaged")
+_GONE: Final = _Problem(
+    StoreError,
+    "The tables of the store are gone, or not as they were made",
+    "Restore the schema, or open a new store.",
+)
+_SHORT: Final = _Problem(
+    StoreUnavailableError,
+    "The server is short of space, memory or connections, or has trouble with its disk",
+    "See its log, free what is short and try again; what was saved before is safe.",
+)
 _BUSY: Final = _Problem(
     StoreUnavailableError,
     "The database was busy for too long",
@@ -420,29 +419,18 @@ _PROBLEMS: Final[dict[str, _Problem]] = {
     ),
     "25P03": _LOST,
     "25P04": _BUSY,
-    "28": _UNREACHABLE,
-    "3D": _Problem(StoreError, "There is no such database", "Create it, or correct the name in the connection string."),
-    "3F": _Problem(StoreError, "The schema of the store is gone", "Restore it, or open a new store."),
+    "3F": _GONE,
     "40": _BUSY,
-    "42501": _FORBIDDEN,
-    "42P01": _Problem(StoreError, "A table of the store is gone", "Restore the schema, or open a new store."),
-    "42703": _Problem(StoreError, "A table of the store is not as it was made", "Restore the schema."),
-    "53100": _Problem(
-        StoreUnavailableError,
-        "The disk of the database is full",
-        "Free space on the server and save again; what was saved before is safe.",
-    ),
-    "53": _Problem(
-        StoreUnavailableError, "The database has run out of resources", "Free connections or memory and try again."
-    ),
+    "42501": _Problem(StoreError, "The database does not allow it", "Grant the user the rights on the schema."),
+    "42P01": _GONE,
+    "42703": _GONE,
+    "53": _SHORT,
     "54": _Problem(StoreError, "It is more than the database can hold", "Keep large media in files of their own."),
     "55": _BUSY,
     "57014": _BUSY,
     "57": _LOST,
-    "58": _Problem(
-        StoreUnavailableError, "The server has trouble with its disk", "Look at the server's log; try again."
-    ),
-    "XX": _DAMAGED,
+    "58": _SHORT,
+    "XX": _Problem(SnapshotCorruptError, "The database says that its data are damaged"),
 }
 
 _AGAIN: Final = frozenset({"40001", "40P01"})

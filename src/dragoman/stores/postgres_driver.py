@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from inspect import isawaitable, signature
+from inspect import isawaitable
 from typing import Any, Final, NamedTuple, cast
 
 import psycopg
@@ -26,7 +26,6 @@ from .sql_schema import Rows
 ERRORS: Final = (psycopg.Error, OSError)
 """What goes wrong on the way to the server and there."""
 
-_CAN_STOP_WAITING: Final = "timeout" in signature(psycopg.Connection.wait).parameters  # since psycopg 3.3.6
 _STILL_WAITING: Final = cast("type[psycopg.Error]", getattr(errors, "_WaitTimeout", errors.ConnectionTimeout))
 _PORTS: Final = re.compile(r"[0-9, ]*", re.ASCII)
 _GRACE: Final = 5.0
@@ -103,7 +102,7 @@ class _AsyncConnection(psycopg.AsyncConnection[TupleRow]):
 
 
 def _bounded(patience: float | None, options: dict[str, Any]) -> dict[str, Any]:
-    if _CAN_STOP_WAITING and patience is not None and options.get("timeout") is None:
+    if patience is not None and options.get("timeout") is None:
         return {**options, "timeout": patience + _GRACE}
     return options
 

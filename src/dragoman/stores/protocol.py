@@ -42,17 +42,15 @@ Trouble
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, Unpack
 
 from msgspec import Struct
 
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreError
 
 from .journal import Journal, JournalEntry
+from .listing import ListOptions, Page
 from .snapshot import Snapshot
-from .summary import Page
 
 
 class Resealed(Struct, frozen=True, kw_only=True):
@@ -89,21 +87,8 @@ class ConversationStore(Protocol):
         """The newest snapshot of the conversation."""
         ...
 
-    def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        """The newest snapshot of each conversation, newest first.
-
-        `provider` is compared exactly; `text` must occur in the title, in any case; the time of the newest snapshot
-        must lie in `since` ≤ time < `until`.
-        """
+    def list(self, **which: Unpack[ListOptions]) -> Page:
+        """The newest snapshot of each conversation, newest first; see ListOptions for which of them."""
         ...
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
@@ -140,9 +125,7 @@ class ConversationStore(Protocol):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
 
@@ -160,16 +143,7 @@ class AsyncConversationStore(Protocol):
 
     async def latest(self, id: str) -> Snapshot: ...
 
-    async def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page: ...
+    async def list(self, **which: Unpack[ListOptions]) -> Page: ...
 
     async def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page: ...
 
@@ -190,9 +164,7 @@ class AsyncConversationStore(Protocol):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.aclose()
 
 

@@ -1,27 +1,23 @@
 """Sealing: what a store asks of whoever seals its records, and which records it has sealed.
 
-Owns: the protocol Sealing; PLAIN, which seals nothing; Records, which names, seals and opens the records of a store;
-`reseal`, which walks through a store that got another key.
+Owns: the protocol Sealing; PLAIN, which seals nothing; Records, which names, seals and opens the records of a store.
 Must not know: a cipher, a key, where a record is kept.
 
 A store hands over each record with `about`: bytes that say which record of which store it is. They are not written;
 they are bound to the sealed form, so that a record cannot be put in another's place.
 
-A store is in one of three modes. `open`: nothing is sealed. `plain`: everything is, but the summaries that lists show.
-`sealed`: everything is.
+A store is in one of two modes. `open`: nothing is sealed. `sealed`: everything is, also what lists show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from dragoman.errors import ConfigurationError, SnapshotCorruptError, SnapshotSealError, StoreError
 
 from .journal import JournalEntry, entry_from_json, entry_to_json
-from .protocol import AsyncConversationStore, ConversationStore, Resealed
+from .listing import SnapshotSummary, summary_from_json, summary_of, summary_to_json
 from .snapshot import Snapshot
-from .summary import SnapshotSummary, summary_from_json, summary_of, summary_to_json
 
 MAGIC: Final = b"\xd7DGS"
 """How sealed bytes begin. The first is no beginning of UTF-8 text, so nothing plain is ever taken for sealed."""
@@ -90,10 +86,7 @@ def _named(key_id: str | None) -> str:
 
 # --- the records of a store ------------------------------------------------------------------------------------------
 
-Listing: TypeAlias = Literal["plain", "sealed"]
-Mode: TypeAlias = Literal["open", "plain", "sealed"]
-
-_MODES: Final = frozenset({"open", "plain", "sealed"})
+Mode: TypeAlias = Literal["open", "sealed"]
 
 
 class Records:
@@ -101,41 +94,25 @@ class Records:
 
     __slots__ = ("mode", "sealing", "store")
 
-    def __init__(self, store: str, sealing: Sealing | None, listing: Listing) -> None:
-        if listing not in {"plain", "sealed"}:
-            message = f"listing is 'plain' or 'sealed', not {listing!r}."
-            raise ConfigurationError(message)
+    def __init__(self, store: str, sealing: Sealing | None) -> None:
         self.store: Final = store
         """The kind of store; sealing is bound to it."""
         self.sealing: Final[Sealing] = PLAIN if sealing is None else sealing
-        self.mode: Final[Mode] = "open" if sealing is None else listing
+        self.mode: Final[Mode] = "open" if sealing is None else "sealed"
 
     def ensure_mode(self, found: object) -> None:
         """Refuse to write records of one mode into a store of another."""
         if found == self.mode:
             return
-        if found not in _MODES:
-            message = "The store does not say whether it is sealed: it is damaged."
-            raise StoreError(message, hint="Restore it from a copy.")
-        if self.mode == "open":
+        if found == "sealed":
             message = "The store is sealed and was opened without a key."
             raise SnapshotSealError(message, hint="Open it with the key that it is sealed with: sealing=….")
         if found == "open":
             message = "The store was opened with a key, but holds conversations that are not sealed."
             hint = "Seal them first with reseal(store), using a sealing that accepts plain records, or use a new store."
             raise ConfigurationError(message, hint=hint)
-        message = f"The store was made with listing={found!r} and opened with listing={self.mode!r}."
-        raise ConfigurationError(message, hint=f"Open it with listing={found!r}, or change it with reseal(store).")
-
-    def ensure_readable_lists(self, found: object) -> None:
-        """Refuse to list a store whose summaries are sealed without the key: rather one error than a page of them."""
-        if self.mode == "open" and found == "sealed":
-            self.ensure_mode(found)
-
-    def ensure_changeable(self, found: object) -> None:
-        """Refuse to reseal a store that is sealed without its key, or that is damaged."""
-        if self.mode == "open" or found not in _MODES:
-            self.ensure_mode(found)
+        message = "The store does not say whether it is sealed: it is damaged."
+        raise StoreError(message, hint="Restore it from a copy.")
 
     # --- records of any kind; `name` says which one it is ------------------------------------------------------------
 
@@ -155,22 +132,14 @@ class Records:
     # --- summaries and entries ---------------------------------------------------------------------------------------
 
     def seal_summary(self, snapshot: Snapshot) -> bytes:
-        data = summary_to_json(summary_of(snapshot))
-        return self.seal(data, "summary", snapshot.id) if self.mode == "sealed" else data
+        return self.seal(summary_to_json(summary_of(snapshot)), "summary", snapshot.id)
 
     def read_summary(self, data: bytes, id: str) -> SnapshotSummary:
-        if self.mode == "sealed" or is_sealed(data):
-            data = self.unseal(data, "summary", id)
-        summary = summary_from_json(data)
+        summary = summary_from_json(self.unseal(data, "summary", id))
         if summary.id != id:
             message = f"The summary of {id} is that of another snapshot."
             raise SnapshotCorruptError(message)
         return summary
-
-    def reseal_summary(self, data: bytes, id: str) -> bytes:
-        if self.mode == "sealed":
-            return self.reseal(data, "summary", id)
-        return self.unseal(data, "summary", id) if is_sealed(data) else data
 
     def seal_entry(self, entry: JournalEntry, root: str, newest: str, position: int) -> bytes:
         # Bound to the snapshot it follows: entries of an earlier time do not pass for later ones.
@@ -178,46 +147,3 @@ class Records:
 
     def read_entry(self, data: bytes, root: str, newest: str, position: int) -> JournalEntry:
         return entry_from_json(self.unseal(data, "entry", root, newest, position))
-
-    def reseal_entry(self, data: bytes, root: str, newest: str, position: int) -> bytes:
-        return self.reseal(data, "entry", root, newest, position)
-
-
-# --- another key -----------------------------------------------------------------------------------------------------
-
-Progress: TypeAlias = Callable[[Resealed], None]
-
-_STEP: Final = 20
-"""Conversations between two looks at the progress."""
-
-
-def reseal(store: ConversationStore, *, progress: Progress | None = None, cursor: str | None = None) -> Resealed:
-    """Seal the whole store with the key that is written now, telling `progress` after every few conversations.
-
-    This can be broken off anywhere, and `cursor` takes it up where it stood; others may save meanwhile. Raises what the
-    store raises.
-    """
-    so_far = Resealed(cursor=cursor)
-    while True:
-        so_far = _add_up(so_far, store.reseal(limit=_STEP, cursor=so_far.cursor), progress)
-        if so_far.cursor is None:
-            return so_far
-
-
-async def areseal(
-    store: AsyncConversationStore, *, progress: Progress | None = None, cursor: str | None = None
-) -> Resealed:
-    """`reseal` for an async store."""
-    so_far = Resealed(cursor=cursor)
-    while True:
-        so_far = _add_up(so_far, await store.reseal(limit=_STEP, cursor=so_far.cursor), progress)
-        if so_far.cursor is None:
-            return so_far
-
-
-def _add_up(so_far: Resealed, step: Resealed, progress: Progress | None) -> Resealed:
-    done, unreadable = so_far.done + step.done, so_far.unreadable + step.unreadable
-    result = Resealed(done=done, total=max(step.total, done), unreadable=unreadable, cursor=step.cursor)
-    if progress is not None:
-        progress(result)
-    return result

@@ -1,6 +1,8 @@
 """One point of a conversation, as it is kept.
 
-Owns: the Snapshot and how one follows another.
+Owns: the Snapshot, how one follows another, and ids: UUIDs in canonical lower case. An id becomes a file's name and a
+database's key, so the check is a full match. Any version passes, since ids may come from elsewhere; those made here are
+of version 7 (RFC 9562), so that later ones sort behind earlier ones.
 Must not know: stores, files, JSON (see json_form.py).
 
 The snapshots of one conversation form a chain: each names its parent, and all name the first of them, their root,
@@ -9,6 +11,9 @@ whose id is the id of the conversation. A fork begins a chain of its own and rem
 
 from __future__ import annotations
 
+import re
+import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -16,9 +21,37 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.errors import SnapshotError
+from dragoman.errors import InvalidSnapshotIDError, SnapshotError
 
-from .ids import new_id, validate_snapshot_id
+# --- ids -------------------------------------------------------------------------------------------------------------
+
+ErrInvalidSnapshotID = InvalidSnapshotIDError
+"""Another name of InvalidSnapshotIDError."""
+
+_CANONICAL: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_SHOWN: Final = 60
+
+
+def validate_snapshot_id(id: str) -> None:
+    """Raise InvalidSnapshotIDError unless this is a UUID in canonical lower case, and nothing but that."""
+    if not isinstance(id, str) or _CANONICAL.fullmatch(id) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
+        shown = ascii(id) if len(ascii(id)) <= _SHOWN else ascii(id)[:_SHOWN] + "…"
+        message = f"{shown} is not the id of a snapshot: a UUID in lower case, such as {_EXAMPLE}."
+        raise InvalidSnapshotIDError(message)
+
+
+_EXAMPLE: Final = "018f3c5e-7a10-7cc3-98c4-dc0c0c07398f"
+
+
+def new_id() -> str:
+    """A new id: the time in milliseconds, a 4096th of one, and 62 random bits."""
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    stamp = milliseconds << 16 | 7 << 12 | rest * 4096 // 1_000_000
+    digits = f"{stamp << 64 | 0b10 << 62 | secrets.randbits(62):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+# --- snapshots -------------------------------------------------------------------------------------------------------
 
 SNAPSHOT_VERSION: Final = 1
 """The version of the format that this library writes."""

@@ -9,13 +9,12 @@ What comes out of a table may have been damaged or edited, so nothing in it is b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar, Unpack
 
 from msgspec import Meta
 
 from dragoman._stepping import step
-from dragoman.conversation import Message, message_to_json
+from dragoman.conversation import message_to_json
 from dragoman.errors import (
     DragomanError,
     InvalidCursorError,
@@ -24,16 +23,18 @@ from dragoman.errors import (
 )
 
 from . import sql_schema as schema
-from .ids import validate_snapshot_id
 from .journal import Journal, JournalEntry
-from .json_form import snapshot_from_json
+from .json_form import assemble, body_from_json, body_to_json, digest_after
 from .listing import (
     Filters,
+    ListOptions,
+    Page,
     PageBuilder,
+    SnapshotSummary,
     check_limit,
     make_cursor,
-    microseconds,
     read_cursor,
+    read_list_options,
     search_words,
     searchable_text,
 )
@@ -47,11 +48,9 @@ from .protocol import (
     id_taken,
     not_found,
 )
-from .rows import Body, assemble, body_from_json, body_to_json, digest_after
 from .sealing import Records
-from .snapshot import Snapshot
+from .snapshot import Snapshot, validate_snapshot_id
 from .sql_schema import Database, Dialect, Rows, Session, convert
-from .summary import Page, SnapshotSummary
 
 _T = TypeVar("_T")
 
@@ -106,7 +105,7 @@ class SqlStore(AsyncConversationStore):
         self._records.ensure_mode(mode)
         check_position(snapshot.root, after, 0)
         await self._add_snapshot(session, draft, 1, _Line(1, 0))
-        await self._move_chain(session, snapshot, 1, None)
+        await session.execute(schema.MOVE_CHAIN, snapshot.id, 1, snapshot.root)
 
     async def _save_next(self, session: Session, draft: _Draft, after: int) -> None:
         snapshot, root = draft.snapshot, draft.snapshot.root
@@ -118,47 +117,34 @@ class SqlStore(AsyncConversationStore):
         if stored is not None:
             self._ensure_same(draft, stored)
             return
-        newest, place, rank = convert(locked[0], tuple[str, int, int]) if locked else (None, 0, 0)
+        newest, place = convert(locked[0], tuple[str, int]) if locked else (None, 0)
         check_parent(snapshot, parent_root, newest)
         self._records.ensure_mode(mode)
         check_position(root, after, position)
         line = await self._choose_line(session, snapshot, last_line)
         await self._add_snapshot(session, draft, place + 1, line)
-        await self._move_chain(session, snapshot, place + 1, rank)
+        await session.execute(schema.MOVE_CHAIN, snapshot.id, place + 1, root)
         if position:
             await session.execute(schema.END_JOURNAL, root)
 
     def _ensure_same(self, draft: _Draft, stored: object) -> None:
         """The id is taken: by this very snapshot, or by another."""
-        if stored is not None:
-            body = self._records.unseal(convert(stored, bytes), "body", draft.snapshot.id)
-            if body == draft.body or _is_same(body_from_json(body), body_from_json(draft.body)):
-                return
-        raise id_taken(draft.snapshot.id)
+        id = draft.snapshot.id
+        if stored is None or self._records.unseal(convert(stored, bytes), "body", id) != draft.body:
+            raise id_taken(id)
 
     async def _choose_line(self, session: Session, snapshot: Snapshot, last_line: int) -> _Line:
         """Where the messages go: behind those of the parent, if they only add to them; else to a new line."""
         assert snapshot.parent is not None
         [row] = await session.fetch(schema.PARENT, snapshot.parent)
         data, number, length, end = convert(row, tuple[bytes, int, int, int])
-        new, messages = _Line(last_line + 1, 0), snapshot.messages
         try:
             parent = body_from_json(self._records.unseal(data, "body", snapshot.parent))
-            if len(messages) < length:
-                # Cut: what is left may be the beginning of the line.
-                rows = await session.fetch(schema.LINE, snapshot.root, number, len(messages))
-                return _Line(number, len(messages)) if self._are_stored(messages, snapshot.root, number, rows) else new
         except SnapshotCorruptError:
-            return new  # what is new is safe all the same: its whole history is written again
-        adds = parent.count == length == end and digest_after(messages[:length]) == parent.digest
-        return _Line(number, length) if adds else new
-
-    def _are_stored(self, messages: Sequence[Message], root: str, line: int, rows: Rows) -> bool:
-        stored = [
-            self._records.unseal(data, "message", root, line, position)
-            for position, data in [convert(row, tuple[int, bytes]) for row in rows]
-        ]
-        return stored == [message_to_json(message) for message in messages]
+            adds = False  # what is new is safe all the same: its whole history is written again
+        else:
+            adds = parent.count == length == end and digest_after(snapshot.messages[:length]) == parent.digest
+        return _Line(number, length) if adds else _Line(last_line + 1, 0)
 
     async def _add_snapshot(self, session: Session, draft: _Draft, place: int, line: _Line) -> None:
         snapshot, root, records = draft.snapshot, draft.snapshot.root, self._records
@@ -175,17 +161,6 @@ class SqlStore(AsyncConversationStore):
             await session.execute_many(schema.ADD_MESSAGE, rows)
         if records.mode == "open" and (texts := [text for text in map(searchable_text, new) if text]):
             await self._dialect.add_words(session, root, texts)
-
-    async def _move_chain(self, session: Session, snapshot: Snapshot, place: int, rank: int | None) -> None:
-        """The conversation stands in lists as this snapshot says, where that may be seen."""
-        if self._records.mode == "sealed":
-            [[highest]] = await session.fetch("SELECT coalesce(max(rank), 0) FROM {s}chain")
-            shown = (convert(highest, int) + 1, None, None, None)
-        else:
-            at = microseconds(snapshot.created_at)
-            title = snapshot.title.casefold().encode()
-            shown = (at if rank is None else max(rank, at), at, snapshot.provider.encode(), title)
-        await session.execute(schema.MOVE_CHAIN, snapshot.id, place, *shown, snapshot.root)
 
     async def delete(self, id: str) -> None:
         validate_snapshot_id(id)
@@ -284,18 +259,9 @@ class SqlStore(AsyncConversationStore):
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    async def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        filters = Filters.of(provider, text, since, until)
-        return await self._database.read(lambda session: self._list_page(session, filters, limit, cursor))
+    async def list(self, **which: Unpack[ListOptions]) -> Page:
+        options = read_list_options(**which)
+        return await self._database.read(lambda session: self._list_page(session, *options))
 
     async def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         """The newest snapshot of each conversation with a message in which every word of the text occurs."""
@@ -313,14 +279,22 @@ class SqlStore(AsyncConversationStore):
     async def _list_page(self, session: Session, filters: Filters, limit: int, cursor: str | None) -> Page:
         behind = None if cursor is None else read_cursor(filters.kind, cursor, tuple[_Rank, _Id])
         builder = PageBuilder(limit, filters)
-        tests, values = await self._tests(session, filters)
+        test, values = "true", tuple[object, ...]()
+        if filters.search is not None:
+            words = search_words(filters.search)
+            if not words:
+                return Page()
+            found, values = await self._dialect.find_words(session, words)
+            test = f"c.root IN (SELECT w.root FROM {{s}}words w WHERE {found})"  # noqa: S608 - ours
         for _ in range(_LOOKS):
             place = "true" if behind is None else "(c.rank, c.root) < (?, ?)"
-            sql = schema.LIST.replace("TESTS", " AND ".join([place, *tests]))
-            rows = await session.fetch(sql, *(behind or ()), *values, limit + 1)
+            rows = await session.fetch(
+                schema.LIST.replace("TEST", f"{place} AND {test}"), *(behind or ()), *values, limit + 1
+            )
             for row in rows:
                 rank, root, id, data, mode = convert(row, tuple[int, str, str, object, object])
-                self._records.ensure_readable_lists(mode)
+                if mode == "sealed":
+                    self._records.ensure_mode(mode)  # rather one error than a page of them
                 if builder.is_full:
                     return builder.page(make_cursor(filters.kind, behind or ()))
                 behind = (rank, root)
@@ -328,28 +302,6 @@ class SqlStore(AsyncConversationStore):
             if len(rows) <= limit:
                 return builder.page(None)
         return builder.page(make_cursor(filters.kind, behind or ()))
-
-    async def _tests(self, session: Session, filters: Filters) -> tuple[Sequence[str], Sequence[object]]:
-        """What the database can decide. Where a column is NULL, it is sealed, and only the summary knows."""
-        tests: list[str] = []
-        values: list[object] = []
-        for test, value in (
-            ("c.provider = ?", _bytes(filters.provider)),
-            (self._dialect.contains.format(column="c.title"), _bytes(filters.text and filters.text.casefold())),
-            ("c.at >= ?", filters.since),
-            ("c.at < ?", filters.until),
-        ):
-            if value is not None:
-                tests.append(f"(c.at IS NULL OR {test})")
-                values.append(value)
-        if filters.search is not None:
-            words = search_words(filters.search)
-            if not words:
-                return ["false"], []
-            test, found = await self._dialect.find_words(session, words)
-            tests.append(f"c.root IN (SELECT w.root FROM {{s}}words w WHERE {test})")  # noqa: S608 - ours
-            values += found
-        return tests, values
 
     def _read_summary(self, id: str, data: object) -> SnapshotSummary:
         if data is None:
@@ -373,7 +325,8 @@ class SqlStore(AsyncConversationStore):
             if wanted not in {None, root}:
                 message = "This cursor belongs to the history of another conversation."
                 raise InvalidCursorError(message)
-            self._records.ensure_readable_lists(mode)
+            if mode == "sealed":
+                self._records.ensure_mode(mode)
             for _, _, each, data, _ in found[:limit]:
                 builder.add(each, lambda each=each, data=data: self._read_summary(each, data))
             return builder.page(make_cursor("history", (root, found[limit - 1][1])) if len(rows) > limit else None)
@@ -402,19 +355,14 @@ class SqlStore(AsyncConversationStore):
         return Resealed(done=len(roots[:limit]), total=total, cursor=more, unreadable=tuple(unreadable))
 
     async def _change_mode(self, session: Session, found: object) -> None:
-        """From now on everything is written in the new way."""
-        self._records.ensure_changeable(found)
+        """Until now nothing was sealed; from now on everything is."""
+        if found != "open":
+            self._records.ensure_mode(found)
         if self._dialect.lock_chains is not None:
             await session.execute(self._dialect.lock_chains)
         await session.execute("UPDATE {s}setting SET value = ? WHERE name = 'mode'", self._records.mode)
-        roots = [convert(root, str) for [root] in await session.fetch("SELECT root FROM {s}chain ORDER BY rank, root")]
-        for root in roots:
-            await self._dialect.remove_words(session, root)
-        if self._records.mode == "sealed":
-            # What lists could read before must not stay; their order may.
-            sql = "UPDATE {s}chain SET rank = ?, at = NULL, provider = NULL, title = NULL WHERE root = ?"
-            if roots:
-                await session.execute_many(sql, [(rank, root) for rank, root in enumerate(roots, 1)])
+        for [root] in await session.fetch("SELECT root FROM {s}chain"):
+            await self._dialect.remove_words(session, convert(root, str))
 
     async def _reseal_chain(self, root: str) -> bool:
         """All rows of one conversation; False if one cannot be opened, and then none is changed."""
@@ -423,18 +371,12 @@ class SqlStore(AsyncConversationStore):
             locked = await session.fetch(schema.LOCK_CHAIN, root)
             if not locked:
                 return True  # deleted meanwhile
-            newest, place, _ = convert(locked[0], tuple[str, int, int])
             try:
-                changes = await self._changes(session, root, newest)
-                shown = await session.fetch("SELECT summary FROM {s}snapshot WHERE id = ?", newest)
-                summary = self._read_summary(newest, shown[0][0] if shown else None)
+                changes = await self._changes(session, root, convert(locked[0][0], str))
             except DragomanError:
                 return False
             for sql, values in changes:
                 await session.execute(sql, *values)
-            if self._records.mode == "plain":
-                at, title = microseconds(summary.created_at), summary.title.casefold().encode()
-                await session.execute(schema.MOVE_CHAIN, newest, place, at, at, summary.provider.encode(), title, root)
             return True
 
         return await self._database.write(work)
@@ -450,7 +392,7 @@ class SqlStore(AsyncConversationStore):
 
         for row in await session.fetch("SELECT id, summary, body FROM {s}snapshot WHERE root = ?", root):
             id, summary, body = convert(row, tuple[str, bytes, bytes])
-            change("snapshot", "summary", summary, records.reseal_summary(summary, id), id=id)
+            change("snapshot", "summary", summary, records.reseal(summary, "summary", id), id=id)
             change("snapshot", "body", body, records.reseal(body, "body", id), id=id)
         for row in await session.fetch("SELECT line, position, body FROM {s}message WHERE root = ?", root):
             line, position, body = convert(row, tuple[int, int, bytes])
@@ -458,7 +400,7 @@ class SqlStore(AsyncConversationStore):
             change("message", "body", body, new, root=root, line=line, position=position)
         for row in await session.fetch("SELECT position, body FROM {s}journal WHERE root = ?", root):
             position, body = convert(row, tuple[int, bytes])
-            new = records.reseal_entry(body, root, newest, position)
+            new = records.reseal(body, "entry", root, newest, position)
             change("journal", "body", body, new, root=root, position=position)
         return changes
 
@@ -467,17 +409,6 @@ class SqlStore(AsyncConversationStore):
     async def aclose(self) -> None:
         """Let go of files and connections."""
         self._database.close()
-
-
-def _is_same(one: Body, two: Body) -> bool:
-    # Bytes may differ where values do not: members in another order.
-    if (one.count, one.digest) != (two.count, two.digest):
-        return False
-    return snapshot_from_json(bytes(one.snapshot)) == snapshot_from_json(bytes(two.snapshot))
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode("utf-8", "surrogatepass")
 
 
 class PlainSqlStore(ConversationStore):
@@ -496,19 +427,8 @@ class PlainSqlStore(ConversationStore):
     def latest(self, id: str) -> Snapshot:
         return step(self._store.latest(id))
 
-    def list(
-        self,
-        *,
-        provider: str | None = None,
-        text: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        return step(
-            self._store.list(provider=provider, text=text, since=since, until=until, limit=limit, cursor=cursor)
-        )
+    def list(self, **which: Unpack[ListOptions]) -> Page:
+        return step(self._store.list(**which))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         return step(self._store.history(id, limit=limit, cursor=cursor))

@@ -10,8 +10,8 @@ Must not know: drivers and connections (see sqlite.py, postgres.py), and what a 
     words     the texts of messages, folded to one case, for search; empty where the store is sealed
     setting   whether the store is sealed
 
-`rank` is what lists are sorted by: the time of the newest snapshot in microseconds, or, where the times are sealed, a
-number that counts saves. It never falls, so that nothing moves behind a cursor.
+`rank` is what lists are sorted by: a number that counts saves, which says nothing where times are sealed. It never
+falls, so that nothing moves behind a cursor.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ TABLES: Final = (
         root text PRIMARY KEY,
         newest text NOT NULL,
         place bigint NOT NULL,
-        rank bigint NOT NULL,
-        at bigint,
-        provider {blob},
-        title {blob}
+        rank bigint NOT NULL
     )""",
     "CREATE UNIQUE INDEX chain_by_rank ON {s}chain (rank, root)",
     """CREATE TABLE {s}snapshot (
@@ -87,8 +84,6 @@ class Session(Protocol):
 class Dialect(Protocol):
     """What the two databases say in different ways."""
 
-    contains: str
-    """A condition: the bytes in the column `{column}` contain those of a value."""
     lock_chains: str | None
     """Keeps all others from saving, until the transaction ends; None: they cannot anyway."""
 
@@ -136,11 +131,8 @@ def convert(row: object, type: type[_T]) -> _T:
 MODE: Final = "(SELECT value FROM {s}setting WHERE name = 'mode')"
 POSITION: Final = "(SELECT coalesce(max(position), 0) FROM {s}journal WHERE root = ?)"
 
-ADD_CHAIN: Final = (
-    "INSERT INTO {s}chain (root, newest, place, rank, at, provider, title) VALUES (?, ?, 1, 0, NULL, NULL, NULL) "
-    "ON CONFLICT (root) DO NOTHING"
-)
-LOCK_CHAIN: Final = "SELECT c.newest, c.place, c.rank FROM {s}chain c WHERE c.root = ?{lock}"
+ADD_CHAIN: Final = "INSERT INTO {s}chain (root, newest, place, rank) VALUES (?, ?, 1, 0) ON CONFLICT (root) DO NOTHING"
+LOCK_CHAIN: Final = "SELECT c.newest, c.place FROM {s}chain c WHERE c.root = ?{lock}"
 LOCK_CHAIN_OF: Final = (
     "SELECT c.root, c.newest FROM {s}snapshot s JOIN {s}chain c ON c.root = s.root WHERE s.id = ?{lock}"
 )
@@ -157,14 +149,13 @@ PARENT: Final = (
     "WHERE m.root = p.root AND m.line = p.line) FROM {s}snapshot p WHERE p.id = ?"
 )
 BODY: Final = "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?)".replace("MODE", MODE)
-LINE: Final = "SELECT position, body FROM {s}message WHERE root = ? AND line = ? AND position < ? ORDER BY position"
 ADD_SNAPSHOT: Final = (
     "INSERT INTO {s}snapshot (id, root, place, line, length, summary, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (id) DO NOTHING"
 )
 ADD_MESSAGE: Final = "INSERT INTO {s}message (root, line, position, body) VALUES (?, ?, ?, ?)"
 MOVE_CHAIN: Final = (
-    "UPDATE {s}chain SET newest = ?, place = ?, rank = ?, at = ?, provider = ?, title = ? WHERE root = ?"
+    "UPDATE {s}chain SET newest = ?, place = ?, rank = (SELECT max(rank) + 1 FROM {s}chain) WHERE root = ?"
 )
 ADD_ENTRY: Final = "INSERT INTO {s}journal (root, position, body) VALUES (?, ?, ?)"
 END_JOURNAL: Final = "DELETE FROM {s}journal WHERE root = ?"
@@ -187,7 +178,7 @@ JOURNAL: Final = (
 )
 LIST: Final = (
     "SELECT c.rank, c.root, c.newest, s.summary, MODE "
-    "FROM {s}chain c LEFT JOIN {s}snapshot s ON s.id = c.newest WHERE TESTS "
+    "FROM {s}chain c LEFT JOIN {s}snapshot s ON s.id = c.newest WHERE TEST "
     "ORDER BY c.rank DESC, c.root DESC LIMIT ?"
 ).replace("MODE", MODE)
 HISTORY: Final = (

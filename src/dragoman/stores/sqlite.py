@@ -32,7 +32,7 @@ from dragoman._stepping import step
 from dragoman.errors import StoreError, StoreUnavailableError
 
 from .protocol import closed_store
-from .sealing import Listing, Mode, Records, Sealing
+from .sealing import Mode, Records, Sealing
 from .sql import PlainSqlStore, SqlStore
 from .sql_schema import TABLES, Rows, Session
 
@@ -43,8 +43,8 @@ class SqliteStore(PlainSqlStore):
     """Conversations in one SQLite file, for one machine: many threads and programs may use it at once.
 
     The file and its directory are made when first needed, for the owner's eyes only. `timeout` is how long to wait, in
-    seconds, for another program that writes. With `sealing`, all that is kept is sealed, also what lists show, unless
-    `listing="plain"`; a sealed store cannot be searched.
+    seconds, for another program that writes. With `sealing`, all that is kept is sealed, also what lists show; a sealed
+    store cannot be searched.
     """
 
     def __init__(
@@ -52,11 +52,10 @@ class SqliteStore(PlainSqlStore):
         path: str | os.PathLike[str],
         *,
         sealing: Sealing | None = None,
-        listing: Listing = "sealed",
         timeout: float = 30.0,
     ) -> None:
         self.path: Final = Path(path).absolute()  # a program may change its directory
-        records = Records("sqlite", sealing, listing)
+        records = Records("sqlite", sealing)
         self._database: Final = _Database(self.path, timeout=timeout, mode=records.mode)
         super().__init__(SqlStore(self._database, _Dialect(), records))
 
@@ -84,7 +83,6 @@ _HAS_INDEX: Final = "SELECT 1 FROM sqlite_master WHERE name = 'word_index'"
 
 
 class _Dialect:
-    contains: str = "instr({column}, ?) > 0"
     lock_chains: str | None = None
 
     async def add_words(self, session: Session, root: str, texts: Sequence[str]) -> None:

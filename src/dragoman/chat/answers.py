@@ -1,6 +1,6 @@
-"""Answers of a given type: the JSON Schema that is asked for, and reading what comes back.
+"""Answers of a given type: the JSON Schema that is asked for, reading what comes back, and asking until it fits.
 
-Owns: generate_schema, and AnswerType, which is both halves for one type or one JSON Schema.
+Owns: generate_schema; AnswerType, which is both halves for one type or one JSON Schema; Question.
 Must not know: how a provider is asked (dragoman.providers.structured). An answer that is no object is put into one
 there, where a provider wants it, and taken out again before it gets here.
 """
@@ -16,9 +16,12 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Message
+import dragoman.tools
+from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
+from dragoman.engines import Reply
 from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefinitionError
-from dragoman.providers import ResponseFormat, answer_text, restored
+from dragoman.loop import LoopIO, drop_unanswerable_calls
+from dragoman.providers import ModelOptions, Profile, ResponseFormat, answer_text, restored
 from dragoman.tools import (
     DEEPEST,
     TOO_DEEP,
@@ -142,11 +145,9 @@ def _make_type_decoder(target: object, schema: dict[str, object]) -> Callable[[s
 
 
 def _make_schema_decoder(schema: Mapping[str, object]) -> Callable[[str], object]:
-    from dragoman.tools import compile_schema  # it loads the schema library
-
     try:
         plain = cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(schema)))
-        checker = compile_schema(plain)
+        checker = dragoman.tools.compile_schema(plain)  # it loads the schema library
     except ToolDefinitionError as error:
         raise _refuse_type(error) from None
     except (TypeError, ValueError, RecursionError):
@@ -210,3 +211,71 @@ def _describe_misfit(text: str, problems: tuple[str, ...]) -> InvalidAnswerError
     return InvalidAnswerError(
         f"The answer does not fit: {'; '.join(problems[:_SHOWN])}{more}.", text=text, problems=problems
     )
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+_AGAIN: Final = (
+    "That answer cannot be used:\n{problems}\n"
+    "Give the whole answer again, corrected, in the form that was asked for and with nothing else."
+)
+_WHY_NOT: Final = {
+    StopReason.MAX_TOKENS: "The answer was cut at the limit of tokens. Raise max_tokens, or ask for less.",
+    StopReason.CONTEXT_FULL: "The model's window was full before the answer was. Shorten the history.",
+    StopReason.REFUSAL: "The model declined to answer. See error.text, and rephrase the question.",
+    StopReason.CONTENT_FILTER: "The provider withheld the answer. Rephrase the question.",
+}
+"""Endings after which asking the same again would bring the same, and what to do instead."""
+
+
+class Question:
+    """A question under way: the conversation with what was said so far, which the client takes over."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        options: ModelOptions,
+        profile: Profile,
+        *,
+        known_tools: tuple[ToolSpec, ...],
+        retries: int,
+        taken_in: tuple[int, int],
+    ) -> None:
+        self.conversation: Conversation = conversation
+        self.replies: list[Reply] = []
+        self.taken_in: tuple[int, int] = taken_in
+        """How many messages of the history, and of those that waited to join it, the question was asked with."""
+        self._retries: int = retries
+        self._prompted: bool = profile.structured == "prompt"
+        # The answer is asked for without tools. A provider that wants to know the tools of the history is told of them,
+        # and that none may be called.
+        wants_tools = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
+        self._tools: tuple[ToolSpec, ...] = known_tools if wants_tools else ()
+        choice = "none" if self._tools else "auto"
+        self._options: ModelOptions = msgspec.structs.replace(options, tool_choice=choice, parallel_tool_calls=None)
+
+    async def answer(self, wanted: AnswerType[T], io: LoopIO) -> T:
+        """Ask until the answer fits: the answer, or InvalidAnswerError with the last text."""
+        # The schema belongs to this question alone.
+        options = msgspec.structs.replace(self._options, response_format=wanted.response_format)
+        left = self._retries
+        asked = self.conversation
+        while True:
+            reply = await io.reply(asked, self._tools, options)
+            self.replies.append(reply)
+            said = drop_unanswerable_calls(reply.message)
+            self.conversation = asked.plus(said) if said.blocks else asked
+            if said.tool_calls:
+                self.conversation = self.conversation.repaired().conversation
+            try:
+                return wanted.read(reply.message, prompted=self._prompted)
+            except InvalidAnswerError as error:
+                hopeless = _WHY_NOT.get(reply.message.stop_reason or StopReason.END)
+                error.text = error.text or reply.message.text
+                if hopeless is not None:
+                    error.hint = hopeless
+                if left <= 0 or hopeless is not None:
+                    raise
+                problems = "\n".join([f"- {problem}" for problem in error.problems or (error.message,)])
+            left -= 1
+            asked = self.conversation.plus(Message.user(_AGAIN.format(problems=problems)))

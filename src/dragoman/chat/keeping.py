@@ -1,29 +1,41 @@
-"""What of a conversation is in its store, and what is to be written next.
+"""Keeping a conversation in its store: what is to be written next, and writing each step before its effect is visible.
 
-Owns: the bookkeeping between a conversation that grows and the store that keeps it: which snapshot is the newest, which
-steps the journal holds behind it, whether a new state can be journaled or needs a snapshot, and what is in doubt: a
-write that was interrupted, or whose connection broke, may have been carried out all the same.
-Must not know: how anything is written; two small classes in journaling.py do that, one for each colour.
+The ledger is the bookkeeping: which snapshot is the newest, which steps the journal holds behind it, whether a new
+state can be journaled or needs a snapshot, and what is in doubt: a write that was interrupted, or whose connection
+broke, may have been carried out all the same. Journaling writes what the ledger says, as hooks of the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from dragoman.conversation import Conversation, ToolCall, ToolSpec
-from dragoman.errors import StoreConflictError
-from dragoman.stores import Journal, JournalEntry, MessageAdded, Recovered, Snapshot, ToolCallBegun, entry_to_json
+from dragoman.conversation import Conversation, ToolCall, ToolResult, ToolSpec
+from dragoman.engines import Reply
+from dragoman.errors import SnapshotNotFoundError, StoreConflictError
+from dragoman.loop import LoopHooks, LoopRun
+from dragoman.stores import (
+    AsyncConversationStore,
+    Journal,
+    JournalEntry,
+    MessageAdded,
+    Recovered,
+    Snapshot,
+    ToolCallBegun,
+    ToolCallDone,
+    aresume,
+    entry_to_json,
+)
+
+T = TypeVar("T")
+
+Circumstances: TypeAlias = tuple[str, str, tuple[ToolSpec, ...]]
+"""What a snapshot keeps beside the conversation: the provider, the model and the tools."""
 
 
-class Circumstances(Struct, frozen=True):
-    """What a snapshot keeps beside the conversation."""
-
-    provider: str
-    model: str
-    tools: tuple[ToolSpec, ...]
+# --- the ledger -------------------------------------------------------------------------------------------------------
 
 
 class Save(Struct, frozen=True):
@@ -84,6 +96,10 @@ class Ledger:
         """The id of the conversation; None before its first snapshot."""
         return None if self.snapshot is None or self._fork else self.snapshot.root
 
+    def journaling(self, store: AsyncConversationStore) -> Journaling:
+        """What writes to this store as the ledger says."""
+        return Journaling(store, self)
+
     def step(self, conversation: Conversation) -> Writing | None:
         """What makes this state safe: entries for what is new, or a snapshot where it is not just longer."""
         if self.snapshot is None or self._fork:
@@ -127,17 +143,15 @@ class Ledger:
 
     def snapshot_of(self, conversation: Conversation) -> Snapshot:
         """A snapshot of this state: the newest one if it is the same, else the one that follows it."""
-        now = self._circumstances()
+        provider, model, tools = now = self._circumstances()
         last = self.snapshot
         if last is None:
-            return Snapshot.first(conversation, provider=now.provider, model=now.model, tools=now.tools)
-        same = last.conversation == conversation and Circumstances(last.provider, last.model, last.tools) == now
+            return Snapshot.first(conversation, provider=provider, model=model, tools=tools)
+        same = last.conversation == conversation and (last.provider, last.model, last.tools) == now
         if same and not self._position and not self._fork:
             return last
         following = last.fork() if self._fork else last.next(conversation)
-        return structs.replace(
-            following, conversation=conversation, provider=now.provider, model=now.model, tools=now.tools
-        )
+        return structs.replace(following, conversation=conversation, provider=provider, model=model, tools=tools)
 
     def keep(self, conversation: Conversation) -> Snapshot:
         """The snapshot of this state, which somebody keeps."""
@@ -192,3 +206,66 @@ def _is_there(writing: Writing, found: Journal) -> bool:
     same_place = found.snapshot == writing.id and found.position == writing.after + len(writing.entries)
     written = found.entries[writing.after :]
     return same_place and list(map(entry_to_json, written)) == list(map(entry_to_json, writing.entries))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class Journaling(LoopHooks):
+    """Keeps a conversation in a store."""
+
+    def __init__(self, store: AsyncConversationStore, ledger: Ledger) -> None:
+        self._store: AsyncConversationStore = store
+        self._ledger: Ledger = ledger
+
+    async def write(self, plan: Callable[[T], Writing | None], about: T) -> None:
+        """Write down what the plan, a method of the ledger, makes of this; when it returns, it is safe."""
+        ledger = self._ledger
+        if ledger.doubt is not None:
+            ledger.clear_up(ledger.doubt, await self.journal(ledger.doubt.conversation_id))
+        writing = plan(about)
+        while writing is not None:
+            ledger.begun(writing)
+            if isinstance(writing, Save):
+                await self._store.save(writing.snapshot, after=writing.after)
+            else:
+                await self._store.record(writing.id, writing.entries, after=writing.after)
+            ledger.done(writing)
+            writing = ledger.following(writing)
+
+    async def journal(self, id: str) -> Journal | None:
+        """The journal of the conversation; None if the store does not know it."""
+        try:
+            return await self._store.journal(id)
+        except SnapshotNotFoundError:
+            return None
+
+    async def has_as_newest(self, snapshot: Snapshot) -> bool:
+        """Whether the conversation stands in the store as in this snapshot, with no step behind it."""
+        return await self.journal(snapshot.id) == Journal(snapshot=snapshot.id)
+
+    async def recover(self, id: str) -> Recovered:
+        """What the store has of the conversation that contains this snapshot."""
+        return await aresume(self._store, id)
+
+    async def before_model(self, run: LoopRun) -> None:
+        await self.write(self._ledger.step, run.conversation)
+
+    async def after_model(self, run: LoopRun, reply: Reply) -> None:
+        await self.write(self._ledger.step, run.conversation)
+
+    async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
+        await self.write(self._ledger.step, run.conversation)
+
+    async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
+        await self.write(self._ledger.note, ToolCallBegun(call))
+
+    async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
+        await self.write(self._ledger.note, ToolCallDone(result))
+
+    async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
+        await self.write(self._ledger.step, run.conversation)
+
+    async def compacted(self, run: LoopRun, before: Conversation) -> None:
+        await self.write(self._ledger.checkpoint, before)
+        await self.write(self._ledger.checkpoint, run.conversation)
