@@ -17,7 +17,6 @@ from dragoman.providers import (
     Reasoning,
     ResponseFormat,
     effective_options,
-    refuse_or_adapt,
 )
 
 TOOL = ToolSpec("t")
@@ -94,20 +93,3 @@ def test_the_default_of_tokens() -> None:
     profile = {"default_max_tokens": 100}
     assert effective_options(call_of({}, profile), []).max_tokens == 100
     assert effective_options(call_of({"max_tokens": 7}, profile), []).max_tokens == 7
-
-
-def test_several_things_at_once() -> None:
-    profile = {"unsupported": frozenset(["temperature", "top_p"]), "reasoning": "none"}
-    options = {"temperature": 1.0, "top_p": 0.5, "reasoning": Reasoning(budget=10), "max_tokens": 3}
-    found, reported = effective(options, profile)
-    assert found == ModelOptions(max_tokens=3, adapt=True)
-    assert len(reported) == 3
-
-
-def test_one_refusal() -> None:
-    adaptations: list[Adaptation] = []
-    call = call_of({"adapt": True}, {})
-    refuse_or_adapt(call, adaptations, "this", "of that", "Do something else.")
-    assert adaptations == [Adaptation("this", "of that")]
-    with pytest.raises(ConfigurationError, match="p:m cannot take this: of that. Do something else. Or say adapt=True"):
-        refuse_or_adapt(call_of({}, {}), [], "this", "of that", "Do something else.")

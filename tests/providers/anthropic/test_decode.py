@@ -11,13 +11,8 @@ import pytest
 from dragoman.conversation import (
     Message,
     Opaque,
-    ReplyEvent,
-    ReplyStarted,
     StopReason,
     Text,
-    TextDelta,
-    Thinking,
-    ToolCall,
     Usage,
     UsageReported,
 )
@@ -111,28 +106,6 @@ def test_whole_and_streamed_are_the_same_message(case: str) -> None:
         assert stream.blocks == body.blocks
 
 
-def test_what_becomes_of_each_block() -> None:
-    message = streamed(
-        started(),
-        BOTH["thinking"][0],
-        block(1, REDACTED),
-        block(2, {"type": "text", "text": "first "}, delta("text", text="then")),
-        block(3, TOOL, *arguments('{"a": 1}')),
-        block(4, SEARCH, *arguments('{"query": "x"}')),
-        stopped("tool_use"),
-    )
-    assert message.blocks[:4] == (
-        Thinking("Hmm", "anthropic", signature="c2ln"),
-        Thinking("", "anthropic", encrypted="ZW5j"),
-        Text("first then"),
-        ToolCall("toolu_1", "add", '{"a": 1}'),
-    )
-    assert isinstance(message.blocks[4], Opaque)
-    assert message.blocks[4].value == {**SEARCH, "input": {"query": "x"}}
-    assert message.stop_reason is StopReason.TOOL_CALLS
-    assert (message.provider, message.model, message.id) == ("anthropic", "claude-x", "msg_1")
-
-
 # --- why it stopped, and what it cost ---
 
 
@@ -162,20 +135,6 @@ def test_members_of_the_reply_are_kept() -> None:
     assert native_of(message) == {"new": [], **members, "usage": {"input_tokens": 10, "output_tokens": 7}}
     assert native_of(at_once(whole(new=[], **members))) == native_of(message)
     assert at_once(whole(stop_reason="refusal")).blocks == ()
-
-
-def test_input_counts_what_the_cache_gave_and_took() -> None:
-    counts = {
-        "input_tokens": 3,
-        "cache_read_input_tokens": 100,
-        "cache_creation_input_tokens": 20,
-        "output_tokens": 9,
-        "output_tokens_details": {"thinking_tokens": 4},
-        "service_tier": "standard",
-    }
-    message = at_once(whole(usage=counts))
-    assert message.usage == Usage(input=123, output=9, cache_read=100, cache_write=20, reasoning=4)
-    assert native_of(message)["usage"] == counts
 
 
 def test_later_counts_replace_earlier_ones_and_may_leave_some_out() -> None:
@@ -253,12 +212,3 @@ def test_names_are_mapped_back() -> None:
     encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"wire": "own"})
     message = message_of(CODEC.decoder(call, encoded), [whole({**TOOL, "name": "wire"})])
     assert message.tool_calls[0].name == "own"
-
-
-def test_deltas_are_events_at_once() -> None:
-    events: list[ReplyEvent] = []
-    decoder = decoder_of()
-    decoder.feed(started() + event("content_block_start", index=0, content_block={"type": "text"}), events)
-    assert isinstance(events[0], ReplyStarted)
-    decoder.feed(event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}), events)
-    assert events[-1] == TextDelta(0, "", "x")

@@ -92,19 +92,6 @@ def test_a_stream_and_a_whole_reply_make_the_same_message() -> None:
 # --- framing ---
 
 
-@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
-@pytest.mark.parametrize("before", [b"", b": keep-alive\n\n", b"\xef\xbb\xbf", b"\n\n", b"retry: 100\n\n"])
-def test_lines_may_end_in_any_way_and_comments_may_come_anywhere(newline: bytes, before: bytes) -> None:
-    body = before + event(chunk({"content": "a"})) + b": OPENROUTER PROCESSING\n\n" + event(chunk({"content": "b"}))
-    body += event(chunk({}, "stop")) + DONE
-    assert read(body.replace(b"\n", newline)).text == "ab"
-
-
-def test_no_space_behind_the_colon_and_named_events() -> None:
-    body = stream(chunk({"content": "a"}), chunk({}, "stop")).replace(b"data: ", b"event: chunk\ndata:")
-    assert read(body).text == "a"
-
-
 def test_several_events_in_one_read_are_all_taken_and_none_behind_the_end() -> None:
     a, b, c, d, e, f = (event(chunk({"content": letter})) for letter in "abcdef")
     nothing, end = DONE.replace(b"[DONE]", b'{"choices":[]}'), event(chunk({}, "stop"))

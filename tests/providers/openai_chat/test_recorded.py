@@ -12,14 +12,11 @@ import pytest
 from dragoman.conversation import (
     Conversation,
     Message,
-    ReplyEvent,
     StopReason,
     Text,
     Thinking,
-    ThinkingDelta,
     ToolResult,
     Usage,
-    fold,
 )
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError, RateLimitError
 from dragoman.providers import CODEC
@@ -153,19 +150,6 @@ def test_reasoning_is_kept_and_says_who_can_read_it() -> None:
         assert {thought.provider for thought in thoughts} <= {f"openai_chat:{call_of(exchange).profile.provider}"}
         found += bool(thoughts)
     assert found > 50
-
-
-@pytest.mark.recorded
-@there
-def test_what_came_before_an_error_is_there() -> None:
-    exchange = ROWS["test_tool_use_failed_error_streaming_with_text-0"]
-    events: list[ReplyEvent] = []
-    with pytest.raises(InvalidRequestError, match="did not call a tool"):
-        decoder_of(exchange).feed(exchange.body.encode(), events)
-    message = fold(events)
-    assert message.text == "maybe"
-    assert message.interrupted
-    assert any(isinstance(event, ThinkingDelta) for event in events)
 
 
 # --- replies sent back: what we make of a reply as history is what the next recorded request carried ---

@@ -84,46 +84,6 @@ def test_plain_schemas_stay_as_they_are() -> None:
         assert done.lines == ()
 
 
-def closed(model: type[pydantic.BaseModel]) -> pydantic.TypeAdapter[Any]:
-    """A type of an SDK that refuses members it does not know."""
-    return pydantic.TypeAdapter(type(model.__name__, (model,), {"model_config": {"extra": "forbid"}}))
-
-
-def test_openai_types_take_them() -> None:
-    from openai.types.shared.function_definition import FunctionDefinition
-
-    names = ToolNames([tool.name for tool in tools()], ToolLimits())
-    adapter = closed(FunctionDefinition)
-    for tool, done in zip(tools(), conversions("openai_strict"), strict=True):
-        adapter.validate_python(
-            {
-                "name": names.to_wire[tool.name],
-                "description": tool.description,
-                "parameters": done.schema,
-                "strict": not done.reasons,
-            },
-            strict=True,
-        )
-
-
-def test_anthropic_types_take_them() -> None:
-    from anthropic.types.tool_param import InputSchemaTyped, ToolParam
-
-    names = ToolNames([tool.name for tool in tools()], ToolLimits(name_pattern="[a-zA-Z0-9_-]{1,128}"))
-    adapter = pydantic.TypeAdapter(ToolParam, config=None)
-    schema = pydantic.TypeAdapter(InputSchemaTyped)
-    for tool, done in zip(tools(), conversions("anthropic_strict"), strict=True):
-        param = {
-            "name": names.to_wire[tool.name],
-            "description": tool.description,
-            "input_schema": done.schema,
-            "strict": not done.reasons,
-        }
-        assert param.keys() <= ToolParam.__annotations__.keys()
-        adapter.validate_python(param)
-        schema.validate_python(done.schema)
-
-
 def test_gemini_types_take_them() -> None:
     from google.genai.types import FunctionDeclaration, Schema
 

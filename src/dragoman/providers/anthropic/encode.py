@@ -6,7 +6,6 @@ else, and is written once for all calls on the same terms; history.py writes the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -361,19 +360,14 @@ _BETA_OF_MEMBER: Final = {
     "context_management": "context-management-2025-06-27",
     "fallback_credit_token": "fallback-credit-2026-07-01",
     "fallbacks": "server-side-fallback-2026-07-01",
+    "mcp_servers": "mcp-client-2025-11-20",
     "thread": "message-threads-2026-08-12",
 }
-_BETA_OF_EDIT: Final = {"compact_20260112": "compact-2026-01-12"}
-"""By the types of edits inside `context_management`."""
 _BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
 class _Typed(Struct):
     type: str | None = None
-
-
-class _ContextManagement(Struct):
-    edits: list[_Typed] = []
 
 
 def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
@@ -383,10 +377,6 @@ def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
     kinds = [_type_of_tool(raw) for raw in options.server_tools]
     betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
     betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
-    if "mcp_servers" in options.extra_body:
-        # They are described in two ways: with a toolset among the tools, and before that without one.
-        betas.append("mcp-client-2025-11-20" if "mcp_toolset" in kinds else "mcp-client-2025-04-04")
-    betas += _betas_of_edits(options.extra_body)
     betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()]
     header = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
     return {"anthropic-version": _VERSION, **header, **given}
@@ -397,11 +387,3 @@ def _type_of_tool(tool: Raw) -> str | None:
         return msgspec.json.decode(tool, type=_Typed).type
     except msgspec.MsgspecError:
         return None  # the provider will say what is wrong with it
-
-
-def _betas_of_edits(extra_body: Mapping[str, object]) -> list[str]:
-    try:
-        edits = msgspec.convert(extra_body.get("context_management"), _ContextManagement).edits
-    except msgspec.ValidationError:
-        return []
-    return [_BETA_OF_EDIT[edit.type] for edit in edits if edit.type in _BETA_OF_EDIT]
