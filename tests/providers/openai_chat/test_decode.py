@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ from dragoman.conversation import (
     Media,
     Message,
     Opaque,
-    ReplyEvent,
     ReplyStarted,
     StopReason,
     Text,
@@ -29,11 +27,10 @@ from dragoman.conversation import (
     ToolCallStarted,
     Usage,
     UsageReported,
-    fold,
 )
 from dragoman.errors import ProtocolError
 from dragoman.providers import CODEC
-from tests.providers.feeding import events_of, message_of
+from tests.providers.feeding import attempt, events_of, message_of
 from tests.providers.openai_chat.wire import (
     DONE,
     NOTHING,
@@ -117,15 +114,14 @@ def test_without_done_a_finish_reason_is_enough_even_in_an_event_that_lacks_its_
 
 
 def test_a_stream_that_ends_early_is_an_error_with_everything_so_far() -> None:
-    events, error = fails(stream(chunk({"content": "a"}), chunk({"content": "b"}, usage=USAGE), done=False))
+    message, error = fails(stream(chunk({"content": "a"}), chunk({"content": "b"}, usage=USAGE), done=False))
     assert type(error) is ProtocolError
     assert error.provider == "openai-compatible"
-    message = fold(events)
     assert (message.text, message.stop_reason, message.usage) == ("ab", StopReason.INTERRUPTED, COUNTED)
-    events, error = fails(stream(chunk({"content": "a"})))
+    message, error = fails(stream(chunk({"content": "a"})))
     assert type(error) is ProtocolError
     assert "without saying why" in str(error)
-    assert fold(events).interrupted
+    assert message.interrupted
 
 
 def test_done_with_a_count_of_tokens_behind_the_last_choice_is_enough() -> None:
@@ -389,13 +385,8 @@ def test_other_lists_of_content() -> None:
 
 
 def read_tagged(*pieces: str, done: bool = True) -> Message:
-    events: list[ReplyEvent] = []
-    reader = with_quirk("think_tags")
-    with suppress(ProtocolError):
-        for one in [*[chunk({"content": piece}) for piece in pieces], *([chunk({}, "stop")] if done else [])]:
-            reader.feed(event(one), events)
-        reader.finish(events)
-    return fold(events)
+    chunks = [*[chunk({"content": piece}) for piece in pieces], *([chunk({}, "stop")] if done else [])]
+    return attempt(with_quirk("think_tags"), *map(event, chunks))[0]
 
 
 @pytest.mark.parametrize(
