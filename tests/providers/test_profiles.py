@@ -58,7 +58,7 @@ def test_a_changed_profile_is_another_one() -> None:
 
 
 def test_a_profile_can_be_written_down() -> None:
-    changed = BASE.with_changes(unsupported=frozenset(["seed"]), renamed={"max_tokens": "n"}, tool_schema="gemini")
+    changed = BASE.with_changes(unsupported=frozenset(["seed"]), renamed={"max_tokens": "n"})
     data = msgspec.json.encode(changed)
     assert msgspec.json.decode(data, type=Profile) == changed
     with pytest.raises(msgspec.ValidationError):
@@ -130,8 +130,6 @@ def check(profile: Profile) -> None:
     assert profile.media_urls <= {"image", "document", "audio", "video"}
     assert profile.tool_schema in get_args(SchemaStyle)
     assert re.compile(profile.tool_limits.name_pattern).fullmatch("legal_name")
-    if profile.strict_tools:
-        assert profile.tool_schema != "gemini"
 
 
 def test_aliases_and_well_known_models_lead_to_providers() -> None:
@@ -163,11 +161,11 @@ CLAUDE: list[tuple[str, dict[str, object]]] = [
 ]
 KNOWN: list[tuple[str, str, dict[str, object]]] = [
     *[("anthropic", model, fields) for models, fields in CLAUDE for model in models.split()],
-    ("gemini", "gemini-1.5-pro", {"reasoning": "none", "tool_schema": "gemini", "context_window": 2_097_152}),
+    ("gemini", "gemini-1.5-pro", {"reasoning": "none", "context_window": 2_097_152}),
     (
         "gemini",
         "gemini-1.5-flash-8b",
-        {"reasoning": "none", "structured_schema": "gemini", "context_window": 1_048_576},
+        {"reasoning": "none", "context_window": 1_048_576},
     ),
     ("gemini", "gemini-2.0-flash-lite", {"reasoning": "none", "strict_tools": False, "tool_result_media": frozenset()}),
     ("gemini", "gemini-2.5-flash", {"reasoning": "budget", "tool_schema": "json_schema", "tools": True}),

@@ -23,20 +23,6 @@ from dragoman.errors import ProviderError
 from .options import ModelOptions
 from .profile import Profile
 
-__all__ = [
-    "Adaptation",
-    "Call",
-    "Codec",
-    "Decoder",
-    "Encoded",
-    "Loss",
-    "WireRequest",
-    "Written",
-    "per_terms",
-    "remembered",
-    "written_up_to",
-]
-
 
 class Call(Struct, frozen=True, kw_only=True):
     """One model call, in our terms."""

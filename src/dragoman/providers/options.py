@@ -14,7 +14,6 @@ from msgspec import Raw, Struct
 
 from dragoman.conversation import ToolChoice
 
-__all__ = ["Effort", "ModelOptions", "Reasoning", "ResponseFormat"]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 

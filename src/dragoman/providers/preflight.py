@@ -18,9 +18,8 @@ from dragoman.errors import ConfigurationError, ToolDefinitionError
 from .catalogue import profile_of, split_model
 from .profile import Profile
 from .requests import ToolNames
-from .schema import Conversion, conversion, together
+from .schema import Conversion, convert, together
 
-__all__ = ["Finding", "Report", "Severity", "ToolReport", "check"]
 
 Severity: TypeAlias = Literal["ok", "rewrite", "error"]
 """Sent as it is, sent in another form, or refused."""
@@ -149,7 +148,7 @@ def _names(specs: list[ToolSpec], profile: Profile) -> tuple[dict[str, str], lis
 
 def _converted(spec: ToolSpec, profile: Profile) -> Conversion | ToolDefinitionError:
     try:
-        return conversion(spec.schema, profile.tool_schema, strict=_wants_strict(spec, profile))
+        return convert(spec.schema, profile.tool_schema, strict=_wants_strict(spec, profile))
     except ToolDefinitionError as error:
         return error
 

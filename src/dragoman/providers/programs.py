@@ -16,7 +16,6 @@ from dragoman.errors import ConfigurationError
 from .anthropic.profiles import BASE
 from .profile import Profile, ToolLimits
 
-__all__ = ["PROFILES", "profile_with"]
 
 # The models are Anthropic's, but what can be asked of them is what the program lets through.
 _CLAUDE: Final = BASE.with_changes(

@@ -10,34 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
+_NUMBERS = {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"}
 OPENAI_WORDS = {
     "object": {"properties", "required", "additionalProperties"},
     "array": {"items", "minItems", "maxItems"},
     "string": {"pattern", "format"},
-    "number": {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"},
-    "integer": {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"},
+    "number": _NUMBERS,
+    "integer": _NUMBERS,
     "boolean": set[str](),
     "null": set[str](),
 }
-ANTHROPIC_WORDS = {
-    "object": {"properties", "required", "additionalProperties"},
-    "array": {"items", "minItems"},
-    "string": {"pattern", "format"},
-    "number": set[str](),
-    "integer": set[str](),
-    "boolean": set[str](),
-    "null": set[str](),
-}
+ANTHROPIC_WORDS = {**OPENAI_WORDS, "array": {"items", "minItems"}, "number": set[str](), "integer": set[str]()}
 FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
-GEMINI_WORDS = {
-    "OBJECT": {"properties", "required", "minProperties", "maxProperties"},
-    "ARRAY": {"items", "minItems", "maxItems"},
-    "STRING": {"pattern", "format", "enum", "minLength", "maxLength"},
-    "NUMBER": {"minimum", "maximum"},
-    "INTEGER": {"minimum", "maximum", "format"},
-    "BOOLEAN": set[str](),
-    "NULL": set[str](),
-}
 
 
 def walk(schema: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -154,30 +138,6 @@ def _recursive(root: Any) -> bool:
     return any(reaches(name) for name in edges)
 
 
-def gemini(root: Any) -> list[str]:
-    wrong = [] if root.get("type") == "OBJECT" and "properties" in root else ["the root is no object"]
-    for at, schema in walk(root):
-        if "anyOf" in schema:
-            if set(schema) != {"anyOf"} or len(schema["anyOf"]) < 2:
-                wrong.append(f"{at}: anyOf must stand alone, but there is {set(schema)}")
-            continue
-        if schema.get("type") not in GEMINI_WORDS:
-            wrong.append(f"{at}: type {schema.get('type')}")
-            continue
-        allowed = {"type", "title", "description", "default", "nullable"} | GEMINI_WORDS[schema["type"]]
-        wrong.extend(f"{at}: {word} is not known" for word in sorted(set(schema) - allowed))
-        if schema["type"] == "ARRAY" and "items" not in schema:
-            wrong.append(f"{at}: items are missing")
-        if set(schema.get("required", [])) - set(schema.get("properties", {})):
-            wrong.append(f"{at}: required but not there")
-        if not all(isinstance(value, str) and value for value in schema.get("enum", [])) or schema.get("enum") == []:
-            wrong.append(f"{at}: values {schema['enum']}")
-        formats = {"STRING": {"date-time", "enum"}, "INTEGER": {"int32", "int64"}}.get(schema["type"], set())
-        if "format" in schema and schema["format"] not in formats:
-            wrong.append(f"{at}: format {schema['format']}")
-    return wrong
-
-
 _NOT_AT_THE_TOP = {"anyOf", "oneOf", "allOf", "enum", "const", "not", "$ref"}
 
 
@@ -210,23 +170,4 @@ CHECKERS: dict[str, Callable[[Any], list[str]]] = {
     "json_schema": json_schema,
     "openai_strict": openai_strict,
     "anthropic_strict": anthropic_strict,
-    "gemini": gemini,
 }
-
-
-def as_json_schema(schema: Any) -> Any:
-    """What a Gemini schema means, as a JSON Schema; objects have the declared properties only."""
-    if "anyOf" in schema:
-        return {"anyOf": [as_json_schema(branch) for branch in schema["anyOf"]]}
-    kind = schema["type"].lower()
-    result = {word: value for word, value in schema.items() if word not in ("nullable", "type", "format")}
-    result["type"] = [kind, "null"] if schema.get("nullable") else kind
-    if schema.get("nullable") and "enum" in schema:
-        result["enum"] = [*schema["enum"], None]
-    if "properties" in schema:
-        result["properties"] = {name: as_json_schema(sub) for name, sub in schema["properties"].items()}
-    if kind == "object":
-        result["additionalProperties"] = False
-    if "items" in schema:
-        result["items"] = as_json_schema(schema["items"])
-    return result

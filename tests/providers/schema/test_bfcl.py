@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import pydantic
 import pytest
 
-from dragoman.providers import ToolLimits, ToolNames
 from dragoman.providers.profile import SchemaStyle
-from dragoman.providers.schema import Conversion, conversion
+from dragoman.providers.schema import Conversion
+from dragoman.providers.schema import convert as conversion
 from dragoman.tools import AnyTool, Tool
-from tests.providers.schema.checkers import CHECKERS, as_json_schema
+from tests.providers.schema.checkers import CHECKERS
 from tests.providers.schema.styles import STYLES
 
 FUNCTIONS = 3_526
@@ -66,7 +65,7 @@ def test_they_obey_the_rules_of_every_style(style: SchemaStyle) -> None:
     for done in conversions(style):
         rules = CHECKERS["json_schema" if done.reasons else style]
         assert rules(done.schema) == []
-        assert jsonschema_rs.meta.is_valid(as_json_schema(done.schema) if style == "gemini" else done.schema)
+        assert jsonschema_rs.meta.is_valid(done.schema)
 
 
 @pytest.mark.parametrize(
@@ -82,20 +81,3 @@ def test_plain_schemas_stay_as_they_are() -> None:
     for tool, done in zip(tools(), conversions("json_schema"), strict=True):
         assert done.schema == tool.spec.schema
         assert done.lines == ()
-
-
-def test_gemini_types_take_them() -> None:
-    from google.genai.types import FunctionDeclaration, Schema
-
-    limits = ToolLimits(name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]*")
-    names = ToolNames([tool.name for tool in tools()], limits)
-    for tool, done, plain in zip(tools(), conversions("gemini"), conversions("json_schema"), strict=True):
-        name = names.to_wire[tool.name]
-        # These models forbid members they do not know by themselves.
-        Schema.model_validate(done.schema)
-        FunctionDeclaration.model_validate({"name": name, "description": tool.description, "parameters": done.schema})
-        FunctionDeclaration.model_validate(
-            {"name": name, "description": tool.description, "parametersJsonSchema": plain.schema}
-        )
-    with pytest.raises(pydantic.ValidationError):
-        Schema.model_validate({"type": "OBJECT", "unheard": True})

@@ -16,7 +16,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.providers.requests import ToolNames, declare_tools, effective_options, refuse_or_adapt
-from dragoman.providers.schema import NOT_STRICT, convert
+from dragoman.providers.schema import convert
 from dragoman.providers.wire import read_members, read_text
 
 from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
@@ -334,13 +334,13 @@ def _convert_reply_schema(call: Call, options: ModelOptions, adaptations: list[A
     if wanted is None:
         return None
     given = msgspec.json.decode(wanted.schema, type=dict[str, object])
-    schema, notes = convert(given, call.profile.structured_schema, strict=True)
-    if refusal := next((note for note in notes if note.startswith(NOT_STRICT)), None):
-        why = refusal.removeprefix(NOT_STRICT)
-        refuse_or_adapt(call, adaptations, "response_format", why, "Change the schema, or ask for the reply by a tool.")
+    done = convert(given, call.profile.structured_schema, strict=True)
+    if done.reasons:
+        hint = "Change the schema, or ask for the reply by a tool."
+        refuse_or_adapt(call, adaptations, "response_format", str(done.reasons[0]), hint)
         return None
-    adaptations += [Adaptation("schema of the reply", note) for note in notes]
-    return schema
+    adaptations += [Adaptation("schema of the reply", note) for note in done.lines]
+    return done.schema
 
 
 # --- headers: features in beta are asked for in the provider's own words, and need a header each ----------------------
