@@ -1,7 +1,6 @@
 """Preflight: what a provider would say to some tools, before anything is sent.
 
 Owns: check() and its report.
-Must not know: the network. Everything is found out from the model's profile.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from .catalogue import profile_of, split_model
 from .profile import Profile
 from .requests import ToolNames
 from .schema import Conversion, convert, together
-
 
 Severity: TypeAlias = Literal["ok", "rewrite", "error"]
 """Sent as it is, sent in another form, or refused."""

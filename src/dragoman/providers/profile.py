@@ -2,7 +2,6 @@
 
 Owns: Profile, its parts, and how rows are laid over each other. A codec asks the profile; it never looks at a model's
 name.
-Must not know: particular providers (catalogue.py has the rows).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import MediaKind
-
 
 StructuredStyle: TypeAlias = Literal["native", "tool", "prompt"]
 """How a reply of a given schema is had: the provider's own feature, a forced tool call, or by asking nicely."""
@@ -59,8 +57,6 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tool choices it takes; "tool" stands for naming one."""
     parallel_tool_calls: bool = True
     """Whether asking for at most one call is possible."""
-    tool_error_flag: bool = False
-    """Whether results have a field that says they are errors; otherwise the text says so."""
     strict_tools: bool = False
     """Whether `strict` on a tool means something to it."""
     tool_schema: SchemaStyle = "json_schema"

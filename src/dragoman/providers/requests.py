@@ -2,7 +2,6 @@
 
 Owns: that what a model cannot take is refused or reported, never dropped; legal names for tools whose own names a
 provider would refuse.
-Must not know: how a dialect writes any of it.
 """
 
 from __future__ import annotations

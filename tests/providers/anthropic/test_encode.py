@@ -58,28 +58,6 @@ def test_an_empty_system_prompt_is_not_sent(system: str | None) -> None:
     assert "system" not in body_of(HI, system=system)
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        ("claude-sonnet-4-5", {"seed": 1}),
-        ("claude-sonnet-4-5", {"temperature": 0.5, "top_p": 0.5}),
-        ("claude-opus-4-7", {"temperature": 0.5}),
-        ("claude-opus-5-5", {"top_p": 0.5}),
-        ("claude-sonnet-5", {"top_k": 5}),
-        ("claude-sonnet-4-5", {"stop": (" ", "x")}),
-    ],
-)
-def test_what_a_model_cannot_take_is_refused_or_reported(model: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="cannot take"):
-        encoded(HI, model=model, **options)
-    done = encoded(HI, model=model, adapt=True, **options)
-    assert len(done.adaptations) == 1
-    assert json.loads(done.request.body).keys() - {"model", "max_tokens", "messages"} <= {
-        "temperature",
-        "stop_sequences",
-    }
-
-
 # --- tools ---
 
 

@@ -77,24 +77,6 @@ def test_parameters() -> None:
     assert body["generationConfig"] == {"maxTokens": 5}
 
 
-@pytest.mark.parametrize(
-    ("model", "how", "absent"),
-    [
-        ("gemini-3-flash", {"user": "u"}, "user"),
-        ("gemini-3-flash", {"parallel_tool_calls": False}, "toolConfig"),
-        ("gemini-2.0-flash", {"reasoning": Reasoning(effort="low")}, "generationConfig"),
-        ("gemini-2.5-flash", {"response_format": FORMAT, "tools": (NOW,)}, "generationConfig"),
-        ("gemini-2.5-flash-image", {"tools": (NOW,)}, "tools"),
-    ],
-)
-def test_what_a_model_cannot_take_is_refused_or_reported(model: str, how: dict[str, Any], absent: str) -> None:
-    with pytest.raises(ConfigurationError, match="cannot take"):
-        CODEC.encode(a_call(HELLO, model=model, **how))
-    adapted = a_call(HELLO, model=model, adapt=True, **how)
-    assert len(CODEC.encode(adapted).adaptations) == 1
-    assert absent not in sent(adapted)
-
-
 def test_a_schema_for_the_reply() -> None:
     config = sent(a_call(HELLO, response_format=FORMAT))["generationConfig"]
     assert config["responseMimeType"] == "application/json"

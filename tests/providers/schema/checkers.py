@@ -43,72 +43,66 @@ def _resolves(root: Any, reference: str) -> bool:
     return reference.startswith("#") and place is not None
 
 
-def openai_strict(root: Any) -> list[str]:
+def _types(schema: dict[str, Any]) -> list[str]:
+    kinds = schema.get("type", [])
+    return [kinds] if isinstance(kinds, str) else kinds
+
+
+def _strict(root: Any, words: dict[str, set[str]], formats: set[str], extra: set[str]) -> list[str]:
+    """What both strict subsets want."""
     wrong = [] if root.get("type") == "object" and "anyOf" not in root else ["the root is no object"]
     for at, schema in walk(root):
-        extra = {"$defs"} if not at else set[str]()
         if "$ref" in schema:
             if set(schema) != {"$ref"} or not _resolves(root, schema["$ref"]):
                 wrong.append(f"{at}: a reference with other words, or to nothing")
             continue
         if "anyOf" in schema:
-            if set(schema) - {"anyOf", "title", "description"} or not schema["anyOf"]:
+            if set(schema) - {"anyOf", "title", "description"} - extra or not schema["anyOf"]:
                 wrong.append(f"{at}: words beside anyOf {set(schema)}")
             continue
-        wrong.extend(_typed(at, schema, OPENAI_WORDS, extra))
-        types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-        if "object" in types and (
-            schema.get("additionalProperties") is not False or schema["required"] != list(schema["properties"])
-        ):
-            wrong.append(f"{at}: an object that is not closed, or has optional properties")
-        if "array" in types and "items" not in schema:
+        wrong.extend(_typed(at, schema, words, {*extra, *(["$defs"] if not at else [])}))
+        if "object" in _types(schema):
+            if schema.get("additionalProperties") is not False:
+                wrong.append(f"{at}: an object that is not closed")
+            if set(schema.get("required", [])) - set(schema["properties"]):
+                wrong.append(f"{at}: required but not there")
+        if "array" in _types(schema) and "enum" not in schema and "items" not in schema:
             wrong.append(f"{at}: items are missing")
-        if "format" in schema and schema["format"] not in FORMATS:
+        if "format" in schema and schema["format"] not in formats:
             wrong.append(f"{at}: format {schema['format']}")
+    return wrong
+
+
+def openai_strict(root: Any) -> list[str]:
+    wrong = _strict(root, OPENAI_WORDS, FORMATS, set())
+    for at, schema in walk(root):
+        if "properties" in schema and schema["required"] != list(schema["properties"]):
+            wrong.append(f"{at}: optional properties")
         if re.search(r"\(\?<?[!=]", schema.get("pattern", "")):
             wrong.append(f"{at}: look-around in {schema['pattern']}")
     return wrong
 
 
 def anthropic_strict(root: Any) -> list[str]:
-    wrong = [] if root.get("type") == "object" and "anyOf" not in root else ["the root is no object"]
+    wrong = _strict(root, ANTHROPIC_WORDS, FORMATS | {"uri"}, {"default"})
     optional = unions = 0
     for at, schema in walk(root):
         unions += "anyOf" in schema or isinstance(schema.get("type"), list)
-        if "$ref" in schema:
-            if set(schema) != {"$ref"} or not _resolves(root, schema["$ref"]):
-                wrong.append(f"{at}: a reference with other words, or to nothing")
-            continue
-        if "anyOf" in schema:
-            if set(schema) - {"anyOf", "title", "description", "default"}:
-                wrong.append(f"{at}: words beside anyOf {set(schema)}")
-            continue
-        wrong.extend(_typed(at, schema, ANTHROPIC_WORDS, {"default", *(["$defs"] if not at else [])}))
-        types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-        if "object" in types:
-            optional += len(set(schema["properties"]) - set(schema.get("required", [])))
-            if schema.get("additionalProperties") is not False:
-                wrong.append(f"{at}: an object that is not closed")
-            if set(schema.get("required", [])) - set(schema["properties"]):
-                wrong.append(f"{at}: required but not there")
-        if "format" in schema and schema["format"] not in FORMATS | {"uri"}:
-            wrong.append(f"{at}: format {schema['format']}")
+        optional += len(set(schema.get("properties", {})) - set(schema.get("required", [])))
         if schema.get("minItems", 0) > 1:
             wrong.append(f"{at}: minItems {schema['minItems']}")
         if re.search(r"\(\?|\\[bB]", schema.get("pattern", "")):
             wrong.append(f"{at}: pattern {schema['pattern']}")
     if optional > 24 or unions > 16:
         wrong.append(f"{optional} optional properties, {unions} unions")
-    if _recursive(root):
-        wrong.append("recursive")
-    return wrong
+    return [*wrong, "recursive"] if _recursive(root) else wrong
 
 
 def _typed(at: str, schema: Any, words: dict[str, set[str]], extra: set[str]) -> list[str]:
     if "type" not in schema:
         return [f"{at}: no type"]
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    allowed = {"type", "title", "description", "enum", "const", *extra}.union(*(words[kind] for kind in types))
+    allowed = {"type", "title", "description", "enum", "const", *extra}
+    allowed = allowed.union(*(words[kind] for kind in _types(schema)))
     wrong = [f"{at}: {word} is not known" for word in sorted(set(schema) - allowed)]
     values = schema.get("enum", [schema["const"]] if "const" in schema else ["something"])
     if not values or any(isinstance(value, list | dict) for value in values):

@@ -1,7 +1,6 @@
 """The JSON of chat completions and what it means: read without believing all of it, and put together again.
 
 Owns: the plain form of a chunk; token counts, finish reasons, media, think tags and unknown members of a reply.
-Must not know: events, and which part of a reply is open.
 """
 
 from __future__ import annotations

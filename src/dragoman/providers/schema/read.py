@@ -2,7 +2,6 @@
 
 Owns: references within one document (nothing is ever fetched); reading each keyword once, in the light of a
 provider's rules; merging what holds at once (`allOf`, keywords beside `$ref` or `anyOf`).
-Must not know: how a provider's schema is written.
 """
 
 from __future__ import annotations

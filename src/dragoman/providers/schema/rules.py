@@ -1,7 +1,6 @@
 """The vocabulary of JSON Schema, what each provider takes of it, and the notes on what was changed.
 
 Owns: the tables. Their sources are named beside them; all were looked up in autumn 2026.
-Must not know: how a schema is read or written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """From nodes to the schema that is sent, in one of three styles; and from a value back to the given schema.
 
 Owns: what is done when a schema cannot be strict, and undoing what a style did to values.
-Must not know: which provider takes which style (profiles).
 
 A schema that needs more freedom than a strict subset has (a free-form object, a value of any type) is not bent to fit:
 the reasons are collected, and it is sent as a plain one.
