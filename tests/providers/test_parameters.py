@@ -1,4 +1,4 @@
-"""Options against profiles: nothing is dropped without a word."""
+"""Options against profiles: what a model can take stays as it is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.conversation import Conversation, OneTool, ToolSpec
+from dragoman.conversation import Conversation, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
-    Adaptation,
     Call,
     ModelOptions,
     Profile,
@@ -30,36 +29,6 @@ def call_of(options: dict[str, Any], profile: dict[str, Any], *tools: ToolSpec) 
         tools=tools,
         options=ModelOptions(**options),
     )
-
-
-def effective(options: dict[str, Any], profile: dict[str, Any], *tools: ToolSpec) -> tuple[ModelOptions, list[str]]:
-    """The options with adapt=True, and what was reported."""
-    adaptations: list[Adaptation] = []
-    found = effective_options(call_of({**options, "adapt": True}, profile, *tools), adaptations)
-    return found, [str(adaptation) for adaptation in adaptations]
-
-
-NOT_TAKEN: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...], str]] = [
-    ({"temperature": 0.5}, {"unsupported": frozenset(["temperature"])}, (), "temperature"),
-    ({"stop": ("x",)}, {"unsupported": frozenset(["stop"])}, (), "stop"),
-    ({"seed": 0}, {"unsupported": frozenset(["seed"])}, (), "seed"),
-    ({"reasoning": Reasoning(effort="high")}, {"reasoning": "none"}, (), "reasoning"),
-    ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}, (TOOL,), "parallel_tool_calls=False"),
-    ({"tool_choice": "required"}, {"tool_choices": frozenset(["auto"])}, (TOOL,), "tool_choice='required'"),
-    ({"tool_choice": OneTool("t")}, {"tool_choices": frozenset(["auto"])}, (TOOL,), "tool_choice='tool'"),
-]
-
-
-@pytest.mark.parametrize(("options", "profile", "tools", "what"), NOT_TAKEN)
-def test_what_a_model_cannot_take_is_refused_or_reported(options: Any, profile: Any, tools: Any, what: str) -> None:
-    with pytest.raises(ConfigurationError) as raised:
-        effective_options(call_of(options, profile, *tools), [])
-    assert f"p:m cannot take {what}" in str(raised.value)
-    assert "adapt=True" in raised.value.hint
-    found, reported = effective(options, profile, *tools)
-    assert [line.partition(": ")[0] for line in reported] == [what]
-    (name,) = options
-    assert getattr(found, name) == getattr(ModelOptions(), name)
 
 
 FINE: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...]]] = [

@@ -120,8 +120,9 @@ def test_what_a_model_cannot_take_is_refused_or_reported(
 ) -> None:
     call = call_of(provider, model=model, **how)
     for _ in range(2):  # also where the terms are known already
-        with pytest.raises(ConfigurationError, match="cannot take"):
+        with pytest.raises(ConfigurationError, match=f"{provider}:{model} cannot take") as raised:
             encode(call)
+        assert "adapt=True" in raised.value.hint
     done = encode(call_of(provider, model=model, adapt=True, **how))
     assert len(done.adaptations) == 1
     plain = json.loads(encode(call_of(provider, model=model)).request.body)

@@ -57,6 +57,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tool choices it takes; "tool" stands for naming one."""
     parallel_tool_calls: bool = True
     """Whether asking for at most one call is possible."""
+    tool_error_flag: bool = False
+    """Whether results have a field that says they are errors; otherwise the text says so."""
     strict_tools: bool = False
     """Whether `strict` on a tool means something to it."""
     tool_schema: SchemaStyle = "json_schema"
