@@ -18,7 +18,7 @@ from dragoman.conversation import (
 )
 from dragoman.providers.anthropic import CODEC
 from tests.providers.anthropic.calls import block, call_of, decoder_of, event, started, stopped, text_block, whole
-from tests.providers.feeding import events_of, message_of, one_by_one
+from tests.providers.feeding import events_of, message_of
 
 TOOL = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
@@ -177,15 +177,6 @@ def test_events_are_read_by_their_types_or_else_by_their_names() -> None:
     assert streamed(bare) == streamed(raw)
     assert streamed(raw.replace(b"event: content_block_delta", b"event: message")) == streamed(raw)
     assert streamed(raw.replace(b'"type":"message_stop"', b'"no":1')) == streamed(raw)
-
-
-def test_a_stream_may_be_answered_with_plain_json_and_the_other_way_round() -> None:
-    body = whole({"type": "text", "text": "x"})
-    expected = at_once(body)
-    assert message_of(decoder_of(stream=True), [b" \n", body]) == expected
-    assert message_of(decoder_of(stream=True), one_by_one(b"\xef\xbb\xbf" + body)) == expected
-    raw = b"".join([started(), text_block(0, "x"), stopped()])
-    assert message_of(decoder_of(stream=False), one_by_one(raw)).text == "x"
 
 
 def test_calls_without_an_id_get_one() -> None:

@@ -98,12 +98,6 @@ def test_several_events_in_one_read_are_all_taken_and_none_behind_the_end() -> N
     assert read(a + end + DONE + b).text == "a"
 
 
-def test_a_whole_reply_to_a_request_for_a_stream_and_the_other_way_round() -> None:
-    assert read(whole({"content": "a"}), stream=True).text == "a"
-    assert read(b"   \n\n  " + whole({"content": "a"}), stream=False).text == "a"
-    assert read(stream(chunk({"content": "a"}), chunk({}, "stop")), stream=False).text == "a"
-
-
 # --- the end ---
 
 

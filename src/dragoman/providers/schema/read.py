@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
-from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
@@ -41,6 +40,7 @@ from .rules import (
 _NOTHING: Final[Mapping[str, object]] = {}
 _MOST_ALTERNATIVES: Final = 64
 """Alternatives of alternatives multiply; beyond this many the second ones are left out."""
+_PERCENT: Final = re.compile(rb"%([0-9a-fA-F]{2})")
 _NO_NUMBERS: Final = frozenset(["pattern", "format", "contentEncoding", "contentMediaType", "uniqueItems"])
 _LIMIT_NOTHING: Final[Mapping[str, object]] = {"minLength": 0, "minItems": 0, "minProperties": 0, "uniqueItems": False}
 
@@ -64,7 +64,7 @@ class Document:
                 f"The schema refers to another document at {at or '/'}: {reference}. Nothing is fetched.",
                 hint="Put the definition under $defs of the same schema and refer to it by #/$defs/...",
             )
-        pointer = unquote(fragment)
+        pointer = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), fragment.encode()).decode(errors="replace")
         if (pointer and not pointer.startswith("/")) or self.at(pointer) is None:
             message = f"The schema refers to nothing at {at or '/'}: there is no {reference}."
             raise ToolDefinitionError(message, hint="Add the definition under $defs, and refer to it by #/$defs/...")
