@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from dragoman.errors import ToolDefinitionError
 from dragoman.providers import restored
 from dragoman.providers.profile import SchemaStyle
-from dragoman.providers.schema import Conversion
-from dragoman.providers.schema import convert as conversion
+from dragoman.providers.schema import Conversion, convert
 from tests.providers.schema.checkers import CHECKERS
 from tests.providers.schema.generated import instances, seeded
 from tests.providers.schema.styles import STYLES
@@ -28,7 +27,7 @@ every_style = pytest.mark.parametrize("style", STYLES)
 def converted(schema: dict[str, Any], style: SchemaStyle) -> Conversion | None:
     """The conversion; None for schemas that nothing can fit, which are refused."""
     try:
-        return conversion(schema, style, strict=True)
+        return convert(schema, style, strict=True)
     except ToolDefinitionError as error:
         if "root allows none" not in error.message and "contradicts itself" not in error.message:
             raise
@@ -60,11 +59,10 @@ def is_stable(schema: dict[str, Any], done: Conversion, style: SchemaStyle) -> N
     twin = converted(copy.deepcopy(schema), style)
     assert twin is not None
     assert json.dumps(twin.schema) == json.dumps(done.schema)
-    again = converted(done.schema, style)
-    assert again is not None
+    again = convert(done.schema, style, strict=not done.reasons)
     assert json.dumps(again.schema) == json.dumps(done.schema)
     assert again.exact
-    assert bool(again.reasons) == bool(done.reasons)
+    assert not again.reasons
 
 
 def notes_are_lines(done: Conversion) -> None:
@@ -88,7 +86,7 @@ def validator(schema: Any) -> Any:
 
 @every_style
 @pytest.mark.parametrize("tame", [False, True])
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 1_000_000))
 def test_any_schema(style: SchemaStyle, tame: bool, seed: int) -> None:
     check(seeded(seed, tame=tame), style, Random(seed).randrange)

@@ -60,3 +60,9 @@ def test_a_form_that_takes_null_keeps_it() -> None:
     forms = [{"properties": {"a": {"type": "integer"}}}, {"properties": {"a": {"type": "null"}}}]
     schema = {"type": "object", "properties": {"x": {"anyOf": forms}}}
     assert restored({"x": {"a": None}}, schema) == {"x": {"a": None}}
+
+
+def test_a_form_that_lacks_what_it_requires_does_not_count() -> None:
+    forms = [{"properties": {"a": {"type": "null"}}, "required": ["b"]}, {"properties": {"a": {"type": "integer"}}}]
+    schema = {"type": "object", "properties": {"x": {"anyOf": forms}}}
+    assert restored({"x": {"a": None}}, schema) == {"x": {}}

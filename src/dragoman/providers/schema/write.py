@@ -453,6 +453,7 @@ def _restore(value: object, forms: list[Node], reader: Reader) -> object:
         ]
     if not is_object(value):
         return value
+    forms = [form for form in forms if value.keys() >= set(form.required)] or forms
     found: Schema = {}
     for name, sub in value.items():
         declared = below(form.properties.get(name) for form in forms)
