@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.conversation import Message, ReplyEvent, fold
+from dragoman.errors import ProviderError
 from dragoman.providers import Decoder
 
 
@@ -15,6 +16,18 @@ def events_of(decoder: Decoder, pieces: Iterable[bytes]) -> list[ReplyEvent]:
         decoder.feed(piece, events)
     decoder.finish(events)
     return events
+
+
+def attempt(decoder: Decoder, *pieces: bytes) -> tuple[Message, ProviderError | None]:
+    """What came of these bytes, and the error if there was one. Another exception fails the test."""
+    events: list[ReplyEvent] = []
+    try:
+        for piece in pieces:
+            decoder.feed(piece, events)
+        decoder.finish(events)
+    except ProviderError as error:
+        return fold(events), error
+    return fold(events), None
 
 
 def message_of(decoder: Decoder, pieces: Iterable[bytes]) -> Message:

@@ -9,7 +9,7 @@ import collections.abc
 import types
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal, Required, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin
 
 from typing_extensions import get_type_hints, is_typeddict
 
@@ -28,10 +28,10 @@ def problems(value: object, expected: Any, where: str = "$") -> list[str]:
         return [] if [] in attempts else min(attempts, key=len)
     if origin is Literal:
         return [] if value in arguments else [f"{where}: {value!r} is none of {arguments}"]
-    if origin in (Required, collections.abc.Iterable, collections.abc.Sequence, list) or "SequenceNotStr" in str(
-        origin
-    ):
-        return _problems_of_elements(value, arguments[0], where, required=origin is Required)
+    if origin in (Required, Annotated):
+        return problems(value, arguments[0], where)
+    if origin in (collections.abc.Iterable, collections.abc.Sequence, list) or "SequenceNotStr" in str(origin):
+        return _problems_of_elements(value, arguments[0], where)
     if origin in (dict, collections.abc.Mapping):
         return _problems_of_values(value, arguments[1], where)
     if expected is float:
@@ -61,9 +61,7 @@ def _hints_of(expected: Any) -> dict[str, Any]:
     return get_type_hints(expected, include_extras=True)
 
 
-def _problems_of_elements(value: object, expected: Any, where: str, *, required: bool) -> list[str]:
-    if required:
-        return problems(value, expected, where)
+def _problems_of_elements(value: object, expected: Any, where: str) -> list[str]:
     if not isinstance(value, list):
         return [f"{where}: {value!r} is no array"]
     return [line for at, one in enumerate(value) for line in problems(one, expected, f"{where}[{at}]")]

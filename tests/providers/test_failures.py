@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from dragoman.conversation import Conversation
 from dragoman.errors import (
@@ -84,20 +83,6 @@ def test_the_message_says_where_and_what() -> None:
     assert failure(CALL, 400, None, "  Two\nlines.  ", {}).message == "p:m-1 refused the request (400): Two lines."
     assert failure(CALL, None, None, "", {}).message == "p:m-1 refused the request: no reason was given."
     assert len(failure(CALL, 500, None, "x" * 10_000, {}).message) < 1_100
-
-
-def test_the_request_id_is_found() -> None:
-    assert failure(CALL, 500, None, "", {}, "from-body").request_id == "from-body"
-    assert failure(CALL, 500, None, "", {"request-id": "a"}).request_id == "a"
-    assert failure(CALL, 500, None, "", {"x-request-id": "b"}).request_id == "b"
-    assert failure(CALL, 500, None, "", {}).request_id is None
-
-
-@given(status=st.none() | st.integers(100, 599), code=st.none() | st.text(max_size=10), text=st.text(max_size=30))
-def test_whatever_is_said_becomes_an_error(status: int | None, code: str | None, text: str) -> None:
-    error = failure(CALL, status, code, text, {})
-    assert isinstance(error, ProviderError)
-    assert "\n" not in error.message
 
 
 # --- bodies: a gateway may speak any dialect, so each is read by every codec ------------------------------------------

@@ -6,14 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dragoman.conversation import (
-    Conversation,
-    Message,
-    ToolCall,
-    ToolResult,
-    conversation_from_json,
-    conversation_to_json as to_json,
-)
+from dragoman.conversation import Conversation, Message, ToolCall, ToolResult
 from dragoman.errors import ConfigurationError
 from dragoman.providers import PROVIDERS, Call, Encoded, ModelOptions, codec_of, profile_of
 from tests.strategies import conversations
@@ -87,17 +80,3 @@ def test_branches_and_changes(model: tuple[str, str], options: ModelOptions) -> 
     ]
     for branch in branches:
         assert encoded(branch, model, options) == encoded(unknown(branch), model, options)
-
-
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model[0])
-def test_a_turn_writes_only_what_is_new(model: tuple[str, str]) -> None:
-    long = Conversation("Be brief.").plus(*[Message.user("a"), Message.assistant("b")] * 200)
-    long = conversation_from_json(to_json(long))  # messages of their own, of which nothing is known
-    encoded(long, model, OPTIONS[0])
-    stale = Message.user("never looked at again")
-    msgspec.structs.force_setattr(long, "messages", (stale,) * 400)
-    longer = long.plus(Message.user("new"))
-    outcome = encoded(longer, model, OPTIONS[0])
-    assert isinstance(outcome, Encoded)
-    assert b"never looked at again" not in outcome.request.body
-    assert b"new" in outcome.request.body

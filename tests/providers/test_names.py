@@ -52,32 +52,6 @@ def test_long_names_are_cut_and_marked() -> None:
     assert first.startswith("x" * 55 + "_")
 
 
-def test_names_without_any_likeness_are_marks() -> None:
-    (wire,) = ToolNames(["天気"], OPENAI).to_wire.values()
-    assert re.fullmatch("_+[0-9a-f]{8}", wire)
-
-
-def test_two_that_would_become_the_same_are_both_marked() -> None:
-    found = ToolNames(["a.b", "a b", "a-b"], OPENAI).to_wire
-    assert found["a-b"] == "a-b"
-    assert found["a.b"].startswith("a_b_")
-    assert found["a b"].startswith("a_b_")
-    assert len(set(found.values())) == 3
-
-
-def test_a_legal_name_is_never_given_to_another_tool() -> None:
-    found = ToolNames(["a_b", "a.b"], OPENAI).to_wire
-    assert found["a_b"] == "a_b"
-    assert found["a.b"].startswith("a_b_")
-
-
-def test_a_tool_whose_name_is_the_mark_of_another() -> None:
-    mark = ToolNames(["a.b", "a b"], OPENAI).to_wire["a.b"]
-    found = ToolNames(["a.b", "a b", mark], OPENAI)
-    assert found.to_wire[mark] == mark
-    assert len(set(found.to_wire.values())) == 3
-
-
 @given(own=st.lists(names, max_size=8, unique=True), limits=LIMITS, seed=st.integers(0, 99))
 def test_names_are_legal_unique_and_independent_of_the_order(own: list[str], limits: ToolLimits, seed: int) -> None:
     try:

@@ -1,4 +1,4 @@
-"""Options against profiles: nothing is dropped without a word."""
+"""Options against profiles: what a model can take stays as it is."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.conversation import Conversation, OneTool, ToolSpec
+from dragoman.conversation import Conversation, ToolSpec
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
-    Adaptation,
     Call,
     ModelOptions,
     Profile,
     Reasoning,
     ResponseFormat,
     effective_options,
-    refuse_or_adapt,
 )
 
 TOOL = ToolSpec("t")
@@ -31,36 +29,6 @@ def call_of(options: dict[str, Any], profile: dict[str, Any], *tools: ToolSpec) 
         tools=tools,
         options=ModelOptions(**options),
     )
-
-
-def effective(options: dict[str, Any], profile: dict[str, Any], *tools: ToolSpec) -> tuple[ModelOptions, list[str]]:
-    """The options with adapt=True, and what was reported."""
-    adaptations: list[Adaptation] = []
-    found = effective_options(call_of({**options, "adapt": True}, profile, *tools), adaptations)
-    return found, [str(adaptation) for adaptation in adaptations]
-
-
-NOT_TAKEN: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...], str]] = [
-    ({"temperature": 0.5}, {"unsupported": frozenset(["temperature"])}, (), "temperature"),
-    ({"stop": ("x",)}, {"unsupported": frozenset(["stop"])}, (), "stop"),
-    ({"seed": 0}, {"unsupported": frozenset(["seed"])}, (), "seed"),
-    ({"reasoning": Reasoning(effort="high")}, {"reasoning": "none"}, (), "reasoning"),
-    ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}, (TOOL,), "parallel_tool_calls=False"),
-    ({"tool_choice": "required"}, {"tool_choices": frozenset(["auto"])}, (TOOL,), "tool_choice='required'"),
-    ({"tool_choice": OneTool("t")}, {"tool_choices": frozenset(["auto"])}, (TOOL,), "tool_choice='tool'"),
-]
-
-
-@pytest.mark.parametrize(("options", "profile", "tools", "what"), NOT_TAKEN)
-def test_what_a_model_cannot_take_is_refused_or_reported(options: Any, profile: Any, tools: Any, what: str) -> None:
-    with pytest.raises(ConfigurationError) as raised:
-        effective_options(call_of(options, profile, *tools), [])
-    assert f"p:m cannot take {what}" in str(raised.value)
-    assert "adapt=True" in raised.value.hint
-    found, reported = effective(options, profile, *tools)
-    assert [line.partition(": ")[0] for line in reported] == [what]
-    (name,) = options
-    assert getattr(found, name) == getattr(ModelOptions(), name)
 
 
 FINE: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...]]] = [
@@ -94,20 +62,3 @@ def test_the_default_of_tokens() -> None:
     profile = {"default_max_tokens": 100}
     assert effective_options(call_of({}, profile), []).max_tokens == 100
     assert effective_options(call_of({"max_tokens": 7}, profile), []).max_tokens == 7
-
-
-def test_several_things_at_once() -> None:
-    profile = {"unsupported": frozenset(["temperature", "top_p"]), "reasoning": "none"}
-    options = {"temperature": 1.0, "top_p": 0.5, "reasoning": Reasoning(budget=10), "max_tokens": 3}
-    found, reported = effective(options, profile)
-    assert found == ModelOptions(max_tokens=3, adapt=True)
-    assert len(reported) == 3
-
-
-def test_one_refusal() -> None:
-    adaptations: list[Adaptation] = []
-    call = call_of({"adapt": True}, {})
-    refuse_or_adapt(call, adaptations, "this", "of that", "Do something else.")
-    assert adaptations == [Adaptation("this", "of that")]
-    with pytest.raises(ConfigurationError, match="p:m cannot take this: of that. Do something else. Or say adapt=True"):
-        refuse_or_adapt(call_of({}, {}), [], "this", "of that", "Do something else.")

@@ -2,7 +2,6 @@
 
 Owns: the rows of providers, which provider and model a name like `anthropic:claude-sonnet-4-5` means, and finding a
 model's profile. Each dialect's package has the rows of its models.
-Must not know: how anything is encoded or sent. Codecs are loaded when they are first asked for.
 """
 
 from __future__ import annotations

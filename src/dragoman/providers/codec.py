@@ -2,7 +2,6 @@
 
 Owns: the Codec and Decoder protocols; WireRequest; the reports (Adaptation, Loss); keeping what was worked out for a
 message, a tool or a call for the next time.
-Must not know: any particular dialect, and how bytes are sent.
 
 A codec is stateless and its functions are pure. A decoder is made for one reply and fed with the reply's bytes in any
 pieces; whole replies and streams give the same events.
@@ -22,20 +21,6 @@ from dragoman.errors import ProviderError
 
 from .options import ModelOptions
 from .profile import Profile
-
-__all__ = [
-    "Adaptation",
-    "Call",
-    "Codec",
-    "Decoder",
-    "Encoded",
-    "Loss",
-    "WireRequest",
-    "Written",
-    "per_terms",
-    "remembered",
-    "written_up_to",
-]
 
 
 class Call(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 Owns: ModelOptions. A codec turns each option into its dialect's field, or refuses it, or reports how it adapted it;
 nothing is dropped without a word.
-Must not know: which provider calls what by which name.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from typing import Literal, TypeAlias
 from msgspec import Raw, Struct
 
 from dragoman.conversation import ToolChoice
-
-__all__ = ["Effort", "ModelOptions", "Reasoning", "ResponseFormat"]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 

@@ -1,7 +1,6 @@
 """Preflight: what a provider would say to some tools, before anything is sent.
 
 Owns: check() and its report.
-Must not know: the network. Everything is found out from the model's profile.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from dragoman.errors import ConfigurationError, ToolDefinitionError
 from .catalogue import profile_of, split_model
 from .profile import Profile
 from .requests import ToolNames
-from .schema import Conversion, conversion, together
-
-__all__ = ["Finding", "Report", "Severity", "ToolReport", "check"]
+from .schema import Conversion, convert, together
 
 Severity: TypeAlias = Literal["ok", "rewrite", "error"]
 """Sent as it is, sent in another form, or refused."""
@@ -149,7 +146,7 @@ def _names(specs: list[ToolSpec], profile: Profile) -> tuple[dict[str, str], lis
 
 def _converted(spec: ToolSpec, profile: Profile) -> Conversion | ToolDefinitionError:
     try:
-        return conversion(spec.schema, profile.tool_schema, strict=_wants_strict(spec, profile))
+        return convert(spec.schema, profile.tool_schema, strict=_wants_strict(spec, profile))
     except ToolDefinitionError as error:
         return error
 

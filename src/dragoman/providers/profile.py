@@ -2,7 +2,6 @@
 
 Owns: Profile, its parts, and how rows are laid over each other. A codec asks the profile; it never looks at a model's
 name.
-Must not know: particular providers (catalogue.py has the rows).
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ from msgspec import Struct
 
 from dragoman.conversation import MediaKind
 
-__all__ = ["Profile", "ProfileRow", "ReasoningStyle", "SchemaStyle", "StructuredStyle", "ToolLimits", "lay_over"]
-
 StructuredStyle: TypeAlias = Literal["native", "tool", "prompt"]
 """How a reply of a given schema is had: the provider's own feature, a forced tool call, or by asking nicely."""
 
-SchemaStyle: TypeAlias = Literal["json_schema", "openai_strict", "anthropic_strict", "gemini"]
-"""Which JSON Schema a dialect takes: all of it, OpenAI's or Anthropic's strict subset, or Gemini's own."""
+SchemaStyle: TypeAlias = Literal["json_schema", "openai_strict", "anthropic_strict"]
+"""Which JSON Schema a dialect takes: all of it, or OpenAI's or Anthropic's strict subset."""
 
 ReasoningStyle: TypeAlias = Literal["none", "effort", "budget", "adaptive"]
 """How thinking is asked for: not at all, by a word, by a number of tokens, or by a word that the model may adapt."""

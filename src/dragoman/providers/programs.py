@@ -1,7 +1,6 @@
 """Providers that are no service but a program on this machine, and what they can do.
 
 Owns: their profiles. A program is spoken to in its own way (see dragoman.engines), not by a codec.
-Must not know: how it is run.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from dragoman.errors import ConfigurationError
 
 from .anthropic.profiles import BASE
 from .profile import Profile, ToolLimits
-
-__all__ = ["PROFILES", "profile_with"]
 
 # The models are Anthropic's, but what can be asked of them is what the program lets through.
 _CLAUDE: Final = BASE.with_changes(

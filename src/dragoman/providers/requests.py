@@ -2,7 +2,6 @@
 
 Owns: that what a model cannot take is refused or reported, never dropped; legal names for tools whose own names a
 provider would refuse.
-Must not know: how a dialect writes any of it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dragoman.errors import ConfigurationError
 from .codec import Adaptation, Call, remembered
 from .options import Effort, ModelOptions, ResponseFormat
 from .profile import Profile, ToolLimits
-from .schema import NOT_STRICT, convert
+from .schema import convert
 
 _T = TypeVar("_T")
 _DEFAULTS: Final = ModelOptions()
@@ -89,8 +88,8 @@ def declare_tools(
         name, strict = names.wire(spec.name), spec.strict is True and profile.strict_tools
 
         def make(spec: ToolSpec = spec, name: str = name, strict: bool = strict) -> tuple[_T, tuple[str, ...]]:
-            schema, notes = convert(spec.schema, profile.tool_schema, strict=strict)
-            return write(spec, name, schema, strict and not is_too_free(notes)), notes
+            done = convert(spec.schema, profile.tool_schema, strict=strict)
+            return write(spec, name, done.schema, strict and not done.reasons), done.lines
 
         declared, notes = remembered(spec, f"{profile.dialect} {profile.tool_schema} {strict} {name}", make)
         found.append(declared)
@@ -107,9 +106,9 @@ def convert_reply_schema(
 ) -> tuple[dict[str, object], bool]:
     """The schema that the reply must have, and whether it can be enforced to the letter."""
     given = msgspec.json.decode(wanted.schema, type=dict[str, object])
-    schema, notes = convert(given, call.profile.structured_schema, strict=wanted.strict)
-    adaptations += [Adaptation("schema of the reply", note) for note in notes]
-    return schema, wanted.strict and not is_too_free(notes)
+    done = convert(given, call.profile.structured_schema, strict=wanted.strict)
+    adaptations += [Adaptation("schema of the reply", note) for note in done.lines]
+    return done.schema, wanted.strict and not done.reasons
 
 
 def name_reply_schema(wanted: ResponseFormat, adaptations: list[Adaptation]) -> str:
@@ -118,11 +117,6 @@ def name_reply_schema(wanted: ResponseFormat, adaptations: list[Adaptation]) -> 
     if name != wanted.name:
         adaptations.append(Adaptation(f"name {wanted.name!r} of the reply's schema", f"sent as {name!r}"))
     return name
-
-
-def is_too_free(notes: Iterable[str]) -> bool:
-    """Whether a schema has something that no strict one can say; it is then sent as a plain one."""
-    return any(note.startswith(NOT_STRICT) for note in notes)
 
 
 # --- reasoning and media ----------------------------------------------------------------------------------------------

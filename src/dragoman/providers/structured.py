@@ -3,7 +3,6 @@
 Owns: how they are asked for. "tool": the answer is the call of a tool made up for it, whose arguments have the schema.
 "prompt": the model is asked for bare JSON. Either way the reply becomes a text of JSON, as with the native feature.
 Where an answer has to be an object but is not meant to be one, it is asked for as the one property of an object.
-Must not know: any dialect. A call is changed before a codec sees it, and the events of its reply behind the decoder.
 
 A model may write some words before it calls the tool; `answer_text` takes the answer alone.
 """

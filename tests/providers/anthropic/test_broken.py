@@ -7,26 +7,17 @@ from typing import Any
 
 import pytest
 
-from dragoman.conversation import Message, ReplyEvent, fold
+from dragoman.conversation import Message
 from dragoman.errors import OverloadedError, ProtocolError, ProviderError, RateLimitError
 from tests.providers.anthropic.calls import block, decoder_of, event, started, stopped, text_block, whole
-from tests.providers.feeding import message_of, one_by_one
+from tests.providers.feeding import attempt, message_of, one_by_one
 
 TOOL = {"type": "tool_use", "id": "t", "name": "add", "input": {}}
 WHOLE = whole({"type": "text", "text": "Hello"}, {**TOOL, "input": {"a": 1}})
 
 
 def read(*pieces: bytes, stream: bool = True) -> tuple[Message, ProviderError | None]:
-    """What came of these bytes, and the error if there was one."""
-    events: list[ReplyEvent] = []
-    decoder = decoder_of(stream=stream)
-    try:
-        for piece in pieces:
-            decoder.feed(piece, events)
-        decoder.finish(events)
-    except ProviderError as error:
-        return fold(events), error
-    return fold(events), None
+    return attempt(decoder_of(stream=stream), *pieces)
 
 
 A = event("content_block_start", index=0, content_block={"type": "text", "text": ""})

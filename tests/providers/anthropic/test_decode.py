@@ -11,19 +11,14 @@ import pytest
 from dragoman.conversation import (
     Message,
     Opaque,
-    ReplyEvent,
-    ReplyStarted,
     StopReason,
     Text,
-    TextDelta,
-    Thinking,
-    ToolCall,
     Usage,
     UsageReported,
 )
 from dragoman.providers.anthropic import CODEC
 from tests.providers.anthropic.calls import block, call_of, decoder_of, event, started, stopped, text_block, whole
-from tests.providers.feeding import events_of, message_of, one_by_one
+from tests.providers.feeding import events_of, message_of
 
 TOOL = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
@@ -111,28 +106,6 @@ def test_whole_and_streamed_are_the_same_message(case: str) -> None:
         assert stream.blocks == body.blocks
 
 
-def test_what_becomes_of_each_block() -> None:
-    message = streamed(
-        started(),
-        BOTH["thinking"][0],
-        block(1, REDACTED),
-        block(2, {"type": "text", "text": "first "}, delta("text", text="then")),
-        block(3, TOOL, *arguments('{"a": 1}')),
-        block(4, SEARCH, *arguments('{"query": "x"}')),
-        stopped("tool_use"),
-    )
-    assert message.blocks[:4] == (
-        Thinking("Hmm", "anthropic", signature="c2ln"),
-        Thinking("", "anthropic", encrypted="ZW5j"),
-        Text("first then"),
-        ToolCall("toolu_1", "add", '{"a": 1}'),
-    )
-    assert isinstance(message.blocks[4], Opaque)
-    assert message.blocks[4].value == {**SEARCH, "input": {"query": "x"}}
-    assert message.stop_reason is StopReason.TOOL_CALLS
-    assert (message.provider, message.model, message.id) == ("anthropic", "claude-x", "msg_1")
-
-
 # --- why it stopped, and what it cost ---
 
 
@@ -162,20 +135,6 @@ def test_members_of_the_reply_are_kept() -> None:
     assert native_of(message) == {"new": [], **members, "usage": {"input_tokens": 10, "output_tokens": 7}}
     assert native_of(at_once(whole(new=[], **members))) == native_of(message)
     assert at_once(whole(stop_reason="refusal")).blocks == ()
-
-
-def test_input_counts_what_the_cache_gave_and_took() -> None:
-    counts = {
-        "input_tokens": 3,
-        "cache_read_input_tokens": 100,
-        "cache_creation_input_tokens": 20,
-        "output_tokens": 9,
-        "output_tokens_details": {"thinking_tokens": 4},
-        "service_tier": "standard",
-    }
-    message = at_once(whole(usage=counts))
-    assert message.usage == Usage(input=123, output=9, cache_read=100, cache_write=20, reasoning=4)
-    assert native_of(message)["usage"] == counts
 
 
 def test_later_counts_replace_earlier_ones_and_may_leave_some_out() -> None:
@@ -220,15 +179,6 @@ def test_events_are_read_by_their_types_or_else_by_their_names() -> None:
     assert streamed(raw.replace(b'"type":"message_stop"', b'"no":1')) == streamed(raw)
 
 
-def test_a_stream_may_be_answered_with_plain_json_and_the_other_way_round() -> None:
-    body = whole({"type": "text", "text": "x"})
-    expected = at_once(body)
-    assert message_of(decoder_of(stream=True), [b" \n", body]) == expected
-    assert message_of(decoder_of(stream=True), one_by_one(b"\xef\xbb\xbf" + body)) == expected
-    raw = b"".join([started(), text_block(0, "x"), stopped()])
-    assert message_of(decoder_of(stream=False), one_by_one(raw)).text == "x"
-
-
 def test_calls_without_an_id_get_one() -> None:
     nameless = {"type": "tool_use", "name": "add", "input": {}}
     message = streamed(started(), block(0, nameless), block(1, nameless), stopped("tool_use"))
@@ -253,12 +203,3 @@ def test_names_are_mapped_back() -> None:
     encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"wire": "own"})
     message = message_of(CODEC.decoder(call, encoded), [whole({**TOOL, "name": "wire"})])
     assert message.tool_calls[0].name == "own"
-
-
-def test_deltas_are_events_at_once() -> None:
-    events: list[ReplyEvent] = []
-    decoder = decoder_of()
-    decoder.feed(started() + event("content_block_start", index=0, content_block={"type": "text"}), events)
-    assert isinstance(events[0], ReplyStarted)
-    decoder.feed(event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}), events)
-    assert events[-1] == TextDelta(0, "", "x")

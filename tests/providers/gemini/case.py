@@ -7,10 +7,11 @@ from typing import Any
 
 from google.genai import types
 
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, fold
+from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import ProviderError
 from dragoman.providers import Call, Encoded, ModelOptions, Profile, WireRequest, profile_of
 from dragoman.providers.gemini import CODEC
+from tests.providers import feeding
 from tests.providers.feeding import message_of
 
 NOTHING_SENT = Encoded(request=WireRequest(path="", body=b""))
@@ -92,14 +93,7 @@ def whole(one: Any, call: Call | None = None) -> Message:
 
 def attempt(data: bytes, call: Call) -> tuple[Message, ProviderError | None]:
     """What there is of a reply when these bytes have come, and the error that reading them raised."""
-    events: list[ReplyEvent] = []
-    decoder = CODEC.decoder(call, NOTHING_SENT)
-    try:
-        decoder.feed(data, events)
-        decoder.finish(events)
-    except ProviderError as error:
-        return fold(events), error
-    return fold(events), None
+    return feeding.attempt(CODEC.decoder(call, NOTHING_SENT), data)
 
 
 # --- what the official SDK says of a request --------------------------------------------------------------------------

@@ -139,15 +139,6 @@ PARTS: dict[str, tuple[list[list[Any]], list[Block]]] = {
         [[function(id="same"), function(id="same")]],
         [ToolCall("same", "f"), ToolCall("call_gem_reply-1_1", "f")],
     ),
-    "two calls, the first in pieces": (
-        [
-            [function("f", id="1", willContinue=True)],
-            [{"functionCall": {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}]}}],
-            [function("g", id="2", args={"b": 2})],
-        ],
-        [ToolCall("1", "f", '{"a":1}'), ToolCall("2", "g", '{"b":2}')],
-    ),
-    "a call that never ends": ([[function(id="1", willContinue=True)], [""]], [ToolCall("1", "f", partial=True)]),
     "a picture": (
         [["Here:"], [{**inline(base64.b64encode(PIXELS)), "thoughtSignature": SIG}]],
         [Text("Here:"), Media(kind="image", mime_type="image/png", data=PIXELS, native=SIGNED)],
@@ -212,34 +203,11 @@ def test_names_are_mapped_back() -> None:
     assert [call.name for call in message.tool_calls] == ["f/1", "g"]
 
 
-def test_arguments_in_pieces_grow_into_one_object() -> None:
-    """Vertex AI, when asked to: the arguments come as values with paths."""
-    pieces: list[list[dict[str, Any]]] = [
-        [{"jsonPath": "$.city", "stringValue": "New ", "willContinue": True}],
-        [{"jsonPath": "$.city", "stringValue": "Delhi"}, {"jsonPath": "$.days", "numberValue": 3}],
-        [{"jsonPath": "$.stops[0].name", "stringValue": "a"}, {"jsonPath": "$.stops[0].open", "boolValue": True}],
-        [{"jsonPath": "$.stops[1]", "nullValue": "NULL_VALUE"}, {"jsonPath": "$['x.y']", "numberValue": 1.50}],
-    ]
-    message = streamed(
-        chunk({**function(willContinue=True), "thoughtSignature": SIG}),
-        *[chunk({"functionCall": {"partialArgs": one, "willContinue": True}}) for one in pieces],
-        chunk({"functionCall": {}}),
-        chunk("", finish="STOP"),
-    )
-    (call,) = message.tool_calls
-    assert (call.native, call.partial) == (SIGNED, False)
-    stops = [{"name": "a", "open": True}, None]
-    assert call.parsed == {"city": "New Delhi", "days": 3, "stops": stops, "x.y": 1.5}
-
-
 @pytest.mark.parametrize(
     "part",
     [
-        *[
-            function(partialArgs=[{"jsonPath": path, "stringValue": "a"}])
-            for path in ("", "$", "$.a[", "$..a", "$[0]", "$.a[7]", "$.a[99999999999]", "$.a.b[0]" + ".c" * 100_000)
-        ],
-        function(partialArgs=[{"stringValue": "no place"}]),
+        function(partialArgs=[{"jsonPath": "$.a", "stringValue": "a"}]),
+        function(willContinue=True),
         {"functionCall": {"args": {}}},
         inline(b"not base64!"),
     ],
@@ -250,18 +218,6 @@ def test_parts_that_are_malformed(part: dict[str, Any]) -> None:
 
 
 # --- what a reply says of itself --------------------------------------------------------------------------------------
-
-
-def test_grounding_is_kept_on_the_message() -> None:
-    grounding = {"webSearchQueries": ["a"], "groundingChunks": [{"web": {"uri": "https://host"}}]}
-    read = {"urlMetadata": [{"retrievedUrl": "u"}]}
-    message = streamed(
-        chunk("a", groundingMetadata={}, urlContextMetadata=read),
-        chunk("b", groundingMetadata={}),
-        chunk("c", finish="STOP", groundingMetadata=grounding),
-    )
-    assert message.text == "abc"
-    assert kept(message) == {"groundingMetadata": grounding, "urlContextMetadata": read}
 
 
 def test_metadata_in_pieces_and_anew() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ from dragoman.conversation import (
     Media,
     Message,
     Opaque,
-    ReplyEvent,
     ReplyStarted,
     StopReason,
     Text,
@@ -29,11 +27,10 @@ from dragoman.conversation import (
     ToolCallStarted,
     Usage,
     UsageReported,
-    fold,
 )
 from dragoman.errors import ProtocolError
 from dragoman.providers import CODEC
-from tests.providers.feeding import events_of, message_of
+from tests.providers.feeding import attempt, events_of, message_of
 from tests.providers.openai_chat.wire import (
     DONE,
     NOTHING,
@@ -92,19 +89,6 @@ def test_a_stream_and_a_whole_reply_make_the_same_message() -> None:
 # --- framing ---
 
 
-@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
-@pytest.mark.parametrize("before", [b"", b": keep-alive\n\n", b"\xef\xbb\xbf", b"\n\n", b"retry: 100\n\n"])
-def test_lines_may_end_in_any_way_and_comments_may_come_anywhere(newline: bytes, before: bytes) -> None:
-    body = before + event(chunk({"content": "a"})) + b": OPENROUTER PROCESSING\n\n" + event(chunk({"content": "b"}))
-    body += event(chunk({}, "stop")) + DONE
-    assert read(body.replace(b"\n", newline)).text == "ab"
-
-
-def test_no_space_behind_the_colon_and_named_events() -> None:
-    body = stream(chunk({"content": "a"}), chunk({}, "stop")).replace(b"data: ", b"event: chunk\ndata:")
-    assert read(body).text == "a"
-
-
 def test_several_events_in_one_read_are_all_taken_and_none_behind_the_end() -> None:
     a, b, c, d, e, f = (event(chunk({"content": letter})) for letter in "abcdef")
     nothing, end = DONE.replace(b"[DONE]", b'{"choices":[]}'), event(chunk({}, "stop"))
@@ -112,12 +96,6 @@ def test_several_events_in_one_read_are_all_taken_and_none_behind_the_end() -> N
     assert message_of(decoder(), pieces).text == "abcdef"
     assert message_of(decoder(), [a, end + DONE + b, c]).text == "a"
     assert read(a + end + DONE + b).text == "a"
-
-
-def test_a_whole_reply_to_a_request_for_a_stream_and_the_other_way_round() -> None:
-    assert read(whole({"content": "a"}), stream=True).text == "a"
-    assert read(b"   \n\n  " + whole({"content": "a"}), stream=False).text == "a"
-    assert read(stream(chunk({"content": "a"}), chunk({}, "stop")), stream=False).text == "a"
 
 
 # --- the end ---
@@ -130,15 +108,14 @@ def test_without_done_a_finish_reason_is_enough_even_in_an_event_that_lacks_its_
 
 
 def test_a_stream_that_ends_early_is_an_error_with_everything_so_far() -> None:
-    events, error = fails(stream(chunk({"content": "a"}), chunk({"content": "b"}, usage=USAGE), done=False))
+    message, error = fails(stream(chunk({"content": "a"}), chunk({"content": "b"}, usage=USAGE), done=False))
     assert type(error) is ProtocolError
     assert error.provider == "openai-compatible"
-    message = fold(events)
     assert (message.text, message.stop_reason, message.usage) == ("ab", StopReason.INTERRUPTED, COUNTED)
-    events, error = fails(stream(chunk({"content": "a"})))
+    message, error = fails(stream(chunk({"content": "a"})))
     assert type(error) is ProtocolError
     assert "without saying why" in str(error)
-    assert fold(events).interrupted
+    assert message.interrupted
 
 
 def test_done_with_a_count_of_tokens_behind_the_last_choice_is_enough() -> None:
@@ -402,13 +379,8 @@ def test_other_lists_of_content() -> None:
 
 
 def read_tagged(*pieces: str, done: bool = True) -> Message:
-    events: list[ReplyEvent] = []
-    reader = with_quirk("think_tags")
-    with suppress(ProtocolError):
-        for one in [*[chunk({"content": piece}) for piece in pieces], *([chunk({}, "stop")] if done else [])]:
-            reader.feed(event(one), events)
-        reader.finish(events)
-    return fold(events)
+    chunks = [*[chunk({"content": piece}) for piece in pieces], *([chunk({}, "stop")] if done else [])]
+    return attempt(with_quirk("think_tags"), *map(event, chunks))[0]
 
 
 @pytest.mark.parametrize(

@@ -95,15 +95,6 @@ def test_parameters(target: str, options: dict[str, Any], expected: dict[str, An
     assert body(target, **options) == expected
 
 
-@pytest.mark.parametrize("model", ["o1", "o3-mini", "o3", "o4-mini", "gpt-5", "gpt-5-mini", "gpt-6-astra"])
-@pytest.mark.parametrize("name", ["temperature", "top_p"])
-def test_models_that_always_reason_take_no_sampling_parameters(model: str, name: str) -> None:
-    assert name in refusal(f"openai:{model}", **{name: 0.5})
-    found = encoded(f"openai:{model}", **{name: 0.5}, adapt=True)
-    assert name not in json.loads(found.request.body)
-    assert found.adaptations == (Adaptation(name, "this model does not support it"),)
-
-
 def test_models_that_may_reason_take_them_when_they_do_not() -> None:
     none, low = Reasoning(effort="none"), Reasoning(effort="low")
     assert body("openai:gpt-5.2", temperature=0.5) == {"temperature": 0.5}

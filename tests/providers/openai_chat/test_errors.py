@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.conversation import StopReason, UsageReported, fold
+from dragoman.conversation import StopReason
 from dragoman.errors import (
     InvalidRequestError,
     OverloadedError,
@@ -37,16 +37,15 @@ from tests.providers.openai_chat.wire import USAGE, chunk, event, fails, stream,
     ],
 )
 def test_an_error_in_a_stream_keeps_what_came_before(odd: bytes, expected: type[ProviderError]) -> None:
-    events, found = fails(event(chunk({"content": "a"})) + event(chunk({"content": "b"})) + odd)
+    message, found = fails(event(chunk({"content": "a"})) + event(chunk({"content": "b"})) + odd)
     assert type(found) is expected
-    message = fold(events)
     assert message.text == "ab"
     assert message.stop_reason is StopReason.INTERRUPTED
 
 
 def test_usage_that_comes_with_an_error_is_told() -> None:
-    events, _ = fails(stream(chunk({"content": "a"}), chunk({}, error={"message": "no"}, usage=USAGE)))
-    assert any(isinstance(found, UsageReported) for found in events)
+    message, _ = fails(stream(chunk({"content": "a"}), chunk({}, error={"message": "no"}, usage=USAGE)))
+    assert message.usage is not None
 
 
 @pytest.mark.parametrize(

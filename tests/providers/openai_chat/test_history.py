@@ -23,7 +23,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.providers import CODEC, PROVIDERS, Call, Encoded, profile_of
+from dragoman.providers import CODEC, Call, Encoded, profile_of
 from tests.providers.openai_chat.wire import chunk, read, stream, whole
 
 PNG = Media.from_bytes(b"\x89PNG", "image/png")
@@ -307,11 +307,3 @@ def test_what_only_its_server_takes_back_is_text_or_a_loss_elsewhere() -> None:
     assert sent("groq:m", refused) == [{"role": "assistant", "content": "No."}]
     spoken = read(whole({"content": None, "audio": SOUND}), "openai")
     assert lost("groq:m", user("hi"), spoken) == [(1, 0, "media")]
-
-
-# --- what it costs ---
-
-
-# --- any conversation can be sent to any server ---
-
-SERVERS = [name for name, provider in PROVIDERS.items() if provider.dialect == "openai_chat"]

@@ -12,19 +12,16 @@ import pytest
 from dragoman.conversation import (
     Conversation,
     Message,
-    ReplyEvent,
     StopReason,
     Text,
     Thinking,
-    ThinkingDelta,
     ToolResult,
     Usage,
-    fold,
 )
 from dragoman.errors import InvalidRequestError, ModelNotFoundError, ProtocolError, ProviderError, RateLimitError
 from dragoman.providers import CODEC
 from tests.providers.differences import CHAT_HISTORY, CHAT_REPLIES
-from tests.providers.feeding import message_of
+from tests.providers.feeding import attempt, message_of
 from tests.providers.openai_chat.sdk import Read, read_stream, read_whole
 from tests.providers.openai_chat.wire import call_of, decoder_of
 from tests.providers.recorded import Exchange, conversations, exchanges, parametrized
@@ -53,24 +50,11 @@ ERRORS: dict[str, type[ProviderError]] = {
 """Exchanges that end in an error, and which one; all others end in a message."""
 
 
-def error_or_message(exchange: Exchange, pieces: list[bytes]) -> ProviderError | Message:
+def error_or_message(exchange: Exchange) -> ProviderError | Message:
     if exchange.status >= 300:
-        return CODEC.error(exchange.status, exchange.headers, b"".join(pieces), call_of(exchange))
-    try:
-        return message_of(decoder_of(exchange), pieces)
-    except ProviderError as error:
-        return error
-
-
-@parametrized("chat")
-def test_every_exchange_decodes_to_a_message_or_to_the_right_error(exchange: Exchange) -> None:
-    outcome = error_or_message(exchange, [exchange.body.encode()])
-    assert type(outcome) is ERRORS.get(exchange.id, Message)
-    if isinstance(outcome, ProviderError):
-        assert outcome.provider
-        assert outcome.model == exchange.model
-        if exchange.status != 200:
-            assert outcome.status == exchange.status
+        return CODEC.error(exchange.status, exchange.headers, exchange.body.encode(), call_of(exchange))
+    message, error = attempt(decoder_of(exchange), exchange.body.encode())
+    return error or message
 
 
 def read_by_us(message: Message) -> Read:
@@ -106,10 +90,14 @@ _STOPS = {
 
 
 @parametrized("chat")
-def test_the_sdk_reads_the_same(exchange: Exchange) -> None:
-    if exchange.id in ERRORS:
+def test_every_exchange_is_the_right_error_or_what_the_sdk_reads(exchange: Exchange) -> None:
+    message = error_or_message(exchange)
+    assert type(message) is ERRORS.get(exchange.id, Message)
+    if isinstance(message, ProviderError):
+        assert message.provider
+        assert message.model == exchange.model
+        assert exchange.status in (200, message.status)
         return
-    message = message_of(decoder_of(exchange), [exchange.body.encode()])
     ours, theirs = read_by_us(message), read_by_sdk(exchange)
     assert (ours == theirs) is (exchange.id not in CHAT_REPLIES), (ours, theirs)
     assert message.stop_reason in _STOPS[message.raw_stop_reason or ""]
@@ -153,19 +141,6 @@ def test_reasoning_is_kept_and_says_who_can_read_it() -> None:
         assert {thought.provider for thought in thoughts} <= {f"openai_chat:{call_of(exchange).profile.provider}"}
         found += bool(thoughts)
     assert found > 50
-
-
-@pytest.mark.recorded
-@there
-def test_what_came_before_an_error_is_there() -> None:
-    exchange = ROWS["test_tool_use_failed_error_streaming_with_text-0"]
-    events: list[ReplyEvent] = []
-    with pytest.raises(InvalidRequestError, match="did not call a tool"):
-        decoder_of(exchange).feed(exchange.body.encode(), events)
-    message = fold(events)
-    assert message.text == "maybe"
-    assert message.interrupted
-    assert any(isinstance(event, ThinkingDelta) for event in events)
 
 
 # --- replies sent back: what we make of a reply as history is what the next recorded request carried ---

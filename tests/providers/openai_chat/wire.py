@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dragoman.conversation import Conversation, Message, Native, ReplyEvent
+from dragoman.conversation import Conversation, Message, Native
 from dragoman.errors import ProviderError
 from dragoman.providers import CODEC, Call, Decoder, Encoded, ModelOptions, WireRequest, profile_of
-from tests.providers.feeding import message_of, one_by_one
+from tests.providers.feeding import attempt, message_of, one_by_one
 from tests.providers.recorded import Exchange
 
 DONE = b"data: [DONE]\n\n"
@@ -73,17 +73,11 @@ def read(body: bytes, provider: str = "openai-compatible", **how: Any) -> Messag
     return message
 
 
-def fails(body: bytes, provider: str = "openai-compatible", **how: Any) -> tuple[list[ReplyEvent], ProviderError]:
-    """The events before the error, and the error."""
-    events: list[ReplyEvent] = []
-    reader = decoder(provider, **how)
-    try:
-        reader.feed(body, events)
-        reader.finish(events)
-    except ProviderError as error:
-        return events, error
-    message = "the reply was read without an error"
-    raise AssertionError(message)
+def fails(body: bytes, provider: str = "openai-compatible", **how: Any) -> tuple[Message, ProviderError]:
+    """The message so far, and the error."""
+    message, error = attempt(decoder(provider, **how), body)
+    assert error is not None, "the reply was read without an error"
+    return message, error
 
 
 # --- recorded exchanges: which provider answered, and the profile it has here ---

@@ -11,7 +11,6 @@ import pytest
 from msgspec import Raw
 
 from dragoman.conversation import (
-    BlockReceived,
     Media,
     Native,
     Opaque,
@@ -162,28 +161,6 @@ def test_refusals_are_texts_that_say_so() -> None:
     assert message.stop_reason is StopReason.REFUSAL
 
 
-def test_reasoning() -> None:
-    message = whole(response(*ITEMS["summaries"]))
-    thinking = message.blocks[0]
-    assert isinstance(thinking, Thinking)
-    assert (thinking.text, thinking.provider, thinking.encrypted) == ("First.\n\nThen.", READER, "gAAA")
-    assert fields(thinking.native) == {"id": "rs_1", "summary": ITEMS["summaries"][0]["summary"]}
-    plain = whole(response(*ITEMS["open reasoning"])).blocks[0]
-    assert isinstance(plain, Thinking)
-    assert (plain.text, plain.encrypted) == ("hm\n\naha", None)
-    assert fields(plain.native)["content"] == ITEMS["open reasoning"][0]["content"]
-
-
-def test_calls() -> None:
-    message = whole(response(*ITEMS["parallel calls"]))
-    first, second = message.tool_calls
-    assert (first.id, first.name, first.arguments, first.partial) == ("call_1", "add", '{"a":1}', False)
-    assert fields(first.native) == {"id": "fc_1", "status": "completed"}
-    assert second.id == "call_2"
-    assert fields(second.native)["namespace"] == "maths"
-    assert message.stop_reason is StopReason.TOOL_CALLS
-
-
 def test_parts_arrive_piece_by_piece() -> None:
     item = call_item()
     events = stream_events([created(), *streamed_item(0, item, ['{"a"', ":1}"]), ended(item)])
@@ -198,17 +175,6 @@ def test_names_of_tools_are_mapped_back() -> None:
     encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"add": "maths.add"})
     data = json.dumps(response(call_item())).encode()
     assert message_of(CODEC.decoder(call, encoded), [data]).tool_calls[0].name == "maths.add"
-
-
-def test_server_tools_stay_as_they_are() -> None:
-    items = ITEMS["server tools"]
-    message = whole(response(*items))
-    search, code, _ = message.blocks
-    assert isinstance(search, Opaque)
-    assert isinstance(code, Opaque)
-    assert search.provider == READER
-    assert search.value == items[0]
-    assert code.value == items[1]
 
 
 def test_pictures_become_media() -> None:
@@ -487,12 +453,6 @@ def test_events_that_contradict_each_other() -> None:
     for wrong in (twice, swapped, late, changed, text_for_a_call, thoughts_for_a_text):
         with pytest.raises(ProtocolError):
             stream([created(), *wrong, ended(item)])
-
-
-def test_whole_blocks_have_ids() -> None:
-    item = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {}}
-    (block,) = [one for one in stream_events(streamed(item)) if isinstance(one, BlockReceived)]
-    assert (block.index, block.id) == (0, "ws_1")
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

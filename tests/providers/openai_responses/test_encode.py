@@ -57,32 +57,6 @@ def test_parameters() -> None:
 # --- what a model cannot take ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        ("gpt-4o", {"seed": 1}),
-        ("gpt-4o", {"stop": ("x",)}),
-        ("gpt-4o", {"top_k": 3}),
-        ("gpt-4o", {"reasoning": Reasoning(effort="low")}),
-        ("gpt-5", {"temperature": 0.5}),
-        ("gpt-5", {"top_p": 0.5}),
-        ("o3", {"parallel_tool_calls": False}),
-        ("gpt-5", {"reasoning": Reasoning(effort="none")}),
-        ("gpt-5-pro", {"reasoning": Reasoning(effort="low")}),
-        ("gpt-5.6", {"reasoning": Reasoning(budget=1000)}),
-        ("gpt-5.6", {"temperature": 0.5}),
-        ("gpt-5.2", {"temperature": 0.5, "reasoning": Reasoning(effort="low")}),
-    ],
-)
-def test_refused_or_adapted(model: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        CODEC.encode(make_call(model=model, **options))
-    encoded = CODEC.encode(make_call(model=model, adapt=True, **options))
-    assert len(encoded.adaptations) == 1
-    gone = {name for name in options if name != "reasoning"}
-    assert not gone & json.loads(encoded.request.body).keys()
-
-
 def test_sampling_while_the_model_does_not_reason() -> None:
     off = Reasoning(effort="none")
     assert body_of(make_call(model="gpt-5.6", temperature=0.5, reasoning=off))["temperature"] == 0.5

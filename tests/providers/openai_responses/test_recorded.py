@@ -55,9 +55,9 @@ def call_of(exchange: Exchange, *messages: Message) -> Call:
     )
 
 
-def decoded(exchange: Exchange, pieces: list[bytes] | None = None) -> Message:
+def decoded(exchange: Exchange) -> Message:
     call = call_of(exchange)
-    return message_of(CODEC.decoder(call, CODEC.encode(call)), pieces or [exchange.body.encode()])
+    return message_of(CODEC.decoder(call, CODEC.encode(call)), [exchange.body.encode()])
 
 
 @parametrized("responses")

@@ -10,34 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
+_NUMBERS = {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"}
 OPENAI_WORDS = {
     "object": {"properties", "required", "additionalProperties"},
     "array": {"items", "minItems", "maxItems"},
     "string": {"pattern", "format"},
-    "number": {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"},
-    "integer": {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"},
+    "number": _NUMBERS,
+    "integer": _NUMBERS,
     "boolean": set[str](),
     "null": set[str](),
 }
-ANTHROPIC_WORDS = {
-    "object": {"properties", "required", "additionalProperties"},
-    "array": {"items", "minItems"},
-    "string": {"pattern", "format"},
-    "number": set[str](),
-    "integer": set[str](),
-    "boolean": set[str](),
-    "null": set[str](),
-}
+ANTHROPIC_WORDS = {**OPENAI_WORDS, "array": {"items", "minItems"}, "number": set[str](), "integer": set[str]()}
 FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
-GEMINI_WORDS = {
-    "OBJECT": {"properties", "required", "minProperties", "maxProperties"},
-    "ARRAY": {"items", "minItems", "maxItems"},
-    "STRING": {"pattern", "format", "enum", "minLength", "maxLength"},
-    "NUMBER": {"minimum", "maximum"},
-    "INTEGER": {"minimum", "maximum", "format"},
-    "BOOLEAN": set[str](),
-    "NULL": set[str](),
-}
 
 
 def walk(schema: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -59,72 +43,66 @@ def _resolves(root: Any, reference: str) -> bool:
     return reference.startswith("#") and place is not None
 
 
-def openai_strict(root: Any) -> list[str]:
+def _types(schema: dict[str, Any]) -> list[str]:
+    kinds = schema.get("type", [])
+    return [kinds] if isinstance(kinds, str) else kinds
+
+
+def _strict(root: Any, words: dict[str, set[str]], formats: set[str], extra: set[str]) -> list[str]:
+    """What both strict subsets want."""
     wrong = [] if root.get("type") == "object" and "anyOf" not in root else ["the root is no object"]
     for at, schema in walk(root):
-        extra = {"$defs"} if not at else set[str]()
         if "$ref" in schema:
             if set(schema) != {"$ref"} or not _resolves(root, schema["$ref"]):
                 wrong.append(f"{at}: a reference with other words, or to nothing")
             continue
         if "anyOf" in schema:
-            if set(schema) - {"anyOf", "title", "description"} or not schema["anyOf"]:
+            if set(schema) - {"anyOf", "title", "description"} - extra or not schema["anyOf"]:
                 wrong.append(f"{at}: words beside anyOf {set(schema)}")
             continue
-        wrong.extend(_typed(at, schema, OPENAI_WORDS, extra))
-        types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-        if "object" in types and (
-            schema.get("additionalProperties") is not False or schema["required"] != list(schema["properties"])
-        ):
-            wrong.append(f"{at}: an object that is not closed, or has optional properties")
-        if "array" in types and "items" not in schema:
+        wrong.extend(_typed(at, schema, words, {*extra, *(["$defs"] if not at else [])}))
+        if "object" in _types(schema):
+            if schema.get("additionalProperties") is not False:
+                wrong.append(f"{at}: an object that is not closed")
+            if set(schema.get("required", [])) - set(schema["properties"]):
+                wrong.append(f"{at}: required but not there")
+        if "array" in _types(schema) and "enum" not in schema and "items" not in schema:
             wrong.append(f"{at}: items are missing")
-        if "format" in schema and schema["format"] not in FORMATS:
+        if "format" in schema and schema["format"] not in formats:
             wrong.append(f"{at}: format {schema['format']}")
+    return wrong
+
+
+def openai_strict(root: Any) -> list[str]:
+    wrong = _strict(root, OPENAI_WORDS, FORMATS, set())
+    for at, schema in walk(root):
+        if "properties" in schema and schema["required"] != list(schema["properties"]):
+            wrong.append(f"{at}: optional properties")
         if re.search(r"\(\?<?[!=]", schema.get("pattern", "")):
             wrong.append(f"{at}: look-around in {schema['pattern']}")
     return wrong
 
 
 def anthropic_strict(root: Any) -> list[str]:
-    wrong = [] if root.get("type") == "object" and "anyOf" not in root else ["the root is no object"]
+    wrong = _strict(root, ANTHROPIC_WORDS, FORMATS | {"uri"}, {"default"})
     optional = unions = 0
     for at, schema in walk(root):
         unions += "anyOf" in schema or isinstance(schema.get("type"), list)
-        if "$ref" in schema:
-            if set(schema) != {"$ref"} or not _resolves(root, schema["$ref"]):
-                wrong.append(f"{at}: a reference with other words, or to nothing")
-            continue
-        if "anyOf" in schema:
-            if set(schema) - {"anyOf", "title", "description", "default"}:
-                wrong.append(f"{at}: words beside anyOf {set(schema)}")
-            continue
-        wrong.extend(_typed(at, schema, ANTHROPIC_WORDS, {"default", *(["$defs"] if not at else [])}))
-        types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-        if "object" in types:
-            optional += len(set(schema["properties"]) - set(schema.get("required", [])))
-            if schema.get("additionalProperties") is not False:
-                wrong.append(f"{at}: an object that is not closed")
-            if set(schema.get("required", [])) - set(schema["properties"]):
-                wrong.append(f"{at}: required but not there")
-        if "format" in schema and schema["format"] not in FORMATS | {"uri"}:
-            wrong.append(f"{at}: format {schema['format']}")
+        optional += len(set(schema.get("properties", {})) - set(schema.get("required", [])))
         if schema.get("minItems", 0) > 1:
             wrong.append(f"{at}: minItems {schema['minItems']}")
         if re.search(r"\(\?|\\[bB]", schema.get("pattern", "")):
             wrong.append(f"{at}: pattern {schema['pattern']}")
     if optional > 24 or unions > 16:
         wrong.append(f"{optional} optional properties, {unions} unions")
-    if _recursive(root):
-        wrong.append("recursive")
-    return wrong
+    return [*wrong, "recursive"] if _recursive(root) else wrong
 
 
 def _typed(at: str, schema: Any, words: dict[str, set[str]], extra: set[str]) -> list[str]:
     if "type" not in schema:
         return [f"{at}: no type"]
-    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
-    allowed = {"type", "title", "description", "enum", "const", *extra}.union(*(words[kind] for kind in types))
+    allowed = {"type", "title", "description", "enum", "const", *extra}
+    allowed = allowed.union(*(words[kind] for kind in _types(schema)))
     wrong = [f"{at}: {word} is not known" for word in sorted(set(schema) - allowed)]
     values = schema.get("enum", [schema["const"]] if "const" in schema else ["something"])
     if not values or any(isinstance(value, list | dict) for value in values):
@@ -152,30 +130,6 @@ def _recursive(root: Any) -> bool:
         return found
 
     return any(reaches(name) for name in edges)
-
-
-def gemini(root: Any) -> list[str]:
-    wrong = [] if root.get("type") == "OBJECT" and "properties" in root else ["the root is no object"]
-    for at, schema in walk(root):
-        if "anyOf" in schema:
-            if set(schema) != {"anyOf"} or len(schema["anyOf"]) < 2:
-                wrong.append(f"{at}: anyOf must stand alone, but there is {set(schema)}")
-            continue
-        if schema.get("type") not in GEMINI_WORDS:
-            wrong.append(f"{at}: type {schema.get('type')}")
-            continue
-        allowed = {"type", "title", "description", "default", "nullable"} | GEMINI_WORDS[schema["type"]]
-        wrong.extend(f"{at}: {word} is not known" for word in sorted(set(schema) - allowed))
-        if schema["type"] == "ARRAY" and "items" not in schema:
-            wrong.append(f"{at}: items are missing")
-        if set(schema.get("required", [])) - set(schema.get("properties", {})):
-            wrong.append(f"{at}: required but not there")
-        if not all(isinstance(value, str) and value for value in schema.get("enum", [])) or schema.get("enum") == []:
-            wrong.append(f"{at}: values {schema['enum']}")
-        formats = {"STRING": {"date-time", "enum"}, "INTEGER": {"int32", "int64"}}.get(schema["type"], set())
-        if "format" in schema and schema["format"] not in formats:
-            wrong.append(f"{at}: format {schema['format']}")
-    return wrong
 
 
 _NOT_AT_THE_TOP = {"anyOf", "oneOf", "allOf", "enum", "const", "not", "$ref"}
@@ -210,23 +164,4 @@ CHECKERS: dict[str, Callable[[Any], list[str]]] = {
     "json_schema": json_schema,
     "openai_strict": openai_strict,
     "anthropic_strict": anthropic_strict,
-    "gemini": gemini,
 }
-
-
-def as_json_schema(schema: Any) -> Any:
-    """What a Gemini schema means, as a JSON Schema; objects have the declared properties only."""
-    if "anyOf" in schema:
-        return {"anyOf": [as_json_schema(branch) for branch in schema["anyOf"]]}
-    kind = schema["type"].lower()
-    result = {word: value for word, value in schema.items() if word not in ("nullable", "type", "format")}
-    result["type"] = [kind, "null"] if schema.get("nullable") else kind
-    if schema.get("nullable") and "enum" in schema:
-        result["enum"] = [*schema["enum"], None]
-    if "properties" in schema:
-        result["properties"] = {name: as_json_schema(sub) for name, sub in schema["properties"].items()}
-    if kind == "object":
-        result["additionalProperties"] = False
-    if "items" in schema:
-        result["items"] = as_json_schema(schema["items"])
-    return result

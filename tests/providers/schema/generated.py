@@ -7,8 +7,6 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, unquote
 
-from hypothesis import strategies as st
-
 DEFINITIONS = ("Tree", "pair of/things", "Leaf")
 NAMES = ("a", "b", "kind", "x/y", "ü ~ 1")
 PATTERNS = {"^a+$": "aaa", "[0-9]{2}": "42", "^(?!x)y": "y", r"\bword\b": "a word"}
@@ -187,16 +185,8 @@ class Maker:
         return {**root, "$defs": definitions}
 
 
-@st.composite
-def schemas(draw: st.DrawFn) -> dict[str, Any]:
-    return Maker(lambda number: draw(_BELOW[number])).document()
-
-
-_BELOW = {number: st.integers(0, number - 1) for number in range(1, 30)}
-
-
 def seeded(seed: int, *, tame: bool = False) -> dict[str, Any]:
-    """A schema by a number: many more of them can be made in the same time."""
+    """A schema by a number."""
     return Maker(Random(seed).randrange, tame=tame).document()
 
 

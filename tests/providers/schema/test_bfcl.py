@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import pydantic
 import pytest
 
-from dragoman.providers import ToolLimits, ToolNames
 from dragoman.providers.profile import SchemaStyle
-from dragoman.providers.schema import Conversion, conversion
+from dragoman.providers.schema import Conversion, convert as conversion
 from dragoman.tools import AnyTool, Tool
-from tests.providers.schema.checkers import CHECKERS, as_json_schema
+from tests.providers.schema.checkers import CHECKERS
 from tests.providers.schema.styles import STYLES
 
 FUNCTIONS = 3_526
@@ -66,7 +64,7 @@ def test_they_obey_the_rules_of_every_style(style: SchemaStyle) -> None:
     for done in conversions(style):
         rules = CHECKERS["json_schema" if done.reasons else style]
         assert rules(done.schema) == []
-        assert jsonschema_rs.meta.is_valid(as_json_schema(done.schema) if style == "gemini" else done.schema)
+        assert jsonschema_rs.meta.is_valid(done.schema)
 
 
 @pytest.mark.parametrize(
@@ -82,60 +80,3 @@ def test_plain_schemas_stay_as_they_are() -> None:
     for tool, done in zip(tools(), conversions("json_schema"), strict=True):
         assert done.schema == tool.spec.schema
         assert done.lines == ()
-
-
-def closed(model: type[pydantic.BaseModel]) -> pydantic.TypeAdapter[Any]:
-    """A type of an SDK that refuses members it does not know."""
-    return pydantic.TypeAdapter(type(model.__name__, (model,), {"model_config": {"extra": "forbid"}}))
-
-
-def test_openai_types_take_them() -> None:
-    from openai.types.shared.function_definition import FunctionDefinition
-
-    names = ToolNames([tool.name for tool in tools()], ToolLimits())
-    adapter = closed(FunctionDefinition)
-    for tool, done in zip(tools(), conversions("openai_strict"), strict=True):
-        adapter.validate_python(
-            {
-                "name": names.to_wire[tool.name],
-                "description": tool.description,
-                "parameters": done.schema,
-                "strict": not done.reasons,
-            },
-            strict=True,
-        )
-
-
-def test_anthropic_types_take_them() -> None:
-    from anthropic.types.tool_param import InputSchemaTyped, ToolParam
-
-    names = ToolNames([tool.name for tool in tools()], ToolLimits(name_pattern="[a-zA-Z0-9_-]{1,128}"))
-    adapter = pydantic.TypeAdapter(ToolParam, config=None)
-    schema = pydantic.TypeAdapter(InputSchemaTyped)
-    for tool, done in zip(tools(), conversions("anthropic_strict"), strict=True):
-        param = {
-            "name": names.to_wire[tool.name],
-            "description": tool.description,
-            "input_schema": done.schema,
-            "strict": not done.reasons,
-        }
-        assert param.keys() <= ToolParam.__annotations__.keys()
-        adapter.validate_python(param)
-        schema.validate_python(done.schema)
-
-
-def test_gemini_types_take_them() -> None:
-    from google.genai.types import FunctionDeclaration, Schema
-
-    limits = ToolLimits(name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]*")
-    names = ToolNames([tool.name for tool in tools()], limits)
-    for tool, done, plain in zip(tools(), conversions("gemini"), conversions("json_schema"), strict=True):
-        name = names.to_wire[tool.name]
-        # These models forbid members they do not know by themselves.
-        Schema.model_validate(done.schema)
-        FunctionDeclaration.model_validate({"name": name, "description": tool.description, "parameters": done.schema})
-        FunctionDeclaration.model_validate(
-            {"name": name, "description": tool.description, "parametersJsonSchema": plain.schema}
-        )
-    with pytest.raises(pydantic.ValidationError):
-        Schema.model_validate({"type": "OBJECT", "unheard": True})

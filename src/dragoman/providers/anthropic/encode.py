@@ -6,7 +6,6 @@ else, and is written once for all calls on the same terms; history.py writes the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,7 +16,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import ModelOptions, Reasoning
 from dragoman.providers.requests import ToolNames, declare_tools, effective_options, refuse_or_adapt
-from dragoman.providers.schema import NOT_STRICT, convert
+from dragoman.providers.schema import convert
 from dragoman.providers.wire import read_members, read_text
 
 from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
@@ -335,13 +334,13 @@ def _convert_reply_schema(call: Call, options: ModelOptions, adaptations: list[A
     if wanted is None:
         return None
     given = msgspec.json.decode(wanted.schema, type=dict[str, object])
-    schema, notes = convert(given, call.profile.structured_schema, strict=True)
-    if refusal := next((note for note in notes if note.startswith(NOT_STRICT)), None):
-        why = refusal.removeprefix(NOT_STRICT)
-        refuse_or_adapt(call, adaptations, "response_format", why, "Change the schema, or ask for the reply by a tool.")
+    done = convert(given, call.profile.structured_schema, strict=True)
+    if done.reasons:
+        hint = "Change the schema, or ask for the reply by a tool."
+        refuse_or_adapt(call, adaptations, "response_format", str(done.reasons[0]), hint)
         return None
-    adaptations += [Adaptation("schema of the reply", note) for note in notes]
-    return schema
+    adaptations += [Adaptation("schema of the reply", note) for note in done.lines]
+    return done.schema
 
 
 # --- headers: features in beta are asked for in the provider's own words, and need a header each ----------------------
@@ -361,19 +360,14 @@ _BETA_OF_MEMBER: Final = {
     "context_management": "context-management-2025-06-27",
     "fallback_credit_token": "fallback-credit-2026-07-01",
     "fallbacks": "server-side-fallback-2026-07-01",
+    "mcp_servers": "mcp-client-2025-11-20",
     "thread": "message-threads-2026-08-12",
 }
-_BETA_OF_EDIT: Final = {"compact_20260112": "compact-2026-01-12"}
-"""By the types of edits inside `context_management`."""
 _BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
 class _Typed(Struct):
     type: str | None = None
-
-
-class _ContextManagement(Struct):
-    edits: list[_Typed] = []
 
 
 def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
@@ -383,10 +377,6 @@ def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
     kinds = [_type_of_tool(raw) for raw in options.server_tools]
     betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
     betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
-    if "mcp_servers" in options.extra_body:
-        # They are described in two ways: with a toolset among the tools, and before that without one.
-        betas.append("mcp-client-2025-11-20" if "mcp_toolset" in kinds else "mcp-client-2025-04-04")
-    betas += _betas_of_edits(options.extra_body)
     betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()]
     header = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
     return {"anthropic-version": _VERSION, **header, **given}
@@ -397,11 +387,3 @@ def _type_of_tool(tool: Raw) -> str | None:
         return msgspec.json.decode(tool, type=_Typed).type
     except msgspec.MsgspecError:
         return None  # the provider will say what is wrong with it
-
-
-def _betas_of_edits(extra_body: Mapping[str, object]) -> list[str]:
-    try:
-        edits = msgspec.convert(extra_body.get("context_management"), _ContextManagement).edits
-    except msgspec.ValidationError:
-        return []
-    return [_BETA_OF_EDIT[edit.type] for edit in edits if edit.type in _BETA_OF_EDIT]

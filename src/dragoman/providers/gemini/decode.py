@@ -13,8 +13,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import pairwise
-from typing import ClassVar, Final, TypeAlias, cast
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -144,83 +143,6 @@ def _merge_metadata(old: Raw, new: Raw) -> Raw:
     return Raw(_encode(members))
 
 
-# --- a function call whose arguments arrive in pieces, each with the path of its place (Vertex AI, on request) --------
-
-# A JSON Path (RFC 9535) to one place: `$.city`, `$.stops[0].name`, `$['a.b']`.
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""", re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-
-_Step: TypeAlias = str | int
-_Tree: TypeAlias = "dict[str, _Tree] | list[_Tree] | str | Raw"
-
-
-class _PartialCall(Struct, eq=False):
-    """A call while it grows."""
-
-    index: int
-    id: str
-    native: dict[str, Raw] = {}
-    """Further members of its parts, e.g. the thought signature."""
-    arguments: dict[str, _Tree] = {}
-    """Those that came in pieces."""
-
-    def take_pieces(self, partial_args: Raw) -> None:
-        for piece in read_elements(partial_args):
-            members = read_members(piece)
-            if "jsonPath" not in members:
-                raise ProtocolError("A piece of a function call's arguments says no place.")
-            steps = _read_path(_read_string(members["jsonPath"]))
-            if "stringValue" in members:
-                self._put(steps, _read_string(members["stringValue"]))
-            for name in ("numberValue", "boolValue"):
-                if name in members:
-                    self._put(steps, members[name].copy())
-            if "nullValue" in members:
-                self._put(steps, Raw(b"null"))
-
-    def _put(self, steps: list[_Step], value: str | Raw) -> None:
-        """Set a place, making the objects and arrays on the way to it. A string continues the one that is there."""
-        node: _Tree = self.arguments
-        for step, following in pairwise(steps):
-            inner = _child(node, step)
-            if inner is None:
-                inner = cast("_Tree", [] if isinstance(following, int) else {})
-                _set_child(node, step, inner)
-            node = inner
-        known = _child(node, steps[-1])
-        _set_child(node, steps[-1], known + value if isinstance(known, str) and isinstance(value, str) else value)
-
-
-def _child(node: _Tree, step: _Step) -> _Tree | None:
-    if isinstance(node, dict) and isinstance(step, str):
-        return node.get(step)
-    if isinstance(node, list) and isinstance(step, int):
-        return node[step] if step < len(node) else None
-    return None
-
-
-def _set_child(node: _Tree, step: _Step, value: _Tree) -> None:
-    if isinstance(node, dict) and isinstance(step, str):
-        node[step] = value
-    elif isinstance(node, list) and isinstance(step, int) and step <= len(node):
-        node[step : step + 1] = [value]
-    else:
-        raise ProtocolError("The pieces of a function call's arguments do not fit together.")
-
-
-def _read_path(path: str) -> list[_Step]:
-    steps: list[_Step] = []
-    at = 1
-    while path.startswith("$") and (found := _STEP.match(path, at)) is not None:
-        name, index, single, double = found.groups()
-        quoted = single if single is not None else double or ""
-        steps.append(int(index) if index is not None else name if name is not None else _ESCAPE.sub(r"\1", quoted))
-        at = found.end()
-    if not steps or at != len(path):
-        raise ProtocolError(f"A piece of a function call's arguments has no path that can be read: {path[:100]!r}.")
-    return steps
-
-
 # --- the content of a reply -------------------------------------------------------------------------------------------
 # Texts and thoughts: within one chunk every part stands for itself; a text at the head of the next chunk continues the
 # text that was open. So a whole reply keeps its parts as they are, and a stream gives one text for its many pieces. A
@@ -232,7 +154,7 @@ def _read_path(path: str) -> list[_Step]:
 _ABOUT_DATA = frozenset(
     ["thought", SIGNATURE, "partMetadata", "videoMetadata", "mediaResolution", "mediaProcessing", "speechMetadata"]
 )
-_CALL_MEMBERS = frozenset(["id", "name", "args", "partialArgs", "willContinue"])
+_CALL_MEMBERS = frozenset(["id", "name", "args", "willContinue"])
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 _PLAIN_ALPHABET = str.maketrans("-_", "+/")
 
@@ -251,7 +173,6 @@ class _Content(Struct, eq=False):
     open: bool | None = None
     """The part that can grow: a thought (True), a text (False), or none."""
     _ids: set[str] = set()
-    _call: _PartialCall | None = None
 
     def add_text(self, text: str, thought: bool, events: list[ReplyEvent]) -> None:
         """A plain piece of text or thought: nearly all parts of a stream."""
@@ -321,27 +242,9 @@ class _Content(Struct, eq=False):
 
     def _take_call(self, _raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
         members = _read_given(data) if data is not None else {}
-        goes_on = "willContinue" in members and _read_bool(members["willContinue"])
-        call = self._call
-        if call is None or "name" in members:
-            call = self._call = self._start_call(members, events)
-        call.native.update({name: _compact(raw) for name, raw in beside.items()})
-        further = {name: raw for name, raw in members.items() if name not in _CALL_MEMBERS}
-        if further:
-            call.native["functionCall"] = _compact(Raw(_encode(further)))
-        if "args" in members:
-            given = members["args"]  # some proxies give them as a text
-            text = _read_string(given) if bytes(given)[:1] == b'"' else bytes(_compact(given)).decode()
-            events.append(ToolCallDelta(call.index, call.id, text))
-        elif "partialArgs" in members:
-            call.take_pieces(members["partialArgs"])
-        if not goes_on:
-            if call.arguments:
-                events.append(ToolCallDelta(call.index, call.id, _encode(call.arguments).decode()))
-            events.append(ToolCallEnded(call.index, call.id, Native(READER, call.native) if call.native else None))
-            self._call = None
-
-    def _start_call(self, members: dict[str, Raw], events: list[ReplyEvent]) -> _PartialCall:
+        if "partialArgs" in members or bytes(members.get("willContinue", b"")) == b"true":
+            hint = "Leave `streamFunctionCallArguments` out of `extra_body`: a call is then sent in one piece."
+            raise ProtocolError("A function call arrives in pieces, which is not supported.", hint=hint)
         if "name" not in members:
             raise ProtocolError("The model calls a function without naming it.")
         name = _read_string(members["name"])
@@ -350,9 +253,15 @@ class _Content(Struct, eq=False):
             id = f"{self.id_prefix}{self.first_number + self.calls}"
         self._ids.add(id)
         self.calls += 1
-        call = _PartialCall(self._next_index(events), id)
-        events.append(ToolCallStarted(call.index, id, self.names.get(name, name)))
-        return call
+        index = self._next_index(events)
+        events.append(ToolCallStarted(index, id, self.names.get(name, name)))
+        if "args" in members:
+            given = members["args"]  # some proxies give them as a text
+            text = _read_string(given) if bytes(given)[:1] == b'"' else bytes(_compact(given)).decode()
+            events.append(ToolCallDelta(index, id, text))
+        if further := {name: raw for name, raw in members.items() if name not in _CALL_MEMBERS}:
+            beside["functionCall"] = Raw(_encode(further))
+        events.append(ToolCallEnded(index, id, _native(beside)))
 
     def _take_inline_data(self, raw: Raw, data: Raw | None, beside: dict[str, Raw], events: list[ReplyEvent]) -> None:
         if "thought" in beside:  # a sketch on the way to the picture: not part of the answer

@@ -26,7 +26,6 @@ from dragoman.providers.requests import (
     effective_options,
     refuse_or_adapt,
 )
-from dragoman.providers.wire import as_object
 
 from .history import READER, Rules, write_history
 
@@ -222,12 +221,12 @@ def _configure_generation(call: Call, options: ModelOptions, adaptations: list[A
         if value is not None and value != ():
             config[call.profile.renamed.get(option, usual)] = value
     if options.response_format is not None:
-        wanted, style = options.response_format, call.profile.structured_schema
+        wanted = options.response_format
         schema, _ = convert_reply_schema(call, wanted, adaptations)
         if wanted.description and "description" not in schema:
             schema = {**schema, "description": wanted.description}
         config["responseMimeType"] = "application/json"
-        config["responseSchema" if style == "gemini" else "responseJsonSchema"] = schema
+        config["responseJsonSchema"] = schema
     if options.reasoning is not None:
         thinking = _configure_thinking(call, options.reasoning, adaptations)
         if thinking:
@@ -274,20 +273,13 @@ _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 def _declare_tools(terms: _Terms, adaptations: list[Adaptation]) -> list[object]:
     """The functions, and behind them the tools that the provider runs itself."""
-    write = _declare_openapi if terms.call.profile.tool_schema == "gemini" else _declare
-    functions = declare_tools(terms.call, terms.rules.names, adaptations, write)
+    functions = declare_tools(terms.call, terms.rules.names, adaptations, _declare)
     own: list[object] = [{"functionDeclarations": functions}] if functions else []
     return own + list(terms.options.server_tools)
 
 
 def _declare(tool: ToolSpec, name: str, schema: object, _strict: bool) -> dict[str, object]:
     return {"name": name, "description": tool.description, "parametersJsonSchema": Raw(_encode(schema))}
-
-
-def _declare_openapi(tool: ToolSpec, name: str, schema: object, _strict: bool) -> dict[str, object]:
-    # An object without properties is refused; no parameters are not.
-    parameters = {"parameters": Raw(_encode(schema))} if as_object(schema).get("properties") else {}
-    return {"name": name, "description": tool.description, **parameters}
 
 
 def _configure_tools(terms: _Terms) -> dict[str, object]:

@@ -55,8 +55,6 @@ ROWS: tuple[ProfileRow, ...] = (
         "gemini-2.0*",
         tool_result_media=frozenset[MediaKind](),
         strict_tools=False,
-        tool_schema="gemini",
-        structured_schema="gemini",
         reasoning="none",
         efforts=frozenset[str](),
         max_output=8_192,

@@ -13,8 +13,6 @@ from dragoman.providers.failures import read_refusal
 from .decode import ChatDecoder
 from .encode import encode
 
-__all__ = ["CODEC", "OpenAIChatCodec"]
-
 
 class OpenAIChatCodec:
     """The codec of chat completions."""

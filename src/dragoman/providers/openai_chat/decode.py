@@ -60,10 +60,9 @@ from .wire import (
     FAILED,
     FIELD,
     STOP_REASONS,
-    Delta,
     Extras,
     ThinkTags,
-    decode_chunk,
+    decode_text_chunk,
     image_of,
     read_usage,
     reader_of,
@@ -78,8 +77,8 @@ class ChatDecoder(Struct, eq=False):
     _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
     _counted: bool = False
     """Whether a count of tokens came behind the last choice."""
-    _takes_plain: bool = False
-    """Whether plain chunks are read as such: not the first one, and none behind a count."""
+    _takes_text: bool = False
+    """Whether chunks of nothing but text are read as such: not the first one, and none behind a count."""
     _done: bool = False
 
     @classmethod
@@ -119,22 +118,14 @@ class ChatDecoder(Struct, eq=False):
             self._read_chunk(payload, events)
 
     def _read_chunk(self, payload: bytes, events: list[ReplyEvent]) -> None:
-        reply = self._reply
-        if self._takes_plain:
+        if self._takes_text:
             try:
-                choices = decode_chunk(payload).choices
+                text = decode_text_chunk(payload).choices[0].delta.content
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 pass
             else:
-                if len(choices) == 1:
-                    choice = choices[0]
-                    delta = choice.delta
-                    if not choice.finish_reason and not choice.index and not delta.reasoning_details:
-                        if delta.content and reply.text_index >= 0 and delta.tool_calls is None:
-                            events.append(TextDelta(reply.text_index, "", delta.content))
-                        else:
-                            reply.take_delta(delta, events)
-                        return
+                self._reply.say(text, events)
+                return
         if payload.strip() == b"[DONE]":
             self._end_stream(events)
         else:
@@ -157,7 +148,7 @@ class ChatDecoder(Struct, eq=False):
                 self._read_choice(choice, events)
         reply.take_usage(fields)
         self._counted = self._counted or (not choices and "usage" in fields and reply.usage is not None)
-        self._takes_plain = reply.started and not self._counted
+        self._takes_text = reply.started and not self._counted
 
     def _read_choice(self, choice: dict[str, Raw], events: list[ReplyEvent], *, whole: bool = False) -> None:
         if "error" in choice and not is_empty(choice["error"]):
@@ -340,7 +331,7 @@ class Reply(Struct, eq=False):
     id: str | None = None
     finish_reason: str = ""
     usage: Usage | None = None
-    text_index: int = -1
+    _text: int = -1
     """The part that text goes to; -1 while none is open."""
     _next_index: int = 0
     _refusal: int = -1
@@ -410,22 +401,6 @@ class Reply(Struct, eq=False):
 
     # --- pieces of the message ----------------------------------------------------------------------------------------
 
-    def take_delta(self, delta: Delta, events: list[ReplyEvent]) -> None:
-        """A piece of the message in its plain form."""
-        if delta.reasoning_content:
-            self._think("reasoning_content", delta.reasoning_content, events)
-        elif delta.reasoning:
-            self._think("reasoning", delta.reasoning, events)
-        if delta.content:
-            self._say(delta.content, events)
-        if delta.refusal:
-            self._refuse(delta.refusal, events)
-        for call in delta.tool_calls or ():
-            function = call.function
-            if function is not None:
-                name, arguments = function.name or "", function.arguments or ""
-                self._grow_call(call.index, call.id or "", name, arguments, events)
-
     def take_message(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
         """A piece of the message, or the whole of it, member by member; nothing is passed over."""
         thought = self._take_details(fields.pop("reasoning_details", None), events, whole=whole)
@@ -449,18 +424,18 @@ class Reply(Struct, eq=False):
     def _take_content(self, raw: Raw | None, events: list[ReplyEvent]) -> None:
         """A text, or a list of texts and parts."""
         if piece := string(raw):
-            self._say(piece, events)
+            self.say(piece, events)
             return
         for part in elements(raw):
             if piece := string(part):
-                self._say(piece, events)
+                self.say(piece, events)
             else:
                 self._take_part(members(part), part, events)
 
     def _take_part(self, fields: dict[str, Raw], raw: Raw, events: list[ReplyEvent]) -> None:
         kind = string(fields.get("type"))
         if kind == "text" and set(fields) <= {"type", "text"}:
-            self._say(string(fields.get("text")), events)
+            self.say(string(fields.get("text")), events)
         elif kind == "text":  # with citations or the like: a part of its own, so that both stay together
             self._close_part(events)
             index = self._new_index()
@@ -529,18 +504,19 @@ class Reply(Struct, eq=False):
 
     # --- text, reasoning and media ------------------------------------------------------------------------------------
 
-    def _say(self, piece: str, events: list[ReplyEvent]) -> None:
+    def say(self, piece: str, events: list[ReplyEvent]) -> None:
+        """A piece of text; reasoning between tags is taken off it."""
         if self._tags is not None:
             thought, piece = self._tags.split(piece)
             self._think("think_tags", thought, events)
             if self._tags.done:
                 self._tags = None
         if piece:
-            if self.text_index < 0:
+            if self._text < 0:
                 self._close_part(events)
-                self.text_index = self._new_index()
-                events.append(TextStarted(self.text_index, ""))
-            events.append(TextDelta(self.text_index, "", piece))
+                self._text = self._new_index()
+                events.append(TextStarted(self._text, ""))
+            events.append(TextDelta(self._text, "", piece))
 
     def _flush_tags(self, events: list[ReplyEvent]) -> None:
         """Give out what was held back for a tag that never came."""
@@ -548,7 +524,7 @@ class Reply(Struct, eq=False):
         if tags is not None:
             thought, piece = tags.rest()
             self._think("think_tags", thought, events)
-            self._say(piece, events)
+            self.say(piece, events)
 
     def _refuse(self, piece: str, events: list[ReplyEvent]) -> None:
         if not piece:
@@ -600,9 +576,9 @@ class Reply(Struct, eq=False):
         if self._thought is not None:
             self._thought.end(self._reader, events)
             self._thought = None
-        if self.text_index >= 0:
-            events.append(TextEnded(self.text_index, ""))
-            self.text_index = -1
+        if self._text >= 0:
+            events.append(TextEnded(self._text, ""))
+            self._text = -1
         if self._refusal >= 0:
             events.append(TextEnded(self._refusal, "", Native(self._reader, _REFUSAL)))
             self._refusal = -1

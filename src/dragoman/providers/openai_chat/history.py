@@ -3,7 +3,6 @@
 Owns: the order of messages on the wire and what must stand between them; the wire form of each kind of message and
 block. The form of each message is kept beside it, and that of the messages so far beside the conversation, so that a
 turn on a long history costs its new messages and a join.
-Must not know: options and tools.
 
 One of our messages may be several of the wire's: each tool result is one. What a result holds that the wire cannot
 take inside of it (an image, for most servers) stands behind all results, in a message of the user.

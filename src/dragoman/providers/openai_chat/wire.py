@@ -1,13 +1,12 @@
 """The JSON of chat completions and what it means: read without believing all of it, and put together again.
 
 Owns: the plain form of a chunk; token counts, finish reasons, media, think tags and unknown members of a reply.
-Must not know: events, and which part of a reply is open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -37,36 +36,21 @@ def reader_of(provider: str) -> str:
     return f"openai_chat:{provider}"
 
 
-# --- the plain form of a chunk ----------------------------------------------------------------------------------------
+# --- a chunk of nothing but text --------------------------------------------------------------------------------------
 
-# Unknown members make this decoder fail on purpose: such a chunk is read again member by member, so that nothing is
-# lost. Members that are listed and never looked at say nothing new in the middle of a stream: they stand in the first
-# or the last chunk as well, which are always read member by member (`obfuscation` and `p` are padding).
-
-
-class _Function(Struct, forbid_unknown_fields=True, gc=False):
-    name: str | None = None
-    arguments: str | None = None
+# Most chunks of a stream. Anything else makes this decoder fail on purpose: such a chunk is read member by member, so
+# that nothing is lost. Members that are listed and never looked at say nothing new in the middle of a stream: they
+# stand in the first or the last chunk as well, which are read member by member (`obfuscation` and `p` are padding).
 
 
-class _CallDelta(Struct, forbid_unknown_fields=True, gc=False):
-    index: int | None = None
-    id: str | None = None
-    type: str | None = None
-    function: _Function | None = None
-
-
-class Delta(Struct, forbid_unknown_fields=True, gc=False):
-    """A piece of the message."""
-
-    content: str | None = None
+class _Delta(Struct, forbid_unknown_fields=True, gc=False):
+    content: str
     role: str | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: list[Raw] | None = None
+    refusal: None = None
+    reasoning_content: None = None
+    reasoning: None = None
     channel: str | None = None
-    tool_calls: list[_CallDelta] | None = None
+    tool_calls: None = None
     function_call: None = None
     audio: None = None
     token_id: int | None = None
@@ -80,9 +64,9 @@ class _NoLogprobs(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Choice(Struct, forbid_unknown_fields=True, gc=False):
-    delta: Delta
-    index: int = 0
-    finish_reason: str | None = None
+    delta: _Delta
+    index: Literal[0] = 0
+    finish_reason: None = None
     native_finish_reason: str | None = None
     logprobs: _NoLogprobs | None = None
     matched_stop: None = None
@@ -92,8 +76,8 @@ class _Choice(Struct, forbid_unknown_fields=True, gc=False):
     text: str | None = None
 
 
-class _Chunk(Struct, forbid_unknown_fields=True, gc=False):
-    choices: list[_Choice]
+class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
+    choices: tuple[_Choice]
     id: str | None = None
     object: str | None = None
     created: int | float | None = None
@@ -108,7 +92,7 @@ class _Chunk(Struct, forbid_unknown_fields=True, gc=False):
     sla_metrics: Raw | None = None
 
 
-decode_chunk: Final = msgspec.json.Decoder(_Chunk).decode
+decode_text_chunk: Final = msgspec.json.Decoder(_TextChunk).decode
 
 
 # --- token counts -----------------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from .decode import ReplyDecoder
 from .encode import encode_call
 from .history import READER
 
-__all__ = ["CODEC", "OpenAIResponses"]
-
 
 class OpenAIResponses:
     """The codec of the Responses API."""

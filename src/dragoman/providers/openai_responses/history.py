@@ -2,7 +2,6 @@
 
 Owns: which block becomes which item, in which order, and what is lost on the way. What this API said itself goes back
 as it came: with its ids, its phases, its encrypted reasoning. The form of each message is kept beside it.
-Must not know: parameters and tools (encode.py).
 
 Rules of the API that shape this file:
 - without storage (`store: false`) reasoning can only be replayed with its encrypted content, or its plain content where

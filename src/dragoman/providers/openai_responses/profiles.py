@@ -1,7 +1,6 @@
 """What is known of models that are reached through the Responses API.
 
 Owns: rows of data: which efforts a model knows, whether it takes sampling parameters, what a server does differently.
-Must not know: how any of it is written.
 
 Efforts and sampling are what OpenAI's guide to reasoning and its error texts say of each model. Quirks:
 

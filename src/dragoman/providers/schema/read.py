@@ -2,7 +2,6 @@
 
 Owns: references within one document (nothing is ever fetched); reading each keyword once, in the light of a
 provider's rules; merging what holds at once (`allOf`, keywords beside `$ref` or `anyOf`).
-Must not know: how a provider's schema is written.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Final
 
 import msgspec
@@ -23,7 +22,6 @@ from .rules import (
     KNOWN,
     LIMITED_TYPE,
     ONLY_DESCRIBED,
-    REFERENCES,
     Notes,
     Rules,
     Schema,
@@ -35,7 +33,6 @@ from .rules import (
     kind_is_limited,
     kind_is_one_of,
     kind_of,
-    map_subschemas,
     same,
     shorten,
 )
@@ -50,7 +47,7 @@ _LIMIT_NOTHING: Final[Mapping[str, object]] = {"minLength": 0, "minItems": 0, "m
 
 def reference_of(schema: Schema) -> str | None:
     """What a schema refers to, if it does."""
-    return next((value for word in REFERENCES if isinstance(value := schema.get(word), str)), None)
+    return found if isinstance(found := schema.get("$ref"), str) else None
 
 
 class Document:
@@ -67,11 +64,10 @@ class Document:
                 f"The schema refers to another document at {at or '/'}: {reference}. Nothing is fetched.",
                 hint="Put the definition under $defs of the same schema and refer to it by #/$defs/...",
             )
-        fragment = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), fragment.encode()).decode(errors="replace")
-        pointer = self._anchors.get(fragment) if fragment and not fragment.startswith("/") else fragment
-        if pointer is None or self.at(pointer) is None:
+        pointer = _PERCENT.sub(lambda match: bytes([int(match[1], 16)]), fragment.encode()).decode(errors="replace")
+        if (pointer and not pointer.startswith("/")) or self.at(pointer) is None:
             message = f"The schema refers to nothing at {at or '/'}: there is no {reference}."
-            raise ToolDefinitionError(message, hint="Add the definition, or correct the reference.")
+            raise ToolDefinitionError(message, hint="Add the definition under $defs, and refer to it by #/$defs/...")
         return pointer
 
     def at(self, pointer: str) -> object:
@@ -86,22 +82,6 @@ class Document:
             else:
                 return None
         return place if is_object(place) or isinstance(place, bool) else None
-
-    @cached_property
-    def _anchors(self) -> dict[str, str]:
-        """Pointers by the names that schemas give themselves."""
-        found: dict[str, str] = {}
-
-        def visit(value: object, at: str) -> object:
-            if is_object(value):
-                for word in ("$anchor", "$dynamicAnchor"):
-                    if isinstance(name := value.get(word), str):
-                        found.setdefault(name, at)
-                map_subschemas(value, at, visit)
-            return value
-
-        visit(self.root, "")
-        return found
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -341,9 +321,6 @@ class Reader:
             if (schema[word] not in (True, {}) or word in ("not", "contains"))
             and not (word == "unevaluatedProperties" and schema[word] is False)  # only declared ones are written
         }
-        others = schema.get("additionalProperties")
-        if is_object(others) and others and self._rules.objects == "named":
-            found["additionalProperties"] = others
         for word, value in found.items():
             self._notes.only_described(at, word, value)
         return found
@@ -364,7 +341,7 @@ class Reader:
             return None
         if schema.get("nullable") is True and None not in values:
             values = [*values, None]
-        if self._rules.complex_values or not any(kind_of(value) in ("array", "object") for value in values):
+        if not self._rules.strict or not any(kind_of(value) in ("array", "object") for value in values):
             return tuple(values)
         self._notes.only_described(at, "enum", values)
         described["enum"] = values
@@ -373,9 +350,8 @@ class Reader:
     def _limits(self, schema: Schema, types: tuple[str, ...] | None, described: Schema, at: str) -> Schema:
         """The limits that the provider knows; the others are added to what is only described."""
         limits: Schema = {}
-        known = self._rules.limits
-        for given, said in schema.items():
-            word, value = given, said
+        for given, value in schema.items():
+            word = given
             if given in ("minimum", "maximum") and schema.get(exclusive := f"exclusive{given.title()}") is True:
                 word = exclusive  # as draft 4 and OpenAPI 3.0 write it
             if word not in LIMITED_TYPE or (types is not None and not kind_is_limited(word, types)):
@@ -385,9 +361,6 @@ class Reader:
             if word not in _NO_NUMBERS and kind_of(value) not in ("integer", "number"):
                 self._notes.lost(f"{at}/{word}", f"{shorten(value)} is no number, removed")
                 continue
-            if types == ("integer",) and (near := _inclusive(word, value)) and word not in known and near[0] in known:
-                self._notes.rewritten(f"{at}/{word}", f"{shorten(value)} -> {near[0]} {near[1]}")
-                word, value = near
             tighter = _tighter(word, limits.get(word), value) if self._knows(word, value, types) else None
             if tighter is not None:
                 limits[word] = tighter
@@ -505,16 +478,6 @@ def _tighter(word: str, a: object, b: object) -> object:
     if word == "multipleOf":
         return math.lcm(a, b) if isinstance(a, int) and isinstance(b, int) else None
     return min(a, b) if "max" in word.lower() else max(a, b)
-
-
-def _inclusive(word: str, value: object) -> tuple[str, int] | None:
-    """An exclusive limit of integers, as an inclusive one."""
-    if isinstance(value, int | float) and math.isfinite(value):
-        if word == "exclusiveMinimum":
-            return "minimum", math.floor(value) + 1
-        if word == "exclusiveMaximum":
-            return "maximum", math.ceil(value) - 1
-    return None
 
 
 def _object(value: object) -> Schema:

@@ -1,13 +1,13 @@
 """The vocabulary of JSON Schema, what each provider takes of it, and the notes on what was changed.
 
 Owns: the tables. Their sources are named beside them; all were looked up in autumn 2026.
-Must not know: how a schema is read or written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias, TypeGuard, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,6 @@ _T = TypeVar("_T")
 Schema: TypeAlias = dict[str, object]
 
 JSON_TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
-REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 META: Final = frozenset(["$anchor", "$comment", "$dynamicAnchor", "$id", "$schema", "$vocabulary", "id"])
 """Keywords about the document, not about values."""
@@ -37,20 +36,15 @@ LIMITED_TYPE: Final[dict[str, str]] = {word: kind for kind, words in _LIMITS.ite
 _CONDITIONS: Final = frozenset(["if", "then", "else", "not", "contains", "propertyNames", "contentSchema"])
 _UNEVALUATED: Final = frozenset(["unevaluatedItems", "unevaluatedProperties"])
 _DEPENDENT: Final = frozenset(["dependencies", "dependentRequired", "dependentSchemas"])
-ONLY_DESCRIBED: Final = _CONDITIONS | _UNEVALUATED | _DEPENDENT | {"maxContains", "minContains", "patternProperties"}
+_OTHERS: Final = frozenset(["$dynamicRef", "$recursiveRef", "maxContains", "minContains", "patternProperties"])
+ONLY_DESCRIBED: Final = _CONDITIONS | _UNEVALUATED | _DEPENDENT | _OTHERS
 """Keywords that no strict subset has."""
 
 HOLDS_ONE: Final = _CONDITIONS | _UNEVALUATED | {"additionalItems", "additionalProperties", "items"}
 HOLDS_LIST: Final = frozenset(["allOf", "anyOf", "items", "oneOf", "prefixItems"])
 HOLDS_MAP: Final = frozenset(["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"])
-KNOWN: Final = (ONLY_DESCRIBED | HOLDS_ONE | HOLDS_LIST | HOLDS_MAP | ANNOTATIONS | META | LIMITED_TYPE.keys()) | {
-    "const",
-    "enum",
-    "nullable",
-    "required",
-    "type",
-    *REFERENCES,
-}
+_VALUES: Final = frozenset(["$ref", "const", "enum", "nullable", "required", "type"])
+KNOWN: Final = ONLY_DESCRIBED | HOLDS_ONE | HOLDS_LIST | HOLDS_MAP | ANNOTATIONS | META | LIMITED_TYPE.keys() | _VALUES
 
 _KINDS: Final[dict[type, str]] = {
     bool: "boolean",
@@ -144,9 +138,6 @@ def map_subschemas(schema: Schema, at: str, change: Callable[[object, str], obje
 
 # --- notes ------------------------------------------------------------------------------------------------------------
 
-NOT_STRICT: Final = "not strict: "
-"""How a line begins that tells the caller not to send the schema as a strict one."""
-
 
 class Note(Struct, frozen=True):
     """One change, at one place of the given schema."""
@@ -197,26 +188,22 @@ def shorten(value: object) -> str:
 class Rules(Struct, frozen=True, kw_only=True):
     """What may stand in a schema."""
 
+    strict: bool = True
+    """Whether objects have declared properties only, and whatever else the provider holds a model to."""
     annotations: frozenset[str] = frozenset(["title", "description", "default"])
     """Annotations that it takes; the others are put into words."""
     limits: frozenset[str] = frozenset(LIMITED_TYPE)
     """Limits that it knows; the others are only described."""
-    formats: Mapping[str, frozenset[str]] | None = None
-    """By type, the formats that it knows; None: any."""
+    formats: frozenset[str] | None = None
+    """The formats of strings that it knows; None: any, also of numbers."""
     unknown_in_patterns: str = "$a"
     """A regular expression that finds what it does not understand in a pattern."""
     highest_min_items: int | None = None
-    complex_values: bool = False
-    """Whether arrays and objects may be listed as values."""
-    openapi: bool = False
-    """Whether schemas are written as OpenAPI has them: one type, `nullable`, listed values are texts."""
-    objects: Literal["closed", "named", "open"] = "closed"
-    """Objects must say that they have no other properties, cannot say anything of others, or can say all."""
     all_required: bool = False
     """Whether every property must be required: an optional one is then one that may be null."""
-    recursive: bool = False
-    references: Literal["wrapped", "bare", "inline"] = "wrapped"
-    """Words beside a reference: wrap it in `anyOf`, write it out in place, or there are no references at all."""
+    recursive: bool = True
+    bare_references: bool = False
+    """Words beside a reference: write it out in place, or else wrap it in `anyOf`."""
     # --- sizes of one schema, and of all strict schemas of a request together ---
     most_each: Mapping[str, int] = {}
     most_together: Mapping[str, int] = {}
@@ -224,14 +211,14 @@ class Rules(Struct, frozen=True, kw_only=True):
     def takes(self, word: str, value: object, kind: str) -> bool:
         """Whether a limit may stand beside a type, and means something to it."""
         if word == "format" and self.formats is not None:
-            return value in self.formats.get(kind, ())
+            return kind == "string" and value in self.formats
         return kind_is_limited(word, [kind])
 
 
 _FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
 _LOOK_AROUND: Final = r"\(\?<?[=!]"
 
-JSON_SCHEMA: Final = Rules(complex_values=True, objects="open", recursive=True)
+JSON_SCHEMA: Final = Rules(strict=False)
 
 # developers.openai.com/api/docs/guides/structured-outputs#supported-schemas. `minLength` and `maxLength` are not among
 # the supported properties there, and openai-node's helpers.md says that they can be refused, like `default`. A look-
@@ -239,10 +226,9 @@ JSON_SCHEMA: Final = Rules(complex_values=True, objects="open", recursive=True)
 OPENAI: Final = Rules(
     annotations=frozenset(["title", "description"]),
     limits=_NUMBERS | {"pattern", "format", "minItems", "maxItems"},
-    formats={"string": _FORMATS},
+    formats=_FORMATS,
     unknown_in_patterns=_LOOK_AROUND,
     all_required=True,
-    recursive=True,
     most_each={
         "properties": 5000,
         "levels of nesting": 10,
@@ -257,65 +243,50 @@ OPENAI: Final = Rules(
 # schema that is beyond them alone can never be sent. Large repetitions in a pattern are refused; "large" is not said.
 ANTHROPIC: Final = Rules(
     limits=frozenset(["pattern", "format", "minItems"]),
-    formats={"string": _FORMATS | {"uri"}},
+    formats=_FORMATS | {"uri"},
     unknown_in_patterns=_LOOK_AROUND + r"|\\[bB1-9k]|\(\?P?[<P]|\{\d{3,}|\{\d*,\d{3,}",
     highest_min_items=1,
-    references="bare",
+    recursive=False,
+    bare_references=True,
     most_together={"strict schemas": 20, "optional properties": 24, "properties of more than one type": 16},
 )
 
-# The Schema of ai.google.dev/api/caching, and what the service answers: "only 'enum' and 'date-time' are supported for
-# STRING type"; unknown fields (`const`, `$ref`, `additionalProperties`, `multipleOf`, `examples`) are refused. Formats
-# of numbers say nothing to a model, and reports differ on which are taken, so only those of integers are sent.
-GEMINI: Final = Rules(
-    limits=frozenset(LIMITED_TYPE)
-    - {"contentEncoding", "contentMediaType", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems"},
-    formats={"string": frozenset(["date-time", "enum"]), "integer": frozenset(["int32", "int64"])},
-    unknown_in_patterns=_LOOK_AROUND,
-    openapi=True,
-    objects="named",
-    references="inline",
-)
 
-
-def count_sizes(schemas: Sequence[object]) -> dict[str, int]:
-    """What providers count in schemas, by the names that `Rules` has for it."""
-    sizes: dict[str, int] = {"strict schemas": len(schemas)}
-
-    def add(what: str, number: int) -> None:
-        sizes[what] = sizes.get(what, 0) + number
-
-    def highest(what: str, number: int) -> None:
-        sizes[what] = max(sizes.get(what, 0), number)
-
-    def count(schema: object, depth: int) -> None:
-        if not is_object(schema):
-            return
-        if "properties" in schema or "items" in schema:
-            highest("levels of nesting", depth)
-        if is_array(values := schema.get("enum")):
-            length = sum(len(value) for value in values if isinstance(value, str))
-            add("listed values", len(values))
-            add("characters in names and values", length)
-            if len(values) > 250 and all(isinstance(value, str) for value in values):
-                highest("characters in one list of values", length)
-        add("properties of more than one type", is_array(schema.get("type")) or "anyOf" in schema)
-        for word in ("properties", "$defs"):
+def _walk(schema: object, depth: int = 1) -> Iterator[tuple[Schema, int]]:
+    """Every schema of a strict one, with the level of nesting that it is at."""
+    if is_object(schema):
+        yield schema, depth
+        for word, deeper in (("properties", depth + 1), ("$defs", 1)):
             if is_object(members := schema.get(word)):
-                add("characters in names and values", sum(map(len, members)))
                 for sub in members.values():
-                    count(sub, depth + 1 if word == "properties" else 1)
-        if is_object(properties := schema.get("properties")):
-            required = schema.get("required")
-            add("properties", len(properties))
-            add("optional properties", len(properties) - (len(required) if is_array(required) else 0))
-        count(schema.get("items"), depth + 1)
+                    yield from _walk(sub, deeper)
+        yield from _walk(schema.get("items"), depth + 1)
         if is_array(branches := schema.get("anyOf")):
             for branch in branches:
-                count(branch, depth)
+                yield from _walk(branch, depth)
 
-    for schema in schemas:
-        count(schema, 1)
+
+def count_sizes(schemas: Sequence[object]) -> Counter[str]:
+    """What providers count in schemas, by the names that `Rules` has for it."""
+    sizes = Counter({"strict schemas": len(schemas)})
+    for schema, depth in [found for root in schemas for found in _walk(root)]:
+        if "properties" in schema or "items" in schema:
+            sizes["levels of nesting"] = max(sizes["levels of nesting"], depth)
+        if is_array(values := schema.get("enum")):
+            length = sum(len(value) for value in values if isinstance(value, str))
+            sizes["listed values"] += len(values)
+            sizes["characters in names and values"] += length
+            if len(values) > 250:
+                most = max(sizes["characters in one list of values"], length)
+                sizes["characters in one list of values"] = most
+        sizes["properties of more than one type"] += is_array(schema.get("type")) or "anyOf" in schema
+        for word in ("properties", "$defs"):
+            if is_object(members := schema.get(word)):
+                sizes["characters in names and values"] += sum(map(len, members))
+        if is_object(properties := schema.get("properties")):
+            required = schema.get("required")
+            sizes["properties"] += len(properties)
+            sizes["optional properties"] += len(properties) - (len(required) if is_array(required) else 0)
     return sizes
 
 
@@ -328,6 +299,6 @@ def excesses(schemas: Sequence[object], rules: Rules) -> tuple[str, ...]:
             f"{sizes[what]} {what}, at most {most} are allowed"
             for limits, sizes in counted
             for what, most in limits.items()
-            if sizes.get(what, 0) > most
+            if sizes[what] > most
         )
     )

@@ -1,7 +1,6 @@
-"""From nodes to the schema that is sent, in one of four styles; and from a value back to the given schema.
+"""From nodes to the schema that is sent, in one of three styles; and from a value back to the given schema.
 
 Owns: what is done when a schema cannot be strict, and undoing what a style did to values.
-Must not know: which provider takes which style (profiles).
 
 A schema that needs more freedom than a strict subset has (a free-form object, a value of any type) is not bent to fit:
 the reasons are collected, and it is sent as a plain one.
@@ -21,12 +20,9 @@ from dragoman.providers.profile import SchemaStyle
 from .read import Document, Node, Reader, alternatives, reference_of
 from .rules import (
     ANTHROPIC,
-    GEMINI,
     JSON_SCHEMA,
     META,
-    NOT_STRICT,
     OPENAI,
-    REFERENCES,
     Note,
     Notes,
     Rules,
@@ -42,24 +38,15 @@ from .rules import (
     kind_of,
     map_subschemas,
     same,
-    shorten,
 )
 
 _RULES: Final[dict[SchemaStyle, Rules]] = {
     "json_schema": JSON_SCHEMA,
     "openai_strict": OPENAI,
     "anthropic_strict": ANTHROPIC,
-    "gemini": GEMINI,
 }
-_NOT_AT_THE_TOP: Final = frozenset(["allOf", "anyOf", "const", "enum", "not", "oneOf", *REFERENCES])
+_NOT_AT_THE_TOP: Final = frozenset(["allOf", "anyOf", "const", "enum", "not", "oneOf", "$ref"])
 """OpenAI refuses these at the top of a function's parameters, Anthropic some of them."""
-_DEEPEST_RECURSION: Final = 2
-"""How often a schema may contain itself before it is cut, where references are written out."""
-_MOST_NODES: Final = 2_000
-"""What is referred to twice doubles where references are written out; beyond this size they are cut."""
-_ANY: Final = ("string", "number", "boolean", "object", "array", "null")
-_ANY_ITEM: Final = ("string", "number", "boolean", "object")
-"""Items must be described, and those of an array in an array would have to be described again, without an end."""
 _WORDS: Final = ("title", "description", "default")
 _NULL: Final[Schema] = {"type": "null"}
 
@@ -80,25 +67,16 @@ class Conversion(Struct, frozen=True, kw_only=True):
     @property
     def lines(self) -> tuple[str, ...]:
         """Reasons and notes as texts, one line each."""
-        return (*(f"{NOT_STRICT}{reason}" for reason in self.reasons), *map(str, self.notes))
+        return (*(f"not strict: {reason}" for reason in self.reasons), *map(str, self.notes))
 
 
-def convert(schema: dict[str, object], style: SchemaStyle, *, strict: bool = False) -> tuple[Schema, tuple[str, ...]]:
-    """The schema in a provider's style, and what was rewritten or lost, one line each with the JSON pointer.
+def convert(schema: dict[str, object], style: SchemaStyle, *, strict: bool = False) -> Conversion:
+    """The schema in a provider's style, and what was rewritten or lost.
 
-    A line that starts with "not strict:" says that the schema cannot be sent as a strict one; it is then in the form
-    for `strict: false`. Raises ToolDefinitionError for what cannot be sent at all: a root that is no object, and
-    references to other documents or to nothing.
+    If there are `reasons`, it cannot be sent as a strict one and is in the form for `strict: false`. Raises
+    ToolDefinitionError for what cannot be sent at all: a root that is no object, and references that lead nowhere.
     """
-    done = conversion(schema, style, strict=strict)
-    return done.schema, done.lines
-
-
-def conversion(schema: dict[str, object], style: SchemaStyle, *, strict: bool = False) -> Conversion:
-    """The same as `convert`, with notes that a program can look at."""
     try:
-        if style == "gemini":
-            return _rewrite(schema, GEMINI)
         plain = _leave_plain(schema)
         if style == "json_schema" or not strict:
             return plain
@@ -154,13 +132,11 @@ def _separate_reference(schema: Schema, at: str, notes: Notes) -> Schema:
     """Beside `$ref` Gemini's JSON Schema takes nothing but words that start with `$`; the others move around it."""
     if all(word.startswith("$") for word in schema):
         return schema
-    reference = {word: schema[word] for word in REFERENCES if word in schema}
-    around = {word: value for word, value in schema.items() if word not in reference and word not in META}
-    free = next((word for word in ("anyOf", "allOf", "oneOf") if word not in around), None)
-    notes.rewritten(at, f"$ref put into {free or 'allOf'}, since other keywords stand beside it")
-    if free is not None:
-        return {**around, free: [reference]}
-    return {**around, "allOf": [*cast("list[object]", around["allOf"]), reference]}
+    around = {word: value for word, value in schema.items() if word != "$ref" and word not in META}
+    word = "allOf" if "anyOf" in around else "anyOf"  # the latter is known to more providers
+    notes.rewritten(at, f"$ref put into {word}, since other keywords stand beside it")
+    others = around.get(word)
+    return {**around, word: [*(others if is_array(others) else []), {"$ref": schema["$ref"]}]}
 
 
 # --- the root ---------------------------------------------------------------------------------------------------------
@@ -174,7 +150,7 @@ def _object_root(reader: Reader, notes: Notes) -> Node:
     if not forms:
         message = f"A schema for a model must describe an object, but its root allows none: type {root.get('type')!r}."
         raise ToolDefinitionError(message, hint='Put it into a property of an object: {"type": "object", ...}.')
-    if not _has_plain_root(root) and root.get("type") != "OBJECT":
+    if not _has_plain_root(root):
         notes.rewritten("/type", 'read as "object"')
     forms = [_without_values(form.with_types(["object"]), notes) for form in forms]
     whole = forms[0] if len(forms) == 1 else _fold(forms, notes)
@@ -259,7 +235,6 @@ class _Writer:
         self._definitions: dict[str, Schema] = {}
         self._open: list[str] = [""] if root_is_target else []
         """References that are being written, the outermost first."""
-        self._nodes: int = 0
         self.reasons: dict[str, str] = {}
         """Why the schema cannot be strict: texts by pointer."""
 
@@ -267,8 +242,6 @@ class _Writer:
         """The whole document. A strict one is worth something only if there are no `reasons` then."""
         schema: Schema = {"type": "object", **self._limits(root, ["object"]), **self._words(root)}
         schema |= self._members(root, is_root=True)
-        if self._rules.openapi:
-            return self._openapi(schema, root.at)
         if self._definitions:
             schema["$defs"] = dict(self._definitions)
         for text in excesses([schema], self._rules):
@@ -277,36 +250,32 @@ class _Writer:
 
     def schema(self, node: Node) -> Schema:
         """One node."""
-        self._nodes += 1
         if node.ref is not None:
             return self._reference(node, node.ref)
+        if node.never and not self._rules.strict:
+            return {"not": {}}
         if node.never:
-            if self._rules.objects == "open":
-                return {"not": {}}
             self._notes.lost(node.at, "nothing fits, but that cannot be said")
             node = Node(at=node.at, annotations={"description": "Nothing fits here."})
         if node.any_of:
             return self._union([self.schema(one) for one in node.any_of], self._words(node))
-        written = _order(self._plain(node))
-        return self._openapi(written, node.at) if self._rules.openapi else written
+        return _order(self._plain(node))
 
     def _plain(self, node: Node) -> Schema:
-        types = node.plausible_types
-        if self._rules.objects == "open":
-            types = node.types or ()
-        elif node.types is None:
-            types = types or (_ANY if self._rules.openapi else ())
+        about = node.types or node.plausible_types
+        types = about if self._rules.strict else node.types or ()
+        if self._rules.strict and node.types is None:
             self._notes.rewritten(f"{node.at}/type", f"added: {', '.join(types)}")
             if not types:
                 self._reason(node.at, "any value is allowed")
         schema: Schema = {"type": types[0] if len(types) == 1 else list(types)} if types else {}
-        about = types or node.plausible_types
         schema |= {**self._words(node), **self._limits(node, about)}
         if node.values is not None:
             schema["enum"] = list(node.values)
-        if "object" in about and node.values is None:
+            return schema
+        if "object" in about:
             schema |= self._members(node)
-        if "array" in about and node.values is None:
+        if "array" in about:
             schema |= self._elements(node, schema)
         return schema
 
@@ -324,8 +293,6 @@ class _Writer:
         self.reasons.setdefault(at, text)
 
     def _union(self, branches: list[Schema], words: Schema) -> Schema:
-        if self._rules.openapi:
-            return _unite_openapi(branches, words)
         branches = distinct(branches)
         if len(branches) > 1 or "$ref" in branches[0]:
             return {**words, "anyOf": branches}
@@ -339,68 +306,53 @@ class _Writer:
         """The part of a schema that is about objects."""
         rules, others = self._rules, node.others
         properties = dict(node.properties)
-        strangers = [name for name in node.required if name not in properties]
-        if rules.objects != "open" or (others is not None and others.never):
+        if rules.strict or (others is not None and others.never):
             properties = {name: sub for name, sub in properties.items() if not sub.never}
-        if rules.objects == "closed":
-            self._check_closed(node, strangers, is_root=is_root)
-        elif rules.objects == "named":
-            for name in node.properties.keys() - properties.keys():
-                self._notes.lost(f"{node.at}/properties/{name}", "is forbidden, now it is only not mentioned")
-            for name in strangers:
-                self._notes.rewritten(f"{node.at}/required", f"{name!r} is described as any value")
-                properties[name] = Node(at=f"{node.at}/properties/{name}")
-        optional = [] if not rules.all_required else [name for name in properties if name not in node.required]
+        if rules.strict:
+            self._check_closed(node, is_root=is_root)
         written: Schema = {name: self.schema(sub) for name, sub in properties.items()}
-        for name in optional:
-            what = "optional -> required, null where there is nothing to say"
-            self._notes.rewritten(properties[name].at, what)
-            written[name] = _make_nullable(cast("Schema", written[name]))
-        required = list(properties) if rules.all_required else list(node.required)
-        schema: Schema = {"properties": written} if written or is_root or rules.objects == "closed" else {}
+        required = list(node.required)
+        if rules.all_required:
+            for name in [name for name in properties if name not in required]:
+                what = "optional -> required, null where there is nothing to say"
+                self._notes.rewritten(properties[name].at, what)
+                written[name] = _make_nullable(cast("Schema", written[name]))
+            required = list(properties)
+        schema: Schema = {"properties": written} if written or is_root or rules.strict else {}
         if required or rules.all_required:
             schema["required"] = required
-        if rules.objects == "closed":
+        if rules.strict:
             schema["additionalProperties"] = False
-        elif rules.objects == "open" and node.patterned:
+        elif node.patterned:
             schema["additionalProperties"] = True
-        elif rules.objects == "open" and others is not None:
+        elif others is not None:
             schema["additionalProperties"] = not others.never and self.schema(others)
-        elif others is not None and others.never:
-            what = "removed, only declared properties are written anyway"
-            self._notes.rewritten(f"{node.at}/additionalProperties", what)
         return schema
 
-    def _check_closed(self, node: Node, strangers: list[str], *, is_root: bool) -> None:
+    def _check_closed(self, node: Node, *, is_root: bool) -> None:
         closed = node.others is not None and node.others.never
         if node.patterned or (node.others is not None and not closed):
             self._reason(node.at, "an object with properties of any name")
         elif not is_root and not closed and all(sub.never for sub in node.properties.values()):
             self._reason(node.at, "an object that says nothing of its properties")
-        if strangers:
+        if strangers := [name for name in node.required if name not in node.properties]:
             self._reason(node.at, f"required but not described: {', '.join(strangers)}")
 
     def _elements(self, node: Node, schema: Schema) -> Schema:
         """The part of a schema that is about arrays."""
         items = node.items
-        if self._rules.objects == "open":
+        if not self._rules.strict:
             prefix: Schema = {"prefixItems": [self.schema(one) for one in node.prefix]} if node.prefix else {}
             return prefix if items is None else {**prefix, "items": self.schema(items)}
         if node.prefix:
             return self._items_by_position(node, schema)
-        if items is None and not self._rules.openapi:
+        if items is None:
             self._reason(node.at, "an array that says nothing of its items")
             return {}
-        if items is not None and items.never:
-            if not self._rules.openapi:
-                self._reason(node.at, "an array that must be empty")
-                return {}
-            self._notes.rewritten(f"{node.at}/items", "nothing fits, so there are none")
-            return {"maxItems": 0, "items": {"type": "STRING"}}
-        if self._rules.openapi and (items is None or items.unlimited):
-            self._notes.rewritten(f"{node.at}/items", f"added: {', '.join(_ANY_ITEM)}")
-            items = (items or Node(at=f"{node.at}/items")).with_types(_ANY_ITEM)
-        return {"items": self.schema(cast("Node", items))}
+        if items.never:
+            self._reason(node.at, "an array that must be empty")
+            return {}
+        return {"items": self.schema(items)}
 
     def _items_by_position(self, node: Node, schema: Schema) -> Schema:
         """Items that differ by position, as items that may each be any of them."""
@@ -425,13 +377,11 @@ class _Writer:
     # --- references ---------------------------------------------------------------------------------------------------
 
     def _reference(self, node: Node, pointer: str) -> Schema:
-        if self._rules.references == "inline":
-            return self._inline(node, pointer)
         if pointer in self._open and not self._rules.recursive:
             self._reason(pointer, "the schema is recursive")
             return {}
         words = self._words(node)
-        if words and self._rules.references == "bare":
+        if words and self._rules.bare_references:
             return self._target(pointer, node)
         if pointer not in self._names:
             name = _free_name(pointer.rpartition("/")[2] or "root", self._definitions)
@@ -447,75 +397,6 @@ class _Writer:
         schema = self.schema(target if words is None else target.with_words(words, target))
         self._open.pop()
         return schema
-
-    def _inline(self, node: Node, pointer: str) -> Schema:
-        name = pointer.rpartition("/")[2] or "the whole"
-        if self._open.count(pointer) < _DEEPEST_RECURSION and self._nodes <= _MOST_NODES:
-            if pointer not in self._open:
-                self._notes.rewritten(node.at, f"{name} written out")
-            return self._target(pointer, node)
-        why = "contains itself" if pointer in self._open else "is too large to be written out again"
-        self._notes.lost(node.at, f"{name} {why}: cut off")
-        words = join_texts(node.annotations.get("description"), f"Of the same form as {name}.")
-        types = self._reader.expand(self._reader.target(pointer)).plausible_types or None
-        return self.schema(Node(at=node.at, types=types, annotations={"description": words}))
-
-    # --- OpenAPI ------------------------------------------------------------------------------------------------------
-
-    def _openapi(self, schema: Schema, at: str) -> Schema:
-        """A schema of one or several types as Gemini has it: one type and `nullable`, and beside `anyOf` nothing."""
-        types = cast("list[str]", schema["type"] if is_array(schema["type"]) else [schema["type"]])
-        words = {word: schema[word] for word in _WORDS if word in schema}
-        if is_array(values := schema.get("enum")):
-            written = self._list_values(values, at)
-        else:
-            written = [
-                {"type": kind.upper(), **{w: v for w, v in schema.items() if self._belongs(w, v, kind)}}
-                for kind in types
-            ]
-        return _unite_openapi(written, words)
-
-    def _belongs(self, word: str, value: object, kind: str) -> bool:
-        if word in ("properties", "required", "items"):
-            return (kind == "array") if word == "items" else (kind == "object")
-        return word in self._rules.limits and self._rules.takes(word, value, kind)
-
-    def _list_values(self, values: list[object], at: str) -> list[Schema]:
-        """Values as texts, since others are refused; as limits or as a type, where that says the same."""
-        schemas: list[Schema] = [{"type": "NULL"}] if None in values else []
-        texts = [value for value in values if isinstance(value, str)]
-        flags = distinct([value for value in values if isinstance(value, bool)])
-        numbers = [value for value in values if kind_of(value) in ("integer", "number")]
-        if numbers:
-            texts.extend(map(as_json, numbers))
-            self._notes.rewritten(f"{at}/enum", f"{shorten(numbers)} -> texts, and so they come back")
-        if len(flags) == 1:
-            self._notes.only_described(at, "enum", flags)
-            schemas.append({"type": "BOOLEAN", "description": f"Must be {as_json(flags[0])}."})
-        elif flags:
-            schemas.append({"type": "BOOLEAN"})
-        if "" in texts:
-            self._notes.rewritten(f"{at}/enum", "the empty text removed, it is refused")
-            texts = [text for text in texts if text]
-            if not texts:
-                schemas.append({"type": "STRING", "maxLength": 0})
-        return [*schemas, {"type": "STRING", "enum": list(dict.fromkeys(texts))}] if texts else schemas
-
-
-def _unite_openapi(written: list[Schema], words: Schema) -> Schema:
-    """Any one of these; words and `nullable` move into them, since nothing may stand beside `anyOf`."""
-    flat = [branch for one in written for branch in cast("list[Schema]", one.get("anyOf", [one]))]
-    nullable = any(one["type"] == "NULL" for one in flat)
-    kept = distinct([{**one, "nullable": True} if nullable else one for one in flat if one["type"] != "NULL"])
-    if len(kept) > 1 and words:
-        default = f"Default: {as_json(words['default'])}." if "default" in words else ""
-        words = {"description": join_texts(words.get("title"), words.get("description"), default)}
-    first = {**(kept[0] if kept else {"type": "NULL"}), **words}
-    if text := join_texts(words.get("description"), kept[0].get("description") if kept else ""):
-        first["description"] = text
-    if "enum" in first and not isinstance(first.get("default"), str | None):
-        first["default"] = as_json(first["default"])
-    return {"anyOf": [_order(first), *kept[1:]]} if len(kept) > 1 else _order(first)
 
 
 def _order(schema: Schema) -> Schema:
@@ -552,8 +433,8 @@ def _free_name(name: str, taken: dict[str, Schema]) -> str:
 def restored(value: object, schema: dict[str, object]) -> object:
     """A copy of a value that fits what was sent, as the given schema wants it.
 
-    A null for an optional property that may not be null means that it is absent, and a text for a listed number is that
-    number. What does not fit stays as it is: the tool's own check says so.
+    A null for an optional property that may not be null means that it is absent. What does not fit stays as it is: the
+    tool's own check says so.
     """
     reader = Reader(Document(schema), JSON_SCHEMA, Notes())
     return _restore(value, list(_forms(reader.node(schema, ""), reader)), reader)
@@ -570,10 +451,9 @@ def _restore(value: object, forms: list[Node], reader: Reader) -> object:
             _restore(item, below(f.prefix[i] if i < len(f.prefix) else f.items for f in forms), reader)
             for i, item in enumerate(value)
         ]
-    if isinstance(value, str):
-        return _restore_text(value, forms)
     if not is_object(value):
         return value
+    forms = [form for form in forms if value.keys() >= set(form.required)] or forms
     found: Schema = {}
     for name, sub in value.items():
         declared = below(form.properties.get(name) for form in forms)
@@ -581,13 +461,6 @@ def _restore(value: object, forms: list[Node], reader: Reader) -> object:
         if sub is not None or needed or not declared or any(_takes(form, None) for form in declared):
             found[name] = _restore(sub, declared, reader)
     return found
-
-
-def _restore_text(text: str, forms: list[Node]) -> object:
-    if any(_takes(form, text) for form in forms):
-        return text
-    listed = [value for form in forms for value in form.values or () if kind_of(value) in ("integer", "number")]
-    return next((value for value in listed if as_json(value) == text), text)
 
 
 def _takes(form: Node, value: object) -> bool:

@@ -1,4 +1,4 @@
-"""OpenAI's strict subset, rule by rule; and what no strict subset has."""
+"""The strict subsets of OpenAI and of Anthropic, rule by rule; and what is not quite JSON Schema."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from dragoman.errors import ToolDefinitionError
 from dragoman.providers.profile import SchemaStyle
-from dragoman.providers.schema import convert
-from tests.providers.schema.styles import one
+from tests.providers.schema.styles import convert, one
 
 
 def test_without_strict_the_strict_styles_send_what_is_given() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}}
     for style in ("openai_strict", "anthropic_strict"):
-        assert convert(schema, style, strict=False) == (schema, ())  # type: ignore[arg-type]
+        assert convert(schema, style, strict=False) == (schema, ())
 
 
 OPTIONAL: list[tuple[Any, Any]] = [
@@ -133,7 +133,7 @@ def test_references_may_be_recursive_and_stand_alone() -> None:
         strict=True,
     )
     assert done["properties"] == {"x": {"anyOf": [{"$ref": "#/$defs/a_node"}, {"type": "null"}]}}
-    definition = done["$defs"]["a_node"]  # type: ignore[index]
+    definition = done["$defs"]["a_node"]
     assert definition["properties"]["next"] == {"description": "The next.", "anyOf": [{"$ref": "#/$defs/a_node"}]}
     assert len(lines) == 1
 
@@ -206,3 +206,90 @@ def test_items_by_position_become_items() -> None:
         },
         ("x/prefixItems: written as items, in no fixed order",),
     )
+
+
+# --- Anthropic ---
+
+
+def test_anthropic_keeps_optional_properties_and_defaults() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "additionalProperties": False}
+    assert convert(schema, "anthropic_strict", strict=True) == (schema, ())
+
+
+def test_what_anthropic_does_not_enforce_is_described() -> None:
+    number = {"type": "integer", "minimum": 1, "multipleOf": 2}
+    assert one("anthropic_strict", number)[0] == {
+        "type": "integer",
+        "description": 'Must also match the JSON Schema {"minimum":1,"multipleOf":2}.',
+    }
+    for kept in (
+        {"type": "string", "pattern": "^[a-z]{1,8}$", "format": "uri"},
+        {"type": "array", "minItems": 1, "items": {"type": "string"}},
+    ):
+        assert one("anthropic_strict", kept) == (kept, ())
+    for described in (
+        {"type": "string", "pattern": r"\bword\b"},
+        {"type": "string", "pattern": r"(a)\1"},
+        {"type": "string", "pattern": "^(?=a)"},
+        {"type": "string", "pattern": "a{1,5000}"},
+        {"type": "array", "minItems": 2, "items": {"type": "string"}},
+        {"type": "array", "maxItems": 2, "items": {"type": "string"}},
+    ):
+        assert "Must also match" in one("anthropic_strict", described)[0]["description"]
+
+
+def test_anthropic_takes_no_recursion() -> None:
+    tree = {"type": "object", "properties": {"more": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}}
+    assert one("anthropic_strict", {"$ref": "#/$defs/Tree"}, **{"$defs": {"Tree": tree}})[1] == (
+        "not strict: /$defs/Tree: the schema is recursive",
+    )
+    told = {"type": "object", "properties": {"more": {"$ref": "#", "description": "Again."}}}
+    assert any("recursive" in line for line in convert(told, "anthropic_strict", strict=True)[1])
+
+
+def test_anthropic_gets_described_references_written_out() -> None:
+    schema = {"$ref": "#/$defs/S", "description": "This one."}
+    done, _ = one("anthropic_strict", schema, **{"$defs": {"S": {"type": "string", "enum": ["a"]}}})
+    assert done == {"type": "string", "description": "This one.", "enum": ["a"]}
+
+
+def test_anthropic_counts_optional_properties_and_unions() -> None:
+    optional = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(25)}}
+    assert convert(optional, "anthropic_strict", strict=True)[1] == (
+        "not strict: /: 25 optional properties, at most 24 are allowed",
+    )
+    unions = {"type": "object", "properties": {f"p{i}": {"type": ["string", "null"]} for i in range(17)}}
+    unions["required"] = [*unions["properties"]]  # type: ignore[assignment]
+    assert convert(unions, "anthropic_strict", strict=True)[1] == (
+        "not strict: /: 17 properties of more than one type, at most 16 are allowed",
+    )
+
+
+# --- what is not quite JSON Schema ---
+
+
+def test_oddities_are_read_for_what_they_mean() -> None:
+    assert one("openai_strict", {"type": "number", "minimum": 0, "exclusiveMinimum": True})[0] == {
+        "type": "number",
+        "exclusiveMinimum": 0,
+    }
+    assert one("openai_strict", {"type": "string", "nullable": True, "enum": ["a"]})[0] == {
+        "type": ["string", "null"],
+        "enum": ["a", None],
+    }
+    assert one("openai_strict", {"type": "integer", "minimum": "3"}) == (
+        {"type": "integer"},
+        ('x/minimum: "3" is no number, removed',),
+    )
+    assert one("openai_strict", {"type": "dict", "properties": {"a": {"type": "null"}}, "required": ["a"]})[1] == (
+        'x/type: "dict" is no type, read as any',
+        "x/type: added: object",
+    )
+    with pytest.raises(ToolDefinitionError, match="must be a schema"):
+        one("openai_strict", {"type": "array", "items": 5})
+
+
+def test_types_may_be_written_as_gemini_does() -> None:
+    schema = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}}, "required": ["a"]}
+    done, _ = convert(schema, "json_schema")
+    assert done == {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
