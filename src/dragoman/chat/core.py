@@ -288,7 +288,7 @@ class ChatCore(Generic[E]):
         said = () if prompt is None else (make_message(prompt),)
         with self._state:
             start = self._conversation if conversation is None else conversation
-            if said:
+            if said and start.pending_tool_calls:
                 start = refuse_unanswered_calls(start, answers)
             run = LoopRun(
                 start,

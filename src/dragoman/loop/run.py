@@ -127,6 +127,8 @@ class LoopRun:
         self._tools: ToolRun | None = None
         """What the tool calls of this run share, as soon as there is one."""
         self._batch: Batch | None = None
+        self._settled: bool = False
+        """Whether nothing more can come of the run."""
         self._began: float = time.monotonic()
         self._steps: int = 0
         self._tool_calls: int = 0
@@ -287,6 +289,8 @@ class LoopRun:
 
     def settle(self) -> None:
         """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
+        if self._settled:
+            return
         # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
         if self.partial is not None:
             said = drop_unanswerable_calls(self.partial)
@@ -296,11 +300,12 @@ class LoopRun:
         if self._batch is not None:
             grown = append_tool_results(self.conversation, self._batch.results)
             self.conversation, self._batch = grown, None
-        if isinstance(self.ending, AwaitApproval):
-            return  # a pause is just that: calls whose results are still to come
-        last = self.conversation.last
-        if last is not None and (last.interrupted or self.conversation.pending_tool_calls):
-            self.conversation = self.conversation.repaired().conversation
+        # A pause is just that: calls whose results are still to come.
+        if self.conversation.messages and not isinstance(self.ending, AwaitApproval):
+            last = self.conversation.messages[-1]
+            if last.interrupted or self.conversation.pending_tool_calls:
+                self.conversation = self.conversation.repaired().conversation
+        self._settled = True
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
         """Take the model's answer in. One that says nothing at all ends the run."""
