@@ -1,6 +1,6 @@
 """Engines: a model's reply to a conversation, whatever stands behind it.
 
-engine.py       the Engine and AsyncEngine protocols, and a model behind HTTP in both colours
+base.py         the Engine and AsyncEngine protocols, and a model behind HTTP in both colours
 factory.py      engines by name, and third parties' providers
 connection.py   a model at a provider, and a call made ready      media.py   reading attached files
 call.py         one call: send, read, decode, retry; the streams that callers iterate

@@ -11,8 +11,6 @@
     sqlite.py        SqliteStore; postgres.py: PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
     blocking.py      plain stores in code that is stepped, `resume` and `reseal`
     async_store.py   AsyncStore: any plain store for asyncio, in worker threads
-
-Nothing is imported here: a program uses one store.
 """
 
 from dragoman._door import open_door

@@ -10,9 +10,6 @@
     responder.py    who is on the other side: console, callbacks, nobody; `react_emoji`, `send_update`
     permissions/    which calls may run
     skills/         `Skill`, `LoadSkillSupporting`
-
-A name's module is loaded when the name is first used: permission rules and skills are used without the tools, and the
-tools without them.
 """
 
 from dragoman._door import open_door

@@ -4,8 +4,6 @@
     registry.py     tools by name, of which a conversation may see a part
     run.py          caps, time limits, retries and budgets; may a call run; what calls share; what a tool may know
     executor.py     carries calls out; call.py is one call, batch.py many, runner.py and async_runner.py where they run
-
-Nothing is imported here: a program that only defines tools does not load what runs them.
 """
 
 from dragoman._door import open_door
