@@ -1,16 +1,16 @@
 """Where conversations are kept: snapshots, the journal between them, and the stores for both.
 
-    snapshot.py      one point of a conversation, as a value, and its id; json_form.py: its JSON form, whole and as rows
-    journal.py       what happened since the newest snapshot, and how to go on from there
-    protocol.py      what a store is, in two colours, and the rules that every store keeps
-    listing.py       what a list shows; filters, cursors, pages and words, the same for every store
-    sealing.py       which records of a store are sealed; encryption.py: keys, AES-GCM
-    memory.py        MemoryStore
-    file.py          FileStore; directory.py: its files and its lock
-    sql.py           the store of both databases; sql_schema.py: its tables and statements
-    sqlite.py        SqliteStore; postgres.py: PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
-    blocking.py      plain stores in code that is stepped, `resume` and `reseal`
-    async_store.py   AsyncStore: any plain store for asyncio, in worker threads
+snapshot.py      one point of a conversation, as a value, and its id; json_form.py: its JSON form, whole and as rows
+journal.py       what happened since the newest snapshot, and how to go on from there
+protocol.py      what a store is, in two colours, and the rules that every store keeps
+listing.py       what a list shows; filters, cursors, pages and words, the same for every store
+sealing.py       which records of a store are sealed; encryption.py: keys, AES-GCM
+memory.py        MemoryStore
+file.py          FileStore; directory.py: its files and its lock
+sql.py           the store of both databases; sql_schema.py: its tables and statements
+sqlite.py        SqliteStore; postgres.py: PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
+blocking.py      plain stores in code that is stepped, `resume` and `reseal`
+async_store.py   AsyncStore: any plain store for asyncio, in worker threads
 """
 
 from dragoman._door import open_door
