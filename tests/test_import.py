@@ -49,7 +49,7 @@ def test_a_client_loads_its_own_provider_only() -> None:
 
 def test_a_client_loads_the_stores_when_something_is_kept() -> None:
     made = "from dragoman import ChatClient; client = ChatClient('openai:gpt-5', key='k'); client.id; client.fork()"
-    kept = "dragoman.chat.keeping"
+    kept = "dragoman.chat.ledger"
     assert not {name for name in loaded_after(made) if name.startswith(("dragoman.stores.", kept))}
     assert kept in loaded_after(f"{made}; client.save()")
 

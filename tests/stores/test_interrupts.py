@@ -175,7 +175,7 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
 
 # Between making a coroutine and beginning it Python does not look for signals; the trace function does not know.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.parametrize(("backend", "step"), [("sqlite", 3), ("file", 7)])
+@pytest.mark.parametrize(("backend", "step"), [("sqlite", 2), ("file", 7)])
 def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(backend: str, step: int, tmp_path: Path) -> None:
     before = files()
     in_a_thread_of_its_own(lambda: _every_moment(backend, step, tmp_path))

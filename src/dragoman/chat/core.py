@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dragoman.tools import ToolExecutor
 
     from .answers import Question
-    from .keeping import Journaling, Ledger
+    from .ledger import Journaling, Ledger
 
 
 class _Described(Protocol):
@@ -425,7 +425,7 @@ class ChatCore(Generic[E]):
         """What of the conversation is kept. Loaded when somebody keeps it, and the code of the stores with it."""
         with self._state:
             if self._kept is None:
-                from .keeping import Ledger
+                from .ledger import Ledger
 
                 self._kept = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain])
             return self._kept

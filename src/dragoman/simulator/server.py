@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpRequestParser
 
 from dragoman.providers import ALIASES, PROVIDERS
 
-from .answering import Answerer, HttpRequest, Settings
+from .answerer import Answerer, HttpRequest, Settings
 from .exchange import Chunking, Request
 from .faults import Fault
 from .plan import Ending, Pause, Plan, steps
