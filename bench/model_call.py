@@ -85,7 +85,7 @@ def layers(root: str) -> None:
         ChatClient(ours, system=SYSTEM, stateless=True) as client,
         SocketTransport() as transport,
     ):
-        request = ours._call(_asked(), (), None, stream=False).request
+        request = ours.call(_asked(), (), None, stream=False).request
         path, headers, body = request.url.removeprefix(root), dict(request.headers), request.body
 
         def with_http_client() -> bytes:

@@ -24,9 +24,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message
-from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, sqlite
+from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, sqlite_driver
 
 if TYPE_CHECKING:
     from tests.stores.postgres_server import Server
@@ -51,12 +50,12 @@ class Backend(NamedTuple):
 
 @contextmanager
 def _sqlite_in_a_hurry() -> Iterator[None]:
-    before = sqlite._SETTINGS
-    sqlite._SETTINGS = (*before, "PRAGMA synchronous = OFF")
+    before = sqlite_driver._SETTINGS
+    sqlite_driver._SETTINGS = (*before, "PRAGMA synchronous = OFF")
     try:
         yield
     finally:
-        sqlite._SETTINGS = before
+        sqlite_driver._SETTINGS = before
 
 
 def _log_size(place: Path) -> int:
@@ -209,7 +208,7 @@ def growth(backend: Backend, place: Path) -> None:
         snapshot = Snapshot.first(Conversation("Be brief."), provider="p", model="m")
         store.save(snapshot)
         if isinstance(store, SqliteStore):
-            step(store._database.write(lambda session: session.fetch("PRAGMA wal_autocheckpoint = 0")))
+            store._database.write(lambda session: session.fetch("PRAGMA wal_autocheckpoint = 0"))
         sizes: list[int] = []
         for turn in range(1000):
             before = backend.written(place)

@@ -21,6 +21,8 @@ import pexpect
 from rich.console import Console
 from rich.text import Text
 
+from devtools.terminal_screen import Screen
+
 __all__ = ["main", "picture", "recorded"]
 
 COMMANDS = (
@@ -74,8 +76,9 @@ def recorded(arguments: Sequence[str], environ: Mapping[str, str], directory: Pa
     if child.exitstatus != 0:
         message = f"{arguments} ended with {child.exitstatus}:\n{seen.getvalue()}"
         raise RuntimeError(message)
-    # A line that was painted again and again, such as a bar, counts as what it was in the end.
-    return "\n".join([line.rpartition("\r")[2] for line in seen.getvalue().replace("\r\n", "\n").split("\n")])
+    screen = Screen(WIDTH)
+    screen.write(seen.getvalue())
+    return "\n".join(screen.lines(colours=True))
 
 
 def picture(runs: Sequence[tuple[str, str]]) -> str:

@@ -28,6 +28,7 @@
     ├── InvalidAnswerError           the model's answer does not fit the type that was asked for; carries its text
     ├── LimitReachedError            a run hit a limit; carries the conversation
     │   └── StepLimitError           … the limit of steps
+    ├── StoppedError                 work under way was cancelled, or its time is up; carries the reason
     ├── ToolError                    a tool or a tool call failed (tool_name, call_id, type)
     │   ├── ToolDefinitionError      a function or schema cannot become a tool
     │   ├── ToolConflictError        two tools of one name
@@ -65,6 +66,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:  # the errors that hand work back name its type; see the reason in pyproject.toml
     from dragoman.conversation import Conversation, Message, ToolResult
+    from dragoman.transport import AttemptRecord
 
 ToolErrorType = Literal[
     "validation", "execution", "timeout", "not_found", "denied", "budget", "cancelled", "definition", "conflict"
@@ -192,6 +194,8 @@ class ProviderError(DragomanError):
         """What had been received of the reply when it failed."""
         self.conversation: Conversation | None = None
         """The conversation as far as it had got, valid to go on with, where a loop made the call."""
+        self.attempts: tuple[AttemptRecord, ...] = ()
+        """The ledger: every attempt, why it failed, how long was waited."""
 
 
 class AuthenticationError(ProviderError):
@@ -341,6 +345,18 @@ class StepLimitError(LimitReachedError):
 
 
 # --- a tool or a tool call failed ------------------------------------------------------------------------------------
+
+
+class StoppedError(DragomanError):
+    """Work under way was cancelled, or its time is up."""
+
+    next_step = "What was done until then is kept; ask again to go on."
+
+    def __init__(
+        self, message: str, *, reason: Literal["cancelled", "deadline"] = "cancelled", hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason: Literal["cancelled", "deadline"] = reason
 
 
 class ToolError(DragomanError):

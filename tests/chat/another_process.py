@@ -6,9 +6,10 @@ Reads a snapshot, approves its pending call, goes on, and writes the snapshot of
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from dragoman.conversation import ToolCall
-from dragoman.loop import AwaitApproval
+from dragoman.errors import ConfigurationError
 from dragoman.stores import snapshot_from_json, snapshot_to_json
 from dragoman.tools import approve
 from tests.chat.scenarios import delete, weather
@@ -21,8 +22,9 @@ def main(model: str, way: str, base_url: str) -> None:
     talk.do("restore", snapshot_from_json(sys.stdin.buffer.read()))
     (pending,) = talk.client.pending
     other = ToolCall(pending.call.id, pending.call.name, '{"path": "another"}')
-    # An approval of other arguments is none.
-    assert isinstance(talk.chat(None, approve(other)).ending, AwaitApproval)
+    with suppress(ConfigurationError):  # an approval of other arguments is none
+        talk.chat(None, approve(other))
+        raise AssertionError
     assert talk.chat(None, approve(pending.call)).text == "Done."
     sys.stdout.buffer.write(snapshot_to_json(talk.do("save")))
     talk.close()

@@ -75,6 +75,8 @@ class AsyncTalk:
     def close(self) -> None:
         async def closed() -> None:
             await self.client.aclose()
+            for _ in range(5):  # a connection that was given up is closed in the next turns of the loop
+                await asyncio.sleep(0)
             left = asyncio.all_tasks() - {asyncio.current_task()}
             assert not left, f"tasks left behind: {left}"
 

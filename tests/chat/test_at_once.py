@@ -15,7 +15,7 @@ import pytest
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import ScriptedEngine
-from dragoman.errors import ConcurrentUseError, LimitReachedError, OverloadedError
+from dragoman.errors import ConcurrentUseError, LimitReachedError, OverloadedError, StoppedError
 from dragoman.loop import Cancelled
 from dragoman.simulator import Reply, Request, Simulator
 from dragoman.stores import SqliteStore, resume
@@ -89,7 +89,7 @@ class Hand:
             try:
                 self.dice.choice(self.ways)()
                 _ = (self.client.usage, self.client.pending, self.client.id, repr(self.client))
-            except (ConcurrentUseError, OverloadedError, LimitReachedError):
+            except (ConcurrentUseError, OverloadedError, LimitReachedError, StoppedError):
                 pass
             except BaseException as error:  # noqa: BLE001 -- whatever else it is, the test wants to know
                 self.failed.append(error)

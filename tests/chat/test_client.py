@@ -254,7 +254,7 @@ def test_an_async_callback_is_awaited() -> None:
             await client.stream_chat("Hello", hear)
         return heard
 
-    assert asyncio.run(main()) == 5
+    assert asyncio.run(main()) == 6
 
 
 # --- other models, branches ------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from dragoman.engines import Secret
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers import ModelOptions, Reasoning
 from dragoman.simulator import Simulator
-from dragoman.tools import ToolErrorHandling
+from dragoman.tools import ToolConfig, ToolErrorHandling
 from dragoman.transport import RetryPolicy, Timeouts
 from tests.chat.surroundings import Surroundings, write
 
@@ -48,9 +47,6 @@ def test_defaults_of_the_seed() -> None:
     assert (config.max_steps, config.parallel_tools, config.max_parallel_tools) == (20, True, 5)
     assert Config(provider="openai").for_model().max_tokens == 4096
     assert Config(provider="gemini").for_model().max_tokens == 8192
-    for provider, tokens in (("openai", 4096), ("claude", 8192), ("gemini", 8192)):
-        rows = load_config(provider=provider, environment={"HOME": "/nowhere"}, directory="/").explain()
-        assert {row.field: row.value for row in rows}["max_tokens"] == str(tokens)
     assert Config(provider="openai", max_tokens=7).for_model().max_tokens == 7
     assert Config(provider="groq", model="x").for_model().max_tokens is None
 
@@ -160,27 +156,6 @@ def test_a_named_file_is_the_only_one(here: Surroundings, tmp_path: Path) -> Non
     assert loaded.files == (named,)
     here.environ["DRAGOMAN_CONFIG"] = str(tmp_path / "missing.toml")
     with pytest.raises(ConfigFileError, match="missing.toml cannot be read: No such file"):
-        here.load()
-
-
-def test_a_pyproject_has_a_table_for_us(here: Surroundings) -> None:
-    pyproject = write(here.project / "src" / "pyproject.toml", "[tool.other]\nx = 1")
-    here.says("max_steps = 2")
-    assert here.load().config.max_steps == 2, "one without our table is passed over"
-    write(pyproject, "[tool.dragoman]\nmax_steps = 3\n[tool.dragoman.profiles.p]\nmax_steps = 4")
-    loaded = here.load()
-    assert loaded.config.max_steps == 3
-    assert loaded.origin("max_steps") == f"{pyproject}, line 2"
-    assert here.load(profile="p").config.max_steps == 4
-    write(here.project / "src" / "dragoman.toml", "max_steps = 5")
-    assert here.load().config.max_steps == 5, "of two in one directory ours counts"
-
-
-def test_a_broken_pyproject_that_is_not_about_us_is_none_of_our_business(here: Surroundings) -> None:
-    write(here.directory / "pyproject.toml", "[broken")
-    assert here.load().files == ()
-    write(here.directory / "pyproject.toml", "[tool.dragoman]\nmax_steps = \n")
-    with pytest.raises(ConfigFileError, match="pyproject.toml, line 2"):
         here.load()
 
 
@@ -309,25 +284,70 @@ def test_arguments_of_every_kind(here: Surroundings) -> None:
     assert config.headers == {"x-team": "a"}
     assert here.load(options={"seed": 3}).config.options.seed == 3
     assert here.load(keys={"claude": KeyReference(env="X")}).config.keys["anthropic"].env == "X"
-    with pytest.raises(ConfigurationError, match="no setting 'modle'.*Did you mean model"):
-        here.load(modle="x")
-    with pytest.raises(ConfigurationError, match="max_steps does not fit.*expected int"):
-        here.load(max_steps="3")
-    with pytest.raises(ConfigurationError, match="the argument options"):
-        here.load(options={"sede": 3})
-    with pytest.raises(ConfigurationError, match="must be a ModelOptions"):
-        here.load(options=3)
 
 
-def test_a_config_made_by_hand_is_checked_too() -> None:
-    with pytest.raises(ConfigurationError, match="expected 1 or more, got 0"):
-        Config(max_steps=0)
-    with pytest.raises(ConfigurationError, match="model does not fit.*expected str"):
-        Config(model=None)  # type: ignore[arg-type]
+def test_an_address_without_tls_is_for_tests() -> None:
     with pytest.raises(InvalidBaseURLError):
         Config(base_url="http://elsewhere.test")
     assert Config(base_url="http://elsewhere.test", allow_insecure_base_url=True).base_url
-    assert Config(max_tokens=None).max_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"max_steps": 0}, "expected 1 or more, got 0"),
+        ({"model": None}, "model does not fit.*expected str"),
+        ({"options": {}}, "options must be a ModelOptions, not dict"),
+        ({"retry": {}}, "retry must be a RetryPolicy, not dict"),
+        ({"timeouts": 3}, "timeouts must be a Timeouts, not int"),
+        ({"tool_config": None}, "tool_config must be a ToolConfig"),
+        ({"headers": 3}, "headers must be a Mapping, not int"),
+        ({"headers": {"x": 3}}, "headers does not fit.*expected str, got int"),
+        ({"keys": ["a"]}, "keys must be a Mapping"),
+        ({"strict": "yes"}, "strict does not fit.*expected bool"),
+        ({"allow_insecure_base_url": 1}, "allow_insecure_base_url does not fit.*expected bool"),
+        ({"options": ModelOptions(temperature="hot")}, "options.temperature does not fit"),  # type: ignore[arg-type]
+        ({"options": ModelOptions(reasoning={"effort": "low"})}, "expected Reasoning, got dict"),  # type: ignore[arg-type]
+        ({"options": ModelOptions(stop="END")}, "options.stop does not fit"),  # type: ignore[arg-type]
+        ({"timeouts": Timeouts(read=-1)}, "timeouts.read does not fit.*expected 0 or more"),
+        ({"retry": RetryPolicy(max_attempts=0)}, "retry.max_attempts does not fit.*expected 1 or more"),
+        ({"max_steps": 3, "tool_config": ToolConfig(max_iterations=4)}, "max_steps and tool_config.max_iterations"),
+    ],
+    ids=repr,
+)
+def test_what_is_wrong_in_code_is_refused_as_in_files(wrong: dict[str, Any], says: str, here: Surroundings) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Config(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"modle": "x"}, "no setting 'modle'.*Did you mean model"),
+        ({"max_steps": "3"}, "max_steps does not fit.*expected int"),
+        ({"options": 3}, "must be a ModelOptions"),
+        ({"options": {"sede": 3}}, "options.sede' \\(the argument options.*Did you mean seed"),
+        ({"retry": {"max_atempts": 2}}, "no setting 'retry.max_atempts'.*Did you mean max_attempts"),
+        ({"timeouts": {"raed": 2}}, "no setting 'timeouts.raed'.*Did you mean read"),
+        ({"tool_config": {"allowed_tools": "read"}}, "tool_config.allowed_tools does not fit"),
+        ({"tool_config": {"tool_error_handling": "nonsense"}}, "invalid enum value 'nonsense'"),
+        ({"headers": 3}, "headers does not fit"),
+    ],
+    ids=repr,
+)
+def test_arguments_of_load_config_that_are_wrong(wrong: dict[str, Any], says: str, here: Surroundings) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        here.load(**wrong)
+
+
+def test_what_two_fields_say_is_said_once(here: Surroundings) -> None:
+    assert Config(tool_config=ToolConfig(max_iterations=3)).for_tools().max_iterations == 3
+    assert Config(options=ModelOptions(max_tokens=3)).for_model().max_tokens == 3
+    here.user("max_tokens = 99\nmax_steps = 9\nmax_parallel_tools = 3")
+    config = here.load(options=ModelOptions(max_tokens=5), tool_config={"max_iterations": 2}).config
+    assert (config.for_model().max_tokens, config.for_tools().max_iterations) == (5, 2)
+    assert config.for_tools().max_parallel_tools == 3
+    assert here.load(options=ModelOptions(max_tokens=5), max_tokens=6).config.max_tokens == 6
 
 
 def test_a_wrong_base_url_says_where_it_stands_and_not_what_it_is(here: Surroundings) -> None:
@@ -422,13 +442,20 @@ def test_a_changed_copy_hides_its_token_too() -> None:
     assert "plain" not in repr(changed)
 
 
-def test_a_file_of_another_user_is_warned_of(here: Surroundings) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
-    path = here.says("max_steps = 1")
-    os.chown(path, 12345, 12345)
-    with pytest.warns(ConfigWarning, match="Others can change"):
-        here.load()
+@pytest.mark.parametrize("text", ["max_steps = 1", "broken = ", "base_url = 'https://evil.test'"])
+def test_a_projects_file_of_another_user_does_not_count(
+    here: Surroundings, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(here.project.parent / "dragoman.toml", "max_steps = 7")
+    path = here.says(text)
+    inode = path.stat().st_ino  # only root could give the file away
+    monkeypatch.setattr("dragoman.chat.config_files._is_foreign", lambda status: status.st_ino == inode)
+    with pytest.warns(ConfigWarning, match="belongs to another user and does not count"):
+        assert here.load().config.max_steps == 7, "the search goes on above it"
+    here.trust()
+    if text.startswith("max"):
+        with pytest.warns(ConfigWarning, match="Others can change"):
+            assert here.load().config.max_steps == 1
 
 
 def test_a_user_without_a_home_directory_gets_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

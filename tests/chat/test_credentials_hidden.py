@@ -14,11 +14,13 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+from rich.pretty import pretty_repr
 
 from dragoman import Conversation, Message, conversation_to_json, engine, errors
 from dragoman.chat import Config, KeyReference, find_key, load_config
 from dragoman.engines import Secret
 from dragoman.engines.keys import without_keys
+from dragoman.providers import ModelOptions
 from dragoman.simulator import ErrorEvent, Reply, Simulator, Status
 from dragoman.transport import HttpRequest, RetryPolicy, SocketTransport, Tape
 from dragoman.transport.tape import SecretFoundError
@@ -31,6 +33,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 def shows(value: object) -> bool:
     texts = (str(value), repr(value), f"{value}", pprint.pformat(value), f"{[value]} { {'a': value} }")
+    texts += (pretty_repr(value),)  # what rich shows in tracebacks
     return any(KEY in text for text in texts)
 
 
@@ -54,6 +57,22 @@ def shows(value: object) -> bool:
 )
 def test_nothing_that_holds_a_key_prints_it(value: object) -> None:
     assert not shows(value)
+
+
+@pytest.mark.filterwarnings("ignore::dragoman.chat.ConfigWarning")
+def test_neither_files_nor_headers_nor_addresses_print_what_may_be_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'[keys.openai]\nkey = "{KEY}"\n[mcp.servers.a]\ncommand = "a"\nenv = {{ K = "{KEY}" }}\n')
+    loaded = load_config(
+        file=file,
+        environment={"HOME": "/nowhere"},
+        provider="openai",
+        headers={"x-team": KEY},
+        base_url=f"https://proxy.test/v1?key={KEY}",
+        options=ModelOptions(extra_headers={"x-team": KEY}),
+    )
+    for value in (loaded, loaded.config, loaded.config.options, loaded.known, loaded.layers, loaded.explain()):
+        assert not shows(value), type(value)
 
 
 @pytest.mark.parametrize("value", [Secret(KEY), Config(token=KEY), Config(token=KEY).for_engine()], ids=["a", "b", "c"])

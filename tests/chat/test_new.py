@@ -12,8 +12,11 @@ import pytest
 from dragoman.chat import Config, load_config, new, new_async
 from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, MissingKeyError, StepLimitError
+from dragoman.loop import Limits
+from dragoman.providers import ModelOptions
 from dragoman.simulator import Reply, Simulator
-from dragoman.tools import tool
+from dragoman.tools import ToolConfig, tool
+from dragoman.transport import Timeouts
 
 
 @dataclass
@@ -58,6 +61,64 @@ def test_arguments_win_over_the_config() -> None:
     with Simulator(["Hi."]) as simulator, new(_config(simulator, system_prompt="a"), system="b") as client:
         client.chat("Hello")
         assert simulator.requests[0].system == "b"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_nearer_setting_wins_field_by_field(asynchronous: bool) -> None:
+    calls = [Reply(ToolCall(f"c{number}", "add", '{"a": 1, "b": 2}')) for number in range(9)]
+    with Simulator(["Hi.", *calls]) as simulator:
+        config = _config(
+            simulator, max_tokens=7, max_steps=3, options=ModelOptions(temperature=0.5), timeouts=Timeouts(connect=3)
+        )
+        near: dict[str, Any] = {
+            "options": ModelOptions(seed=1),
+            "limits": Limits(seconds=60),
+            "timeouts": Timeouts(read=9),
+            "tool_config": ToolConfig(budgets={"add": 50}),
+        }
+        with pytest.raises(StepLimitError, match=r"max iterations \(3\) reached"):
+            asyncio.run(_talk(config, near)) if asynchronous else _chat(config, near)
+        body = simulator.requests[0].body
+        assert (body["temperature"], body["seed"]) == (0.5, 1)
+        assert 7 in body.values(), "the limit of tokens is still the configuration's"
+        assert len(simulator.requests) == 4
+
+
+def _chat(config: Config, options: dict[str, Any]) -> None:
+    with new(config, [add], **options) as client:
+        connection = client.engine.connection  # type: ignore[attr-defined]
+        assert (connection.timeouts.connect, connection.timeouts.read) == (3, 9)
+        client.chat("Hello")
+        client.chat("Add.")
+
+
+async def _talk(config: Config, options: dict[str, Any]) -> None:
+    async with new_async(config, [add], **options) as client:
+        await client.chat("Hello")
+        await client.chat("Add.")
+
+
+def test_a_key_that_is_given_is_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with Simulator(["Hi.", "Hi."], api_key="k2") as simulator:
+        url = simulator.base_url("openai")
+        for config, more in (
+            (Config(model="openai:gpt-4o", base_url=url), {}),
+            (Config(model="openai:gpt-4o"), {"base_url": url}),
+        ):
+            with new(config, key="k2", **more) as client:  # type: ignore[arg-type]
+                assert str(client.chat("Hello")) == "Hi."
+
+
+def test_a_given_key_does_not_go_to_an_address_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('model = "openai:gpt-4o"\nbase_url = "https://elsewhere.test/v1"\n')
+    file.chmod(0o600)
+    monkeypatch.setenv("DRAGOMAN_CONFIG", str(file))
+    with pytest.raises(MissingKeyError, match="belongs to api.openai.com"):
+        new(key="k2")
+    new(key="k2", base_url="https://elsewhere.test/v1").close()
 
 
 def test_the_async_client() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.chat import AsyncChatClient, ChatClient
-from dragoman.conversation import Conversation, Message, TextDelta, ToolCall
+from dragoman.conversation import Conversation, Message, RunEnded, TextDelta, ToolCall
 from dragoman.engines import AsyncScriptedEngine, ProviderFactory, ScriptedEngine, factory
 from dragoman.errors import ConfigurationError, LossyConversionError
 from dragoman.loop import Cancelled
@@ -231,13 +231,14 @@ def test_an_async_client_that_is_closed_in_a_turn_stops_it(making: Making) -> No
     asyncio.run(main())
 
 
-def test_a_stream_that_is_still_read_keeps_what_it_needs(making: Making) -> None:
+def test_a_stream_that_is_still_read_ends_when_the_client_is_closed(making: Making) -> None:
     with ChatClient("counted:one") as client:
         events = iter(client.stream_chat("Tell."))
         next(events)
-    assert making.made[0].closed == 0
-    list(events)
     assert making.made[0].closed == 1
+    *_, last = events
+    assert isinstance(last, RunEnded)
+    assert last.ending == "cancelled"
 
 
 def test_a_client_that_is_dropped_is_not_kept_alive() -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 
 from dragoman import engine
 from dragoman.chat import FIELDS, KeyReference
-from dragoman.chat.fields import CODE_ONLY
 from dragoman.engines import ProviderFactory, factory
 from dragoman.errors import ConfigFileError, ConfigurationError, MissingKeyError
 from tests.chat.surroundings import Surroundings, write
@@ -59,12 +58,6 @@ def test_what_a_project_may_say(here: Surroundings) -> None:
     )
     config = here.load().config
     assert (config.model_name, config.max_steps) == ("anthropic:claude-opus-4-6", 5)
-
-
-def test_the_same_holds_for_a_pyproject(here: Surroundings) -> None:
-    write(here.project / "pyproject.toml", "[tool.dragoman]\nbase_url = 'https://evil.test'")
-    with pytest.raises(ConfigFileError, match="pyproject.toml, line 2: the file of a project may not set base_url"):
-        here.load()
 
 
 def test_a_project_cannot_choose_a_provider_that_may_start_programs(
@@ -149,10 +142,17 @@ def test_a_token_is_not_given_to_a_provider_that_a_project_chose(here: Surroundi
 
 # --- whatever a project says ------------------------------------------------------------------------------------------
 
-KEYS = sorted({".".join(path) for path in FIELDS} | set(CODE_ONLY) | {"keys.openai.env", "ai.provider"})
+KEYS = sorted({".".join(path) for path in FIELDS} | {"keys.openai.env", "ai.provider"})
 VALUES = ["true", "1", "0.5", "'x'", "'groq'", "'openai-compatible'", "'https://evil.test'", "['bash']", "{ a = 1 }"]
 OWN = frozenset(
-    ["base_url", "keys", "tool_config", "retry", "timeouts", *(name for name in CODE_ONLY if "." not in name)]
+    [
+        "base_url",
+        "keys",
+        "tool_config",
+        "retry",
+        "timeouts",
+        *(field.name for field in FIELDS.values() if field.code_only and len(field.path) == 1),
+    ]
 )
 """What only the user may change."""
 

@@ -11,12 +11,31 @@ from typing import Any
 
 import pytest
 
+from dragoman._stepping import step
 from dragoman.chat import AsyncChatClient, ChatClient
+from dragoman.chat.ledger import Ledger
 from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCall, Usage
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
-from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictError, StoreUnavailableError
+from dragoman.errors import (
+    ConfigurationError,
+    InvalidSnapshotIDError,
+    OverloadedError,
+    StoreConflictError,
+    StoreUnavailableError,
+)
 from dragoman.loop import Summarise
-from dragoman.stores import AsyncStore, ConversationStore, FileStore, JournalEntry, MessageAdded, SqliteStore, resume
+from dragoman.stores import (
+    AsyncStore,
+    BlockingStore,
+    ConversationStore,
+    FileStore,
+    JournalEntry,
+    MemoryStore,
+    MessageAdded,
+    SqliteStore,
+    conversation_id,
+    resume,
+)
 from dragoman.tools import Tool, ToolConfig, approve, tool
 from tests.chat.failing import Died, FailingStore
 from tests.chat.talking import WAYS, AsyncTalk, Talk
@@ -370,7 +389,7 @@ def test_a_store_of_the_other_colour_is_refused_at_once(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="for a program on an event loop"):
             ChatClient(ScriptedEngine([]), store=on_loop)  # type: ignore[arg-type]
         on_loop._threads.shutdown()
-    with pytest.raises(ConfigurationError, match="The engine is for"):
+    with pytest.raises(ConfigurationError, match="The engine .* is for an event loop"):
         ChatClient(AsyncScriptedEngine([]))  # type: ignore[arg-type]
 
 
@@ -471,3 +490,41 @@ def test_nothing_was_said_and_nothing_is_known(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "talks.db") as store, ChatClient(ScriptedEngine([]), store=store) as client:
         assert client.id is None
         assert client.save().conversation == Conversation()
+
+
+# --- an id that was chosen -------------------------------------------------------------------------------------------
+
+CHOSEN = conversation_id("telegram:42")
+
+
+def _ledger(model: str = "m") -> Ledger:
+    return Ledger(lambda: ("p", model, ()), id=CHOSEN)
+
+
+def test_a_conversation_can_have_an_id_before_it_begins() -> None:
+    with MemoryStore() as store:
+        ledger, said = _ledger(), Conversation().plus(Message.user("Hi."))
+        assert ledger.id == CHOSEN
+        writing = ledger.journaling(BlockingStore(store))
+        step(writing.write(ledger.step, said))
+        step(writing.write(ledger.step, said.plus(Message.assistant("Hello."))))
+        assert ledger.id == CHOSEN == store.latest(CHOSEN).root
+        assert len(resume(store, CHOSEN).conversation.messages) == 2
+    with pytest.raises(InvalidSnapshotIDError):
+        Ledger(lambda: ("p", "m", ()), id="telegram:42")
+
+
+def test_who_chose_the_same_id_is_not_taken_for_oneself() -> None:
+    """Also not where nobody knows whether the first save was carried out."""
+    said = Conversation().plus(Message.user("Hi."))
+    for interrupted in (False, True):
+        with MemoryStore() as store:
+            other, mine = _ledger("another"), _ledger()
+            step(other.journaling(BlockingStore(store)).write(other.step, said))
+            if interrupted:
+                writing = mine.step(said)
+                assert writing is not None
+                mine.begun(writing)
+            with pytest.raises(StoreConflictError, match=CHOSEN):
+                step(mine.journaling(BlockingStore(store)).write(mine.step, said))
+            assert store.latest(CHOSEN).model == "another"

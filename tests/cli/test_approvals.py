@@ -73,21 +73,28 @@ def test_the_question_shows_everything(tmp_path: Path) -> None:
     assert "send wants to run (no rule allows send):" in seen
     assert '"to": "Ada"' in seen
     assert "Send a message." in seen
-    assert "[a]lways (allow " in seen
+    assert "[1] from now on: allow send with any arguments until the tool changes" in seen
+    assert "[a]lways exactly this, [1]? " in seen
 
 
-def test_always_without_a_rule_holds_for_exactly_this_call(tmp_path: Path) -> None:
+def test_always_holds_for_exactly_this_call(tmp_path: Path) -> None:
     desk = Desk("ask", "a\n", tmp_path)
-    risky = '{"command": "ls; rm x"}'
-    assert desk.checker.suggest(ToolCall("1", "Bash", risky)) is None
-    assert desk.answer(ToolCall("1", "Bash", risky)) == (True, "")
-    assert desk.answer(ToolCall("2", "Bash", risky)) == (True, "")
-    assert desk.answer(ToolCall("3", "Bash", '{"command": "ls; rm y"}'))[0] is False
+    assert desk.answer(ToolCall("1", "Bash", '{"command": "ls x"}')) == (True, "")
+    assert desk.answer(ToolCall("2", "Bash", '{"command": "ls x"}')) == (True, "")
+    assert desk.answer(ToolCall("3", "Bash", '{"command": "ls y"}'))[0] is False
+
+
+def test_a_wider_rule_is_shown_and_chosen_by_its_number(tmp_path: Path) -> None:
+    desk = Desk("ask", "1\n", tmp_path)
+    assert desk.answer() == (True, "")
+    other = ToolCall("2", "send", '{"to": "Bob", "text": "Hi"}')
+    assert desk.answer(other) == (True, "")
+    assert "Until the end of this session: allow send with any arguments until the tool changes" in desk.err.getvalue()
 
 
 def test_a_person_may_have_it_repeated(tmp_path: Path) -> None:
     desk = Desk("ask", "y\n", tmp_path)
-    desk.checker.allow(Rule(action="allow", tool="send"))
+    desk.checker.remember(Rule(action="allow", tool="send"))
     assert desk.answer(begun=True) == (True, "")
     assert "send wants to run again" in desk.err.getvalue()
 

@@ -151,6 +151,54 @@ def test_what_is_wrong_is_said_before_a_model_is_fetched(around: Surroundings, w
     assert around.here("Hello.", "--json", "-m", "local:qwen2.5-coder-1.5b", *wrong).json["error"]["exit_code"] == 2
 
 
+def test_what_the_model_does_not_get_is_said_or_refused(around: Surroundings) -> None:
+    (around.work / "a.png").write_bytes(PNG)
+    around.configure('[keys.openai]\nenv = "KEY"\nhosts = ["127.0.0.1"]\n')
+    with Simulator() as simulator:
+        around.set(KEY="k", DRAGOMAN_BASE_URL=simulator.base_url("openai"))
+        blind = ("What is it?", "-a", "a.png", "-m", "openai:gpt-3.5-turbo")
+        done = around.apart(*blind)
+        assert (done.code, done.out) == (0, "You said: What is it?\n")
+        assert done.err.startswith("dragoman: openai:gpt-3.5-turbo does not get all of the conversation: ")
+        assert "this model takes no image here" in done.err
+        assert done.err.count("\n") == 1
+        strict = around.here(*blind, "--strict")
+        assert (strict.code, strict.out) == (1, "")
+        assert "takes no image" in strict.err
+        assert "Leave --strict out" in strict.err
+        assert len(simulator.requests) == 1
+        assert around.here(*blind[:3], "-m", "openai:gpt-4o").err == ""
+
+
+NOISY = """
+import os, subprocess, sys
+print("imported")
+
+
+def noisy() -> str:
+    print("printed")
+    sys.__stdout__.write("past sys.stdout\\n")
+    os.write(1, b"to the descriptor\\n")
+    subprocess.run(["echo", "from a child"], check=True)
+    return "done"
+"""
+
+
+@pytest.mark.parametrize("mode", [["--json"], ["--json-lines"], []])
+def test_what_a_tool_prints_does_not_land_in_the_output(mode: list[str], around: Surroundings) -> None:
+    (around.work / "noisy.py").write_text(NOISY)
+    with Simulator([calling("noisy", {}), "Quiet."]) as simulator:
+        around.use(simulator)
+        done = around.apart("Go.", "-T", "noisy.py", "--approve", "auto", *mode)
+    assert done.code == 0, done.err
+    assert (
+        [line["text"] for line in done.lines if "text" in line][-1:] == ["Quiet."] if mode else done.out == "Quiet.\n"
+    )
+    for noise in ("imported", "printed", "past sys.stdout", "to the descriptor", "from a child"):
+        assert noise in done.err
+    assert around.here("tools", "list", "noisy.py", "--json").json[0]["name"] == "noisy"
+
+
 def test_an_answer_that_never_fits_has_its_own_exit_code(around: Surroundings) -> None:
     done = around.ask(["{}", "{}"], "Invent a person.", "--schema", "name")
     assert (done.code, done.out) == (7, "")
@@ -267,7 +315,7 @@ def test_a_limit_of_steps_can_be_continued(around: Surroundings) -> None:
         around.use(simulator)
         done = around.here("Count.", "-T", "calculator")
         assert done.code == 5
-        assert "max iterations (2) reached Continue with: dragoman -c" in done.err
+        assert "max iterations (2) reached. Continue with: dragoman -c" in done.err
         assert around.here("-c", "-T", "calculator").out == "Done.\n"
 
 

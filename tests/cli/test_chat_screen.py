@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
+import devtools.terminal_screen
 from dragoman.cli.chat_screen import Blocks, Screen
+from dragoman.cli.failures import report
+from dragoman.cli.output import TextView, print_table
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import (
     Text,
@@ -20,6 +24,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolStarted,
 )
+from dragoman.errors import ConfigurationError
 
 SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
@@ -50,11 +55,79 @@ def test_markdown_is_rendered() -> None:
     assert "\x1b[1m" in raw
 
 
-def test_escape_sequences_of_a_model_are_not_obeyed() -> None:
-    raw, plain = shown("a\x1b]0;title\x07b\x1b[2Jc")
-    assert "\x1b]0;" not in raw
-    assert "\x1b[2J" not in raw
-    assert "a\\u001b]0;title" in plain
+HOSTILE = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "\x1b[2J",
+                "\x1b[9A",
+                "\x1b[7;5m",
+                "\x1b]52;c;QQ==\x07",
+                "\x9b2J",
+                "\x9d0;t\x9c",
+                "\x1bc",
+                "\r",
+                "\b",
+                "\0",
+            ),
+            *(
+                "<http://a/%1b[2J%1b]52;c;QQ==%07>",
+                "<http://a/%9b2J>",
+                "[b](http://c/%1b[9A)",
+                "&#27;[2J",
+                "&#x1b;",
+                "%1b",
+            ),
+            *(
+                "&#x202e;",
+                "\u202e",
+                "\u2066",
+                "\n",
+                "\n\n",
+                "```\n",
+                "`",
+                "# ",
+                "- ",
+                "> ",
+                "**",
+                "|a|b|\n|-|-|\n",
+                "a",
+                " ",
+            ),
+        ]
+    )
+    | st.text(max_size=3)
+).map("".join)
+OWN = re.compile(r"\x1b\[(?!7;5m)[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r")
+"""What we ourselves tell a terminal: colours, and the cursor of what is painted again."""
+
+
+def is_harmless(raw: str) -> bool:
+    return all(letter.isprintable() or letter in "\n\t\u200d" for letter in OWN.sub("", raw))
+
+
+@given(HOSTILE, st.integers(1, 7))
+@example("<http://a/%1b[2J%1b]52;c;QQ==%07>", 100)
+def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
+    out, err = Tty(), Tty()
+    terminal = Terminal(stdin=io.StringIO(), stdout=out, stderr=err, environ={})
+    call, failed = ToolCall(text, text, text), ToolResult(text, text, (Text(text),), is_error=True, duration=1.0)
+    for view in (Screen(terminal), TextView(terminal)):
+        view.wait()
+        view.show(ThinkingDelta(0, "", text))
+        for start in range(0, len(text), piece):
+            view.show(TextDelta(0, "", text[start : start + piece]))
+        view.show(TextEnded(0, ""))
+        view.show(ToolStarted(call))
+        view.show(ToolFinished(failed))
+        view.pause()
+        view.end()
+    terminal.ask(text)
+    report(ConfigurationError(text, hint=text), terminal, debug=True)
+    print_table(terminal, ("a", "b"), [(text, text)])
+    terminal.line(text)
+    assert is_harmless(out.getvalue()), repr(out.getvalue())
+    assert is_harmless(err.getvalue()), repr(err.getvalue())
 
 
 def test_addresses_of_links_are_shown() -> None:
@@ -83,6 +156,24 @@ def test_tools_are_shown_with_their_time() -> None:
     assert 'Bash {"command": "ls"} 1.5 s' in seen
     assert "← Bash 1.5 s: a b" in seen
     assert "← Read 0.1 s failed: no" in seen
+
+
+def test_what_is_said_meanwhile_gets_a_line_of_its_own() -> None:
+    tty = Tty()
+    terminal = Terminal(stdin=io.StringIO(), stdout=tty, stderr=tty, environ={})
+    screen = Screen(terminal)
+    screen.wait()
+    time.sleep(0.3)  # it is being painted
+    terminal.say("Careful.")
+    time.sleep(0.3)
+    screen.show(TextDelta(0, "", "Hel"))
+    time.sleep(0.3)
+    terminal.say("Again.")
+    screen.show(TextDelta(0, "", "lo."))
+    screen.pause()
+    painted = devtools.terminal_screen.Screen(80)
+    painted.write(tty.getvalue().replace("\n", "\r\n"))
+    assert painted.lines() == ["Careful.", "Again.", "Hello."]
 
 
 TEXT = st.lists(

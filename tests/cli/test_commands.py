@@ -6,7 +6,10 @@ import json
 import os
 import stat
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -22,14 +25,66 @@ KEY = "sk-not-a-real-key-0123456789"
 
 def test_models_list(around: Surroundings) -> None:
     around.set(ANTHROPIC_API_KEY=KEY)
-    done = around.here("models", "list", "claude-sonnet")
+    done = around.here("models", "list", "claude-sonnet", "--offline")
     assert done.code == 0
     head, *rows = done.out.splitlines()
     assert head.split() == ["model", "key", "tools", "JSON", "thinking", "window", "takes"]
     assert any(row.split()[:3] == ["anthropic:claude-sonnet-4-5", "set", "yes"] for row in rows)
-    found = around.here("models", "--json").json
+    found = around.here("models", "--json", "--offline").json
     assert {"openai:gpt-5", "local:qwen2.5-coder-1.5b"} <= {row["model"] for row in found}
     assert KEY not in done.out
+
+
+class _Listing(BaseHTTPRequestHandler):
+    """A server that says which models it has, in the words of several APIs."""
+
+    keys: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.keys.append(self.headers["authorization"] or self.headers["x-api-key"])
+        if self.path.startswith("/gone"):
+            self.send_response(302)
+            self.send_header("location", "/v1/models")
+            self.end_headers()
+            return
+        found = {"data": [{"id": "qwen3:8b"}, {"id": "a\x1b[2Jb"}, {"object": "list"}]}
+        body = json.dumps({"models": [{"name": "models/gemini-x"}]} if "v1beta" in self.path else found).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "model", "key"),
+    [
+        ("openai-compatible", "/v1", "openai-compatible:qwen3:8b", None),
+        ("openai", "/v1", "openai:qwen3:8b", f"Bearer {KEY}"),
+        ("anthropic", "", "anthropic:qwen3:8b", KEY),
+        ("gemini", "", "gemini:gemini-x", None),
+    ],
+)
+def test_servers_are_asked_for_their_models(
+    provider: str, path: str, model: str, key: str | None, around: Surroundings
+) -> None:
+    around.configure(
+        f"provider = '{provider}'\n" + f"[keys.{provider}]\nenv = 'KEY'\nhosts = ['127.0.0.1']\n" * (key is not None)
+    )
+    around.set(KEY=KEY)
+    _Listing.keys.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Listing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        around.set(DRAGOMAN_BASE_URL=f"http://127.0.0.1:{server.server_port}{path}")
+        done = around.here("models", "list", model.rsplit(":", maxsplit=1)[-1], "--json")
+        assert [row["model"] for row in done.json] == [model], done.err
+        assert done.json[0]["from"] == "server"
+        assert around.here("models", "list", model, "--offline", "--json").json == []
+        assert KEY not in done.out + done.err
+        around.set(DRAGOMAN_BASE_URL=f"http://127.0.0.1:{server.server_port}/gone")
+        assert around.here("models", "list", model, "--json").json == [], "a redirect is not followed"
+        server.shutdown()
+    assert _Listing.keys == [key, key]
 
 
 def test_tools_list_schema_and_check(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +311,7 @@ def test_local_list_and_remove(around: Surroundings) -> None:
 # --- mcp --------------------------------------------------------------------------------------------------------------
 
 SERVER = """
+from dragoman.conversation import Media, Text
 from dragoman.mcp import serve_stdio
 
 
@@ -264,7 +320,12 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-serve_stdio([add])
+def picture() -> list[Media | Text]:
+    \"\"\"A picture.\"\"\"
+    return [Text("Here."), Media.from_bytes(b"\\x89PNG\\r\\n\\x1a\\n" + bytes(20), "image/png")]
+
+
+serve_stdio([add, picture])
 """
 
 
@@ -281,6 +342,13 @@ def test_mcp_list_call_and_use_as_a_tool(around: Surroundings) -> None:
     assert (wrong.code, wrong.out) == (1, "")
     assert "Did you mean" in around.here("mcp", "call", "maths", "ad").err
     assert "Did you mean maths?" in around.here("mcp", "list", "math").err
+    for name in ("picture-1.png", "picture-2.png"):
+        drawn = around.here("mcp", "call", "maths", "picture")
+        assert (drawn.code, drawn.out) == (0, "Here.\n")
+        assert f"image/png, which is now in {name} (28 bytes)" in drawn.err
+        assert (around.work / name).read_bytes().startswith(b"\x89PNG")
+    looked = around.here("doctor").out
+    assert "ok    MCP server maths: 2 tools" in looked
     done = around.ask(
         [calling("maths_add", {"a": 2, "b": 3}), "It is 5."], "Add.", "-T", "maths", "--approve", "auto", "--json"
     )
@@ -295,6 +363,7 @@ def test_mcp_list_says_which_server_fails(around: Surroundings) -> None:
     done = around.here("mcp", "list")
     assert done.code == 1
     assert "dead" in done.err
+    assert "FAIL  MCP server dead: " in around.ask(None, "doctor").out
 
 
 def test_mcp_without_servers(around: Surroundings) -> None:

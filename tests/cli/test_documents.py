@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from dragoman.cli.conversations import format_document, write_document
+from dragoman.cli.history import format_document, write_document
 from dragoman.conversation import Conversation, Media, Message, StopReason, Text, Thinking, ToolCall, ToolResult
 from dragoman.stores import Snapshot, snapshot_from_json
 from tests.strategies import conversations

@@ -24,19 +24,7 @@ pytestmark = [
 LONG = " ".join([f"word{number}" for number in range(400)])
 STALLING = Reply(Text(LONG), faults=[Stall(share=0.5)])
 
-# Stands in for the model on this machine, which takes a gigabyte and a while.
-SITE = """
-from dragoman.engines.factory import ProviderFactory, register_provider
-from dragoman.engines.scripted import ScriptedEngine
-
-
-class Local(ProviderFactory):
-    def engine(self, model, **options):
-        return ScriptedEngine(["I am the local model."] * 9, name=f"local:{model}")
-
-
-register_provider("local", Local(), replace=True)
-"""
+HOSTILE = "<http://a/%1b[2J%1b]52;c;QQ==%07> &#27;[2J \x1b]0;title\x07"
 
 
 def at(around: Surroundings, *arguments: str) -> Person:
@@ -50,32 +38,23 @@ def user_texts(request: Request) -> list[str]:
 # --- the first minutes ------------------------------------------------------------------------------------------------
 
 
-def test_the_first_run_without_keys(around: Surroundings, tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(SITE)
-    (site / "xllamacpp.py").write_text("")
-    from dragoman.engines import MODELS
-    from dragoman.engines.local.models import DEFAULT
-
-    models = tmp_path / "models"
-    models.mkdir()
-    with (models / MODELS[DEFAULT].file).open("wb") as file:
-        file.truncate(MODELS[DEFAULT].size)  # a hole: it takes no space, and nobody looks inside
-    around.set(PYTHONPATH=str(site), DRAGOMAN_MODEL_DIR=str(models))
+def test_the_command_alone_shows_its_help(around: Surroundings) -> None:
     with at(around) as person:
         person.see("usage: dragoman", "examples:")
         assert person.leave() == 0
-    with at(around, "Who are you?") as person:
-        person.see("No key was found, so the local model answers (local:", "dragoman keys set openai")
-        person.see("I am the local model.")
-        assert person.leave() == 0
-    with at(around, "keys", "set", "openai") as person:
-        person.see("Key for openai:")
-        person.type("sk-not-a-real-key-0123456789")
-        person.see("…6789")
-        assert person.leave() == 0
-        assert "sk-not" not in person.screen, "a key that is typed is not shown"
+
+
+def test_neither_a_model_nor_a_tool_commands_the_terminal(around: Surroundings) -> None:
+    (around.work / "mine.py").write_text(f"def say(text: str) -> str:\n    return {HOSTILE!r}\n")
+    with Simulator([calling("say", {"text": HOSTILE}, text=HOSTILE), HOSTILE]) as simulator:
+        around.use(simulator)
+        with at(around, "Go.", "-T", "mine.py") as person:
+            person.see("say wants to run", "exactly this", "? ")
+            person.type("y")
+            assert person.leave() == 0
+            assert "\\u001b[2J" in person.screen, "it is shown instead"
+    for sequence in ("\x1b[2J", "\x1b]52", "\x1b]0", "\x07"):
+        assert sequence not in person.raw
 
 
 def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
@@ -114,7 +93,7 @@ def test_whatever_ends_the_program_ends_the_tool_that_runs(how: str, code: int, 
     with Simulator([calling("Bash", {"command": "echo $$ > pid; sleep 1000"})]) as simulator:
         around.use(simulator)
         with at(around, "Wait.", "-T", "Bash", "--approve", "auto") as person:
-            person.see("→ Bash")
+            person.see("Bash {")
             pid = _read(around.work / "pid")
             if how == "ctrl-c":
                 person.press("c")
@@ -160,11 +139,13 @@ def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surround
     with Simulator([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "Done.", "Done."]) as simulator:
         around.use(simulator)
         with at(around, "Run it.", "-T", "Bash", "--approve", "auto") as person:
-            person.see("→ Bash")
+            person.see("Bash {")
             _read(around.work / "log")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
-            person.see("Bash wants to run again", "nobody knows whether it did its work", "sleep 1000", ")? ")
+            person.see(
+                "Bash wants to run again", "nobody knows whether it did its work", "sleep 1000", "exactly this", "? "
+            )
             person.type("n it ran once")
             person.see("Done.")
             assert person.leave() == 0
@@ -178,10 +159,10 @@ def test_killed_at_the_question_and_asked_again(around: Surroundings) -> None:
     with Simulator([calling("Bash", {"command": "echo made > made"}), "Done."]) as simulator:
         around.use(simulator)
         with at(around, "Make it.", "-T", "Bash") as person:
-            person.see("Bash wants to run", ")? ")
+            person.see("Bash wants to run", "exactly this", "? ")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
-            person.see("Bash wants to run", "echo made > made", ")? ")
+            person.see("Bash wants to run", "echo made > made", "exactly this", "? ")
             person.type("y")
             person.see("Done.")
             assert person.leave() == 0
@@ -205,12 +186,17 @@ def test_a_chat_with_tools_approvals_and_commands(around: Surroundings) -> None:
             person.see("/help, Ctrl-D to leave", ">")
             person.type("Write one.")
             person.see(
-                "I will write.", "Bash wants to run", "Run a shell command", '"command": "echo one > one"', ")? "
+                "I will write.",
+                "Bash wants to run",
+                "Run a shell command",
+                '"command": "echo one > one"',
+                "exactly this",
+                "? ",
             )
             person.type("y")
             person.see("← Bash", "Done with one.", ">")
             person.type("Write two.")
-            person.see("echo two > two", ")? ")
+            person.see("echo two > two", "exactly this", "? ")
             person.type("n never two")
             person.see("never two", "Not done.", ">")
             person.type("/usage")
@@ -226,6 +212,7 @@ def test_a_chat_with_tools_approvals_and_commands(around: Surroundings) -> None:
             person.type("Third?")
             person.see("Third.", ">")
             person.press("d")
+            person.see("To go on: dragoman chat --cid ")
             assert person.leave() == 0
         assert user_texts(simulator.requests[-1]) == ["Write one.", "Third?"]
     assert (around.work / "one").exists()
@@ -244,6 +231,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat(around: Surroundings) -> None:
             person.type("Shorter.")
             person.see("Good.", ">")
             person.press("c")
+            person.see(">")
             person.type("Again.")
             person.see("Better.", ">")
             person.type("/quit")
@@ -275,8 +263,12 @@ def test_always_is_remembered_in_a_chat(around: Surroundings) -> None:
     script = [
         calling("Write", {"file_path": "a/one.txt", "content": "1"}),
         "One.",
-        calling("Write", {"file_path": "a/two.txt", "content": "2"}, id="c2"),
+        calling("Write", {"file_path": "a/one.txt", "content": "1"}, id="c2"),
+        "Again.",
+        calling("Write", {"file_path": "a/two.txt", "content": "2"}, id="c3"),
         "Two.",
+        calling("Write", {"file_path": "a/three.txt", "content": "3"}, id="c4"),
+        "Three.",
     ]
     (around.work / "a").mkdir()
     with Simulator(script) as simulator:
@@ -284,15 +276,22 @@ def test_always_is_remembered_in_a_chat(around: Surroundings) -> None:
         with at(around, "chat", "-T", "Write") as person:
             person.see(">")
             person.type("Write one.")
-            person.see(")? ")
+            person.see("exactly this", "? ")
             person.type("a")
-            person.see("Until the end of this session: allow", "One.", ">")
+            person.see("Until the end of this session: allow Write with exactly the arguments", "One.", ">")
+            person.type("Write it again.")
+            assert "[y]es" not in person.see("Again.")
+            person.see(">")
             person.type("Write two.")
-            assert "[y]es" not in person.see("Two.")
+            person.see("[1] from now on: allow Write on paths in a", "exactly this", "? ")
+            person.type("1")
+            person.see("Until the end of this session: allow Write on paths in a", "Two.", ">")
+            person.type("Write three.")
+            assert "[y]es" not in person.see("Three.")
             person.see(">")
             person.press("d")
             assert person.leave() == 0
-    assert (around.work / "a" / "two.txt").read_text() == "2"
+    assert (around.work / "a" / "three.txt").read_text() == "3"
 
 
 def test_several_lines_history_and_files_in_a_chat(around: Surroundings) -> None:

@@ -39,6 +39,8 @@ def test_lines_may_have_commas_in_their_descriptions() -> None:
     [
         ("", "empty"),
         (" , ,", "empty"),
+        ("name,,age", "empty"),
+        ("name, age,", "empty"),
         ("age itn", "Did you mean int?"),
         ("age xyzzy", "There are str, int"),
         ("a b c", "is not a member"),

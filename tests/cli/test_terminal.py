@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import logging
 
 import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.cli.terminal import Terminal, escape_controls, shorten, to_line
+from tests.cli.running import Surroundings
 
 
 class Tty(io.StringIO):
@@ -66,6 +68,41 @@ def test_a_note_begins_a_new_line_on_a_terminal_only() -> None:
         terminal.answer("Let me see")
         terminal.note("→ calculator")
         assert out.getvalue() == expected
+
+
+def test_long_notes_are_broken_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Terminal, "width", 40)
+    text = "dragoman: " + "incomprehensible " * 20 + "x" * 60
+    for err in (Tty(), io.StringIO()):
+        Terminal(stdout=io.StringIO(), stderr=err, environ={"NO_COLOR": "1"}).note(text)
+        lines = err.getvalue().splitlines()
+        assert " ".join(lines).split() == text.split(), "no word is broken"
+        assert [len(line) > 40 for line in lines[:-1]] == [False] * (len(lines) - 1)
+        assert (len(lines) > 1) is isinstance(err, Tty)
+
+
+def test_a_status_is_wiped_away_by_whatever_comes() -> None:
+    out, err = io.StringIO(), Tty()
+    terminal = Terminal(stdout=out, stderr=err, environ={"NO_COLOR": "1"})
+    terminal.show_status("loading\x1b[2J …")
+    terminal.answer("Hello.")
+    assert err.getvalue() == "loading\\u001b[2J …\r" + " " * 18 + "\r"
+    terminal.say("Careful.")
+    assert err.getvalue().endswith("\rCareful.\n")
+    plain = io.StringIO()
+    Terminal(stdout=out, stderr=plain, environ={}).show_status("loading")
+    assert plain.getvalue() == "", "only on a terminal"
+
+
+def test_what_is_logged_is_made_harmless(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def log(*_: object) -> int:
+        logging.getLogger("dragoman.mcp").warning("server %s", "a\x1b[2J")
+        return 0
+
+    monkeypatch.setattr("dragoman.cli.skills._list", log)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    assert around.here("skills", "list").err == "dragoman: server a\\u001b[2J\n"
 
 
 def test_quiet_leaves_out_notes_and_keeps_what_must_be_said() -> None:

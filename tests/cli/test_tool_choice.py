@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.chat import load_config
 from dragoman.cli.arguments import UsageError
+from dragoman.cli.settings import read_settings
 from dragoman.cli.terminal import Terminal
 from dragoman.cli.tool_choice import READY, ToolChoice
 from dragoman.errors import ToolConflictError
@@ -47,7 +48,7 @@ def choice(around: Surroundings) -> Iterator[ToolChoice]:
     around.configure('[mcp.servers.files]\ncommand = "mcp-files"\n')
     before = list(sys.path)
     with ExitStack() as stack:
-        yield ToolChoice(load_config(), around.work, Terminal(), stack)
+        yield ToolChoice(read_settings(load_config()), Terminal(), stack)
     sys.path[:] = before
 
 

@@ -37,7 +37,7 @@ def test_the_chat_is_plainer_and_says_how_to_get_more(around: Surroundings) -> N
             person.type("Hello.")
             person.see("**Hello.**", "> ")
             person.type("Run it.")
-            person.see(")? ")
+            person.see("exactly this", "? ")
             person.type("y")
             person.see("Done.", "> ")
             person.type("Talk.")

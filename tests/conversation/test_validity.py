@@ -14,8 +14,8 @@ from dragoman.conversation import (
     Text,
     ToolCall,
     ToolResult,
+    conversation as whole,
     conversation_to_json,
-    validity,
 )
 from dragoman.errors import InvalidConversationError
 from tests.strategies import conversations
@@ -163,8 +163,8 @@ def test_what_was_found_valid_before_never_changes_the_answer(whole: Conversatio
 
 def test_only_new_messages_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Message] = []
-    is_plain = validity._is_plain
-    monkeypatch.setattr(validity, "_is_plain", lambda message: looked.append(message) or is_plain(message))
+    is_plain = whole._is_plain
+    monkeypatch.setattr(whole, "_is_plain", lambda message: looked.append(message) or is_plain(message))
     long = Conversation().plus(*[USER, MODEL] * 500)
     long.ensure_valid()
     assert len(looked) == 1000

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -134,7 +137,9 @@ def test_ctrl_c_in_a_tool_leaves_a_valid_history() -> None:
     @tool
     def interrupted(a: int, b: int) -> int:
         """Is interrupted."""
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+        return a + b
 
     with Orchestrator(ScriptedEngine([calls(1, name="interrupted")]), [interrupted]) as loop:
         run = loop.start(ASKED)

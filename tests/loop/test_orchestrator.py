@@ -81,7 +81,10 @@ def test_what_the_engine_was_made_with_is_asked_for_unless_the_loop_says_otherwi
         loop.run(ASKED)
     with Orchestrator(engine, options=ModelOptions(seed=1)) as loop:
         loop.run(ASKED)
-    assert [call.options for call in engine.calls] == [ModelOptions(temperature=0.5), ModelOptions(seed=1)]
+    assert [call.options for call in engine.calls] == [
+        ModelOptions(temperature=0.5),
+        ModelOptions(temperature=0.5, seed=1),
+    ]
 
 
 def test_an_orchestrator_by_a_models_name_makes_and_closes_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,87 +1,36 @@
-"""The official conformance runner against a server built on ours: `python -m tests.mcp.conformance`.
+"""The official conformance runner against our server and our client: `python -m tests.mcp.conformance`.
 
-It runs what the runner's own requirements list for two revisions of the specification, and fails if a scenario fails
-that is not in OUT_OF_SCOPE, or if one that is there passes: the list must not say less than the truth, nor more.
+It runs all that two revisions of the specification require, frozen at their release. What the runner itself does not
+score, such as optional extensions, is run and shown, and decides nothing.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.mcp.node import ROOT, NotInstalledError, program
 
 REVISIONS = ("2025-11-25", "2026-07-28")
-
-_MULTI_ROUND = (
-    "A tool that stops to ask and is called again with the answers is a feature of MCP alone. Our tools ask through "
-    "their program's Responder, or are left pending until approved, on every door alike."
-)
-_TASKS = "An optional extension: calls that outlive their request. Our calls end with exactly one result."
-_PROMPTS = "Prompts with arguments or media. Ours are texts with a name, such as skills; `extend` can add more."
-OUT_OF_SCOPE: Mapping[str, str] = {
-    "completion-complete": "Completion of arguments of prompts and templates, of which we have none; see `extend`.",
-    "resources-templates-read": "Templates of resources. Ours have fixed names; `extend` can add more.",
-    "resources-subscribe": "Notices that one resource has changed; replaced in 2026-07-28. Lists that change are told.",
-    "resources-unsubscribe": "The same.",
-    "prompts-get-with-args": _PROMPTS,
-    "prompts-get-embedded-resource": _PROMPTS,
-    "prompts-get-with-image": _PROMPTS,
-    "input-required-result-basic-elicitation": _MULTI_ROUND,
-    "input-required-result-basic-sampling": _MULTI_ROUND,
-    "input-required-result-basic-list-roots": _MULTI_ROUND,
-    "input-required-result-request-state": _MULTI_ROUND,
-    "input-required-result-multiple-input-requests": _MULTI_ROUND,
-    "input-required-result-multi-round": _MULTI_ROUND,
-    "input-required-result-non-tool-request": _MULTI_ROUND,
-    "input-required-result-result-type": _MULTI_ROUND,
-    "input-required-result-tampered-state": _MULTI_ROUND,
-    "input-required-result-capability-check": _MULTI_ROUND,
-    "tasks-lifecycle": _TASKS,
-    "tasks-capability-negotiation": _TASKS,
-    "tasks-wire-fields": _TASKS,
-    "tasks-request-state-removal": _TASKS,
-    "tasks-mrtr-input": _TASKS,
-    "tasks-request-headers": _TASKS,
-    "tasks-dispatch-and-envelope": _TASKS,
-    "tasks-required-task-error": _TASKS,
-    "tasks-mrtr-composition": _TASKS,
-}
-"""Scenarios that fail, and why that is meant so."""
-
-TOOLS = re.compile(
-    r"tools-|server-|json-schema|http-|dns-|caching|ping|elicitation-sep|logging|resources-list|prompts-list"
-)
-"""Scenarios that must never be out of scope."""
-
-_LINE = re.compile(r"^[✓✗] (?P<name>[\w-]+): (?P<passed>\d+) passed, (?P<failed>\d+) failed", re.MULTILINE)
+_LINE = re.compile(r"^[✓✗] (?P<name>[\w/-]+): (?P<passed>\d+) passed, (?P<failed>\d+) failed", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Report:
-    revision: str
-    passed: dict[str, int]
-    """Checks that passed, by scenario."""
-    failed: dict[str, int]
+    ok: bool
+    """Whether everything passed that is scored."""
+    scenarios: dict[str, bool]
+    """Whether each passed, the scored and the others."""
     output: str
-
-    @property
-    def unexpected(self) -> list[str]:
-        """Failed, and should not have."""
-        return [name for name, count in self.failed.items() if count and name not in OUT_OF_SCOPE]
-
-    @property
-    def stale(self) -> list[str]:
-        """Out of scope, and passes."""
-        return [name for name, count in self.failed.items() if not count and name in OUT_OF_SCOPE]
 
 
 @contextmanager
@@ -104,42 +53,59 @@ def serving() -> Iterator[str]:
         process.wait(30)
 
 
-def run(url: str, revision: str, environ: Mapping[str, str]) -> Report:
+def _run(environ: Mapping[str, str], *arguments: str) -> tuple[int, str]:
+    command = [*program("conformance", environ), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, cwd=ROOT)
+    return done.returncode, done.stdout + done.stderr
+
+
+def run_server(url: str, environ: Mapping[str, str], revision: str) -> Report:
     """What the runner says about the server at this address."""
     with tempfile.TemporaryDirectory() as results:
-        command = [*program("conformance", environ), "server", "--url", url, "--requirements", revision, "-o", results]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-    found = {line["name"]: (int(line["passed"]), int(line["failed"])) for line in _LINE.finditer(done.stdout)}
-    assert found, done.stdout[-2000:] + done.stderr[-2000:]
-    return Report(
-        revision,
-        {name: passed for name, (passed, _) in found.items()},
-        {name: failed for name, (_, failed) in found.items()},
-        done.stdout,
-    )
+        code, output = _run(environ, "server", "--url", url, "--requirements", revision, "-o", results)
+    found = {line["name"]: line["failed"] == "0" for line in _LINE.finditer(output)}
+    return Report(code == 0 and bool(found), found, output)
+
+
+def client_scenarios(environ: Mapping[str, str], revision: str) -> list[str]:
+    """What a revision requires of clients."""
+    _, output = _run(environ, "list", "--requirements", revision)
+    return re.findall(r"^  - (\S+)", output.partition("Client scenarios")[2].partition("\n\n")[0], re.MULTILINE)
+
+
+def run_client(environ: Mapping[str, str], revision: str, scenarios: Sequence[str]) -> Report:
+    """What the runner says about our client, one scenario after the other: it would start all of them at once."""
+    command = shlex.join([sys.executable, "-m", "tests.mcp.conformance_client"])
+    found: dict[str, bool] = {}
+    outputs: list[str] = []
+    for name in scenarios:
+        with tempfile.TemporaryDirectory() as results:
+            chosen = ("--scenario", name, "--spec-version", revision, "--timeout", "120000", "-o", results)
+            code, output = _run(environ, "client", "--command", command, *chosen)
+        found[name] = code == 0
+        outputs += [] if code == 0 else [output]
+    return Report(bool(found) and all(found.values()), found, "".join(outputs))
 
 
 def main() -> int:
-    """Run both revisions and print what came of it."""
-    say = sys.stdout.write
-    bad = False
+    """Run both roles and revisions and print what came of it."""
+    good = True
     with serving() as url:
         for revision in REVISIONS:
-            report = run(url, revision, os.environ)
-            say(f"\n{revision}\n")
-            for name, count in report.failed.items():
-                mark = "out of scope" if count and name in OUT_OF_SCOPE else "FAILED" if count else "passed"
-                say(f"  {mark:<13} {name} ({report.passed[name]} checks passed, {count} failed)\n")
-            good = [name for name, count in report.failed.items() if not count]
-            say(f"  {sum(report.passed[name] for name in good)} checks of {len(good)} scenarios passed\n")
-            if report.unexpected or report.stale:
-                bad = True
-                say(f"  unexpected failures: {report.unexpected}; out of scope, but passing: {report.stale}\n")
-    return int(bad)
+            reports = {
+                "server": run_server(url, os.environ, revision),
+                "client": run_client(os.environ, revision, client_scenarios(os.environ, revision)),
+            }
+            for role, report in reports.items():
+                good = good and report.ok
+                lines = [f"  {'passed' if passed else 'failed'} {name}" for name, passed in report.scenarios.items()]
+                verdict = "all that is required passed" if report.ok else f"FAILED\n{report.output}"
+                sys.stdout.write("\n".join([f"\n{revision}, {role}:", *lines, f"{revision}, {role}: {verdict}\n"]))
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
     except NotInstalledError as error:
-        sys.exit(f"The conformance runner cannot be had: {error}")
+        sys.exit(f"The conformance runner cannot be installed: {error}")

@@ -11,7 +11,6 @@ import base64
 import sys
 import time
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
@@ -19,7 +18,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from dragoman import Media, Text, Tool, ToolRegistry, errors, tool
-from dragoman.mcp import McpServer, current_request, report_progress, serve_http
+from dragoman.mcp import McpServer, Offer, ask_client, ask_user, current_request, report_progress, serve_http
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -89,37 +88,90 @@ async def test_tool_with_logging() -> str:
     return "logged"
 
 
+def _sampling(text: str, most: int = 100) -> types.CreateMessageRequest:
+    message = types.SamplingMessage(role="user", content=types.TextContent(text=text))
+    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=most))
+
+
+def _object(**properties: object) -> dict[str, object]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+NAME = _object(name={"type": "string"})
+OK = _object(ok={"type": "boolean"})
+
+
 @tool
-async def test_sampling(prompt: str) -> str:
+def test_sampling(prompt: str) -> str:
     """Ask the client's model."""
-    request = current_request()
-    assert request is not None
-    message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # sampling is deprecated, and still tested
-        asking = request.session.create_message([message], max_tokens=100, related_request_id=request.request_id)
-    answer = await asking
-    assert isinstance(answer.content, types.TextContent)
-    return f"LLM response: {answer.content.text}"
-
-
-async def _ask(message: str, properties: dict[str, object], required: list[str] | None = None) -> str:
-    request = current_request()
-    assert request is not None
-    schema = {"type": "object", "properties": properties, "required": required or []}
-    answer = await request.session.elicit_form(message, schema, related_request_id=request.request_id)
-    return f"action={answer.action}, content={answer.content}"
+    answer = ask_client(answer=_sampling(prompt))["answer"]
+    assert isinstance(answer, types.CreateMessageResult)
+    return f"LLM response: {answer.content}"
 
 
 @tool
-async def test_elicitation(message: str) -> str:
+def test_elicitation(message: str) -> str:
     """Ask the client's user."""
-    asked = {"response": {"type": "string", "description": "User's response"}}
-    return f"User response: {await _ask(message, asked, ['response'])}"
+    return f"User response: {ask_user(message, _object(username={'type': 'string'}, email={'type': 'string'}))}"
 
 
 @tool
-async def test_elicitation_sep1034_defaults() -> str:
+def test_input_required_result_elicitation() -> str:
+    """Ask, and then answer."""
+    return f"Hello, {ask_user('What is your name?', NAME, key='user_name')}!"
+
+
+@tool
+async def test_input_required_result_sampling() -> str:
+    """Ask, and then answer."""
+    return f"{ask_client(capital_question=_sampling('What is the capital of France?'))}"
+
+
+@tool
+def test_input_required_result_list_roots() -> str:
+    """Ask, and then answer."""
+    return f"{ask_client(client_roots=types.ListRootsRequest())}"
+
+
+@tool
+def test_input_required_result_request_state() -> str:
+    """Ask, and then answer."""
+    return f"state-ok {ask_user('Please confirm', OK, key='confirm')}"
+
+
+test_input_required_result_tampered_state = test_input_required_result_request_state.renamed(
+    "test_input_required_result_tampered_state"
+)
+
+
+@tool
+def test_input_required_result_multiple_inputs() -> str:
+    """Ask, and then answer."""
+    question = types.ElicitRequestFormParams(message="What is your name?", requested_schema=NAME)
+    return str(
+        ask_client(
+            user_name=types.ElicitRequest(params=question),
+            greeting=_sampling("Generate a greeting", 50),
+            client_roots=types.ListRootsRequest(),
+        )
+    )
+
+
+test_input_required_result_capabilities = test_input_required_result_multiple_inputs.renamed(
+    "test_input_required_result_capabilities"
+)
+
+
+@tool
+async def test_input_required_result_multi_round() -> str:
+    """Ask, and then answer."""
+    name = ask_user("Step 1: What is your name?", NAME, key="step1")
+    colour = ask_user("Step 2: What is your favorite color?", _object(color={"type": "string"}), key="step2")
+    return f"{name} {colour}"
+
+
+@tool
+def test_elicitation_sep1034_defaults() -> str:
     """Ask with defaults."""
     asked: dict[str, object] = {
         "name": {"type": "string", "default": "John Doe"},
@@ -128,11 +180,11 @@ async def test_elicitation_sep1034_defaults() -> str:
         "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
         "verified": {"type": "boolean", "default": True},
     }
-    return f"Elicitation completed: {await _ask('Please review', asked)}"
+    return f"Elicitation completed: {ask_user('Please review', {'type': 'object', 'properties': asked})}"
 
 
 @tool
-async def test_elicitation_sep1330_enums() -> str:
+def test_elicitation_sep1330_enums() -> str:
     """Ask for choices."""
     titled = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
     plain = ["option1", "option2", "option3"]
@@ -143,7 +195,7 @@ async def test_elicitation_sep1330_enums() -> str:
         "untitledMulti": {"type": "array", "items": {"type": "string", "enum": plain}},
         "titledMulti": {"type": "array", "items": {"anyOf": titled}},
     }
-    return f"Elicitation completed: {await _ask('Please choose', asked)}"
+    return f"Elicitation completed: {ask_user('Please choose', {'type': 'object', 'properties': asked})}"
 
 
 @tool
@@ -237,29 +289,38 @@ json_schema_2020_12_tool = Tool.from_schema(
 )
 
 
-@dataclass(frozen=True)
-class Offer:
-    name: str
-    description: str
-    data: str | bytes
-    uri: str = ""
-    mime_type: str = "text/plain"
-
-    def read(self) -> str | bytes:
-        return self.data
-
-
 RESOURCES = [
     Offer(
         "Static Text Resource",
         "A static text resource for testing",
-        "This is the content of the static text resource.",
+        lambda: "This is the content of the static text resource.",
         "test://static-text",
     ),
-    Offer("Static Binary Resource", "A static image for testing", PIXEL, "test://static-binary", "image/png"),
-    Offer("Watched Resource", "A resource that can be read", "Watched resource content", "test://watched-resource"),
+    Offer("Static Binary Resource", "A static image for testing", lambda: PIXEL, "test://static-binary", "image/png"),
+    Offer("Watched Resource", "A resource", lambda: "Watched resource content", "test://watched-resource"),
+    Offer("Template", "A template", lambda id: f"Data for ID: {id}", "test://template/{id}/data"),
 ]
-PROMPTS = [Offer("test_simple_prompt", "A simple prompt", "This is a simple prompt for testing.")]
+
+
+def with_arguments(arg1: str, arg2: str) -> str:
+    return f"Prompt with arguments: arg1={arg1!r}, arg2={arg2!r}"
+
+
+def with_resource(resourceUri: str) -> list[Text | Media]:  # noqa: N803 -- the runner's name
+    return [Media.from_bytes(b"Embedded resource content.", "text/plain", name=resourceUri), Text("Please process it.")]
+
+
+def asking() -> str:
+    return f"{ask_user('What context should the prompt use?', _object(context={'type': 'string'}), key='user_context')}"
+
+
+PROMPTS = [
+    Offer("test_simple_prompt", "A simple prompt", lambda: "This is a simple prompt for testing."),
+    Offer("test_prompt_with_arguments", "With arguments", with_arguments, complete=lambda _, typed: [f"{typed}ing"]),
+    Offer("test_prompt_with_embedded_resource", "With a resource", with_resource),
+    Offer("test_prompt_with_image", "An image", lambda: [Media.from_bytes(PIXEL, "image/png"), Text("Look.")]),
+    Offer("test_input_required_result_prompt", "Asks", asking),
+]
 
 TOOLS = ToolRegistry([each for each in list(globals().values()) if isinstance(each, Tool)])
 

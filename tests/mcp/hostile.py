@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 MODE = sys.argv[1]
+CACHE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"} if MODE == "ask-again" else {}
 STATE = sys.argv[2] if len(sys.argv) > 2 else ""
 """A file that outlives a restart."""
 
@@ -50,6 +51,12 @@ def deep(levels: int) -> dict[str, Any]:
     return schema
 
 
+def doubling(levels: int) -> dict[str, Any]:
+    """A schema of a few lines that is endless once it is written out."""
+    parts: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {**OBJECT, "allOf": [{"$ref": "#/$defs/d0"}], "$defs": {**parts, f"d{levels}": {"minProperties": 0}}}
+
+
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -78,6 +85,11 @@ def tools(cursor: str | None) -> dict[str, Any]:
             "tools": [tool("p", {**OBJECT, "properties": {"a": {"pattern": "(((("}}}), tool("ok")]
         },
         "lie-too-deep": lambda: {"tools": [tool("deep", deep(400)), tool("ok")]},
+        "lie-doubling": lambda: {
+            "tools": [tool("big", doubling(40)), tool("out", outputSchema=doubling(40)), tool("ok")]
+        },
+        "task": lambda: {"tools": [tool("long", execution={"taskSupport": "required"}), tool("ok")]},
+        "flood-list": lambda: {"tools": [{}] * 200_000},
         "lie-no-schema": lambda: {"tools": [{"name": "naked"}]},
         "lie-output": lambda: {"tools": [tool("n", outputSchema=OUTPUT)]},
         "lie-output-missing": lambda: {"tools": [tool("n", outputSchema=OUTPUT)]},
@@ -133,7 +145,9 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     results: dict[str, Any] = {
         "flood-result": lambda: text("x" * 30_000_000),
         "flood-result-small": lambda: text("é" * 300_000),
-        "flood-parts": lambda: {"content": [{"type": "text", "text": "x"}] * 20_000},
+        "flood-parts": lambda: {"content": [{"type": "text", "text": "x"}] * 9_000},
+        "flood-blocks": lambda: {"content": [{"type": "text", "text": "x"}] * 400_000},
+        "lie-base64": lambda: {"content": [{"type": "image", "data": "no!base64", "mimeType": "image/png"}]},
         "flood-image": lambda: {"content": [{"type": "image", "data": "AAAA" * 1_000_000, "mimeType": "image/png"}]},
         "lie-output": lambda: text("no", structuredContent={"n": "not a number"}),
         "lie-output-missing": lambda: text("no"),
@@ -149,7 +163,10 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def answer(request: dict[str, Any]) -> None:
     method, number, params = request["method"], request["id"], request.get("params") or {}
-    if method == "server/discover":
+    if method == "server/discover" and MODE == "ask-again":
+        about = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+        write({"id": number, "result": {**about, "ttlMs": 0, "cacheScope": "public"}})
+    elif method == "server/discover":
         write({"id": number, "error": {"code": -32601, "message": "Method not found"}})
     elif method == "initialize":
         if MODE == "hang-initialize":
@@ -166,10 +183,17 @@ def answer(request: dict[str, Any]) -> None:
             hang()
         if MODE == "die-list":
             os._exit(4)
-        write({"id": number, "result": tools(params.get("cursor"))})
+        write({"id": number, "result": {**tools(params.get("cursor")), **CACHE}})
         listed()
     elif method == "tools/call" and MODE == "ask":
         ask(number)
+    elif method == "tools/call" and MODE == "ask-again":
+        question = {"method": "elicitation/create", "params": {"message": "again?", "requestedSchema": OBJECT}}
+        write({"id": number, "result": {"resultType": "input_required", "inputRequests": {"q": question}}})
+    elif method == "tools/call" and MODE == "lie-id":
+        for wrong in ("x", number + 1_000, -1):
+            write({"id": wrong, "result": text("for somebody else")})
+        write({"id": number, "result": text("for you")})
     elif method == "tools/call" and MODE == "lie-error":
         write({"id": number, "error": {"code": -32000, "message": "no\x1b[31m luck\n" + "x" * 100_000}})
     elif method == "tools/call":

@@ -127,6 +127,13 @@ BODIES: list[tuple[int, Any, type[ProviderError], str | None]] = [
     (404, google(404, "NOT_FOUND", "models/gemini-9 is not found"), ModelNotFoundError, "NOT_FOUND"),
     (504, google(504, "DEADLINE_EXCEEDED", "late"), RequestTimeoutError, "DEADLINE_EXCEEDED"),
     (400, [google(400, "INVALID", "no")], InvalidRequestError, "INVALID"),
+    # Codes that say less than the kind, the status or the text beside them: DeepSeek, xAI, Azure and others.
+    (401, openai(_INVALID, "authentication_error", "Authentication Fails"), AuthenticationError, _INVALID),
+    (401, openai(_INVALID), AuthenticationError, _INVALID),
+    (429, openai(_INVALID), RateLimitError, _INVALID),
+    (400, {"code": "Client specified an invalid argument", "error": "Incorrect API key: x"}, AuthenticationError, None),
+    (400, openai("too_many_prompt_tokens"), ContextTooLongError, "too_many_prompt_tokens"),
+    (404, openai("DeploymentNotFound", ""), ModelNotFoundError, "DeploymentNotFound"),
     (503, b"<html>busy</html>", OverloadedError, None),
     (500, b"", ProviderError, None),
     (502, b"[]", ProviderError, None),

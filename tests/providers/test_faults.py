@@ -11,9 +11,18 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from dragoman.conversation import Conversation, Message, ReplyEvent, StopReason, TextDelta
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    ReplyEvent,
+    ReplyStarted,
+    StopReason,
+    TextDelta,
+    UsageReported,
+    fold,
+)
 from dragoman.errors import ProtocolError, ProviderError
-from dragoman.providers import PROVIDERS, Call, Dialect, Encoded, WireRequest, codec_of, profile_of
+from dragoman.providers import PROVIDERS, Call, Dialect, Encoded, WireRequest, codec_of, is_content, profile_of
 from tests.providers.anthropic import calls as anthropic
 from tests.providers.feeding import attempt, cut_at, one_by_one
 from tests.providers.gemini import case as gemini
@@ -184,6 +193,38 @@ def test_pieces_make_no_difference(sample: Sample, places: list[int]) -> None:
     assert read(provider, *one_by_one(body), stream=stream) == complete
     # Nor does what was asked for: the bytes tell a stream from a whole reply, also behind white space.
     assert read(provider, b"\xef\xbb\xbf \n", body, stream=not stream) == complete
+
+
+@pytest.mark.parametrize(("name", "sample"), [(name, one) for name, one in SAMPLES.items() if one.stream])
+def test_a_decoder_knows_the_end_without_waiting_for_the_connection_to_close(name: str, sample: Sample) -> None:
+    """A server may leave a stream open behind its end. Nothing that belongs to the reply is lost by not waiting."""
+    if name in ("gemini array", "chat parts"):  # which have no end but that of the bytes
+        return
+    complete, _ = read(sample.provider, sample.body, stream=True)
+    decoder = codec_of(PROVIDERS[sample.provider].dialect).decoder(call_of(sample.provider, stream=True), NOTHING_SENT)
+    events: list[ReplyEvent] = []
+    for place, piece in enumerate(one_by_one(sample.body)):
+        assert not decoder.done
+        decoder.feed(piece, events)
+        if decoder.done:
+            assert place >= len(sample.body.rstrip()) - 1
+            break
+    decoder.finish(events)
+    assert fold(events) == complete
+    decoder.finish(events)
+    assert fold(events) == complete
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
+def test_which_events_are_content(sample: Sample) -> None:
+    decoder = codec_of(PROVIDERS[sample.provider].dialect).decoder(call_of(sample.provider), NOTHING_SENT)
+    events: list[ReplyEvent] = []
+    decoder.feed(sample.body, events)
+    decoder.finish(events)
+    told = [event for event in events if is_content(event)]
+    assert {type(event) for event in events if event not in told} <= {ReplyStarted, UsageReported}
+    assert not {type(event) for event in told} & {ReplyStarted, UsageReported}
+    assert not is_content(events[0])
 
 
 FILES = {"anthropic": "anthropic", "gemini": "gemini", "chat": "openrouter", "responses": "openai-responses"}

@@ -42,6 +42,11 @@ def test_nothing_to_say() -> None:
     assert str(check([], PROFILE)) == "test: 0 tools"
 
 
+def test_long_descriptions_are_cut() -> None:
+    cut = Finding("rewrite", "description", "21 characters, cut to the 20 that are allowed")
+    assert only(spec("a", description="x" * 21)) == (cut,)
+
+
 def test_names_are_offered() -> None:
     report = check([spec("files.read")], PROFILE)
     assert report.tools[0].wire_name == "files_read"
@@ -51,9 +56,6 @@ def test_names_are_offered() -> None:
 
 def test_what_is_refused() -> None:
     assert only(spec("a"), spec("a")) == (Finding("error", "name", "another tool has the same one"),)
-    assert only(spec("a", description="x" * 21)) == (
-        Finding("error", "description", "21 characters, at most 20 are allowed"),
-    )
     (finding,) = only(spec("a", {"type": "object", "properties": {"x": {"$ref": "https://host/x"}}}))
     assert finding.severity == "error"
     assert finding.about == "schema"
@@ -109,13 +111,13 @@ def test_the_report_reads_well() -> None:
     tools = [spec("fine"), spec("files.read", {"properties": {}}), spec("long", description="x" * 30), spec("more")]
     assert str(check(tools, PROFILE)) == "\n".join(
         [
-            "test: 4 tools: 1 refused, 1 rewritten, 2 as they are",
+            "test: 4 tools: 2 rewritten, 2 as they are",
             "  tools: there are 4, at most 3 are allowed",
             "  files.read: rewritten",
             "    name: sent as 'files_read'",
             '    schema: /type: read as "object"',
-            "  long: refused",
-            "    description: 30 characters, at most 20 are allowed",
+            "  long: rewritten",
+            "    description: 30 characters, cut to the 20 that are allowed",
         ]
     )
 

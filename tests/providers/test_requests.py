@@ -11,7 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Raw
 
-from dragoman.conversation import Conversation, Media, Message, OneTool, ToolCall, ToolResult, ToolSpec
+from dragoman.conversation import (
+    Conversation,
+    Media,
+    Message,
+    OneTool,
+    Text,
+    ToolCall,
+    ToolExample,
+    ToolResult,
+    ToolSpec,
+)
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
     PROVIDERS,
@@ -22,6 +32,7 @@ from dragoman.providers import (
     Reasoning,
     ResponseFormat,
     codec_of,
+    effective_options,
     profile_of,
 )
 from tests.strategies import conversations
@@ -163,21 +174,126 @@ def test_tools_for_a_model_that_calls_none(provider: str) -> None:
     assert not json.loads(done.request.body).keys() & {"tools", "toolConfig", "tool_choice"}
 
 
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "gemini"])
+def test_more_tools_than_the_provider_takes(provider: str) -> None:
+    most = profile_of(provider, MODELS[provider]).tool_limits.max_tools
+    assert most is not None
+    tools = tuple(ToolSpec(f"t{number}") for number in range(most + 1))
+    with pytest.raises(ConfigurationError, match=f"{most + 1} tools"):
+        encode(call_of(provider, tools=tools))
+    done = encode(call_of(provider, tools=tools, adapt=True))
+    assert done.request.body.count(b'"t') >= most
+    assert f'"t{most}"'.encode() not in done.request.body
+    assert [one.what for one in done.adaptations] == [f"{most + 1} tools"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai-responses"])
+def test_a_description_that_is_too_long_is_cut_and_reported(provider: str) -> None:
+    done = encode(call_of(provider, tools=(ToolSpec("f", "é" * 1025),)))
+    (tool,) = json.loads(done.request.body)["tools"]
+    assert tool.get("function", tool)["description"] == "é" * 1023 + "…"
+    assert done.adaptations == (
+        Adaptation("description of tool 'f'", "1025 characters, cut to the 1024 that are allowed"),
+    )
+
+
+@every_dialect
+def test_examples_reach_the_model(provider: str) -> None:
+    examples = (ToolExample({"city": "Rome"}), ToolExample({"city": "Oslo"}))
+    done = encode(call_of(provider, tools=(ToolSpec("weather", "The weather.", examples=examples),)))
+    body = json.loads(done.request.body)
+    if provider == "anthropic":
+        assert body["tools"][0]["input_examples"] == [{"city": "Rome"}, {"city": "Oslo"}]
+        assert not done.adaptations
+    else:
+        assert json.dumps('The weather.\n\nExamples of its arguments: {"city":"Rome"}; {"city":"Oslo"}') in json.dumps(
+            body
+        )
+        assert done.adaptations == (Adaptation("description of tool 'weather'", "the examples are put into it"),)
+
+
+@every_dialect
+@pytest.mark.parametrize("content", ["it broke", "", PNG])
+def test_the_model_learns_that_a_tool_failed(provider: str, content: Any) -> None:
+    part = [content] if isinstance(content, Media) else [Text(content)] if content else []
+    result = ToolResult("t", "f", tuple(part), is_error=True)
+    turn = (HI, Message.assistant(ToolCall("t", "f", "{}")), Message.tool([result]))
+    assert b"rror" in encode(call_of(provider, *turn, tools=(ToolSpec("f"),))).request.body
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "options", "members"),
+    [
+        ("openai", "gpt-5-nano", {"temperature": 1}, {"temperature": 1}),
+        ("openai", "gpt-5.5", {"temperature": 1, "top_p": 1}, {"temperature": 1, "top_p": 1}),
+        ("openai-responses", "gpt-5.6", {"temperature": 1}, {"temperature": 1}),
+        ("openai-responses", "my-own-model", {"temperature": 0.2}, {"temperature": 0.2}),
+        ("deepseek", "deepseek-chat", {"seed": 7}, {"seed": 7}),
+        ("deepseek", "deepseek-reasoner", {"reasoning": LOW}, {"reasoning_effort": "low"}),
+    ],
+)
+def test_what_the_provider_takes_is_not_refused(
+    provider: str, model: str, options: dict[str, Any], members: dict[str, Any]
+) -> None:
+    done = encode(call_of(provider, model=model, **options))
+    assert members.items() <= json.loads(done.request.body).items()
+
+
+FINE: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...]]] = [
+    ({}, {"unsupported": frozenset(["temperature", "seed", "stop", "top_k"])}, ()),
+    ({"temperature": 0.0}, {}, ()),
+    ({"parallel_tool_calls": True}, {"single_tool_calls": False}, (ToolSpec("f"),)),
+    ({"tool_choice": "required"}, {"tool_choices": frozenset(["auto"])}, ()),
+    ({"cache": True, "extra_body": {"a": 1}}, {"unsupported": frozenset(["cache", "extra_body"])}, ()),
+    ({"response_format": ANSWER}, {}, ()),
+]
+
+
+@pytest.mark.parametrize(("options", "profile", "tools"), FINE)
+def test_what_a_model_can_take_stays(options: Any, profile: Any, tools: Any) -> None:
+    call = call_of("openai-compatible", tools=tools, **options)
+    call = msgspec.structs.replace(call, profile=call.profile.with_changes(**profile))
+    assert effective_options(call, []) is call.options
+
+
+def test_server_tools_are_tools_too_and_tokens_have_a_default() -> None:
+    call = call_of("openai-compatible", tool_choice="required", server_tools=(Raw(b"{}"),))
+    profile = call.profile.with_changes(tool_choices=frozenset(["auto"]))
+    with pytest.raises(ConfigurationError, match="tool_choice"):
+        effective_options(msgspec.structs.replace(call, profile=profile), [])
+    for wanted, used in ((None, 100), (7, 7)):
+        call = call_of("openai-compatible", max_tokens=wanted, reasoning=NONE)
+        profile = call.profile.with_changes(default_max_tokens=100, reasoning="none")
+        options = effective_options(msgspec.structs.replace(call, profile=profile), [])
+        assert (options.max_tokens, options.reasoning) == (used, None)
+
+
+def test_several_calls_at_once_and_one_at_a_time_are_two_things() -> None:
+    for provider, model in MODELS.items():
+        profile = profile_of(provider, model)
+        assert profile.parallel_tool_calls, "all of them may call several tools"
+        assert profile.single_tool_calls is (provider != "gemini")
+
+
 @every_dialect
 def test_a_file_that_nobody_read_is_a_mistake(provider: str) -> None:
     with pytest.raises(ConfigurationError, match="was not read"):
         encode(call_of(provider, Message.user(Media.from_path("a.png"))))
 
 
-@every_dialect
-def test_losses_are_told_every_time(provider: str) -> None:
-    message = Message.user("Look:", PNG)
-    call = call_of(provider, message)
-    blind = msgspec.structs.replace(call, profile=call.profile.with_changes(media=frozenset()))
-    assert not encode(call).losses
+@pytest.mark.parametrize("provider", [*MODELS, "openai-compatible", "llamacpp"])
+def test_media_for_a_model_that_cannot_see_are_a_loss_every_time(provider: str) -> None:
+    result = ToolResult("t", "f", (PNG, Text("seen")))
+    turn = (Message.user("Look:", PNG), Message.assistant(ToolCall("t", "f", "{}")), Message.tool([result]))
+    call = call_of(provider, *turn, tools=(ToolSpec("f"),))
+    profile = call.profile.with_changes(media=frozenset(), tool_result_media=frozenset())
+    blind = msgspec.structs.replace(call, profile=profile)
     first, second = encode(blind).losses, encode(blind).losses
-    assert [(loss.message, loss.block, loss.what) for loss in first] == [(0, 1, "media")]
+    assert [(loss.message, loss.block) for loss in first] == [(0, 1), (2, 0)]
     assert first == second
+    assert (PNG.data or b"").hex() not in encode(blind).request.body.hex()
+    seeing = msgspec.structs.replace(call, profile=call.profile.with_changes(media=frozenset(["image"])))
+    assert not [loss for loss in encode(seeing).losses if loss.message == 0]
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

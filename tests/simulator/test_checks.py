@@ -44,6 +44,11 @@ def responses(*names: str) -> dict[str, Any]:
     return {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {}}} for name in names]}
 
 
+def tool(name: str, description: str = "") -> dict[str, Any]:
+    function = {"type": "function", "name": name, "description": description, "parameters": {}}
+    return {"type": "function", "function": function}
+
+
 PARTS = {"role": "user", "parts": [{"text": "Hi"}]}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "r"}
@@ -54,6 +59,9 @@ LONG_TOOL = {"type": "function", "name": "f" * 65, "parameters": {}}
 # (dialect, changes to a good body where None takes a member away, words of the refusal)
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"model": None}, "you must provide a model parameter"),
+    ("openai_chat", {"tools": [tool(f"f{number}") for number in range(129)]}, "array with length 129 instead"),
+    ("openai_chat", {"tools": [tool("f", "x" * 1025)]}, "tools[0].function.description': string too long"),
+    ("openai_responses", {"tools": [tool("f", "x" * 1025)["function"]]}, "tools[0].description': string too long"),
     ("openai_chat", {"messages": None}, "Missing required parameter: 'messages'."),
     ("openai_chat", {"messages": []}, "Invalid 'messages': empty array."),
     ("openai_chat", {"messages": [USER, chat_call("c1", "c2"), USER]}, "did not have response messages: c1, c2"),

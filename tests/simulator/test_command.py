@@ -49,8 +49,6 @@ def test_a_script_of_json(tmp_path: Path) -> None:
     file = tmp_path / "script.json"
     file.write_text(json.dumps(SCRIPT), encoding="utf-8")
     assert load_script(file) == REPLIES
-    file.write_text(json.dumps({"a": SCRIPT, "": ["else"]}), encoding="utf-8")
-    assert load_script(file) == {"a": REPLIES, "": ["else"]}
 
 
 def test_the_script_in_the_help_is_one(tmp_path: Path) -> None:

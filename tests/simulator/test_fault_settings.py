@@ -1,37 +1,46 @@
-"""Faults one by one: their settings, how they combine, and how a stall ends."""
+"""Faults one by one: their settings, how they combine, how a stall ends; and that pieces make no difference."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
-from dragoman.conversation import ToolCall
+from dragoman.conversation import Text, Thinking, ToolCall
 from dragoman.simulator import (
     FAULTS,
-    Crlf,
+    Chunking,
     Cut,
-    Delay,
     Drip,
     ErrorEvent,
-    Gzip,
-    KeepAlive,
+    Fault,
+    Form,
     MissingEnd,
     Reply,
-    Silence,
     Simulator,
     Stall,
     Status,
     UnknownFields,
 )
 from tests.simulator.raw_client import DIALECTS, ask, body_of, path_of, read_to_end, request_bytes
+from tests.simulator.reading import said
 
 TEXT = "Let me look, one moment please, it will not take long."
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_faults_combine(dialect: str) -> None:
-    faults = [Delay(0.01), UnknownFields(), KeepAlive(), Crlf(), Gzip(), Drip(50, 0), MissingEnd()]
+    faults = [
+        FAULTS["delay"],
+        UnknownFields(),
+        Form("keep_alive"),
+        Form("crlf"),
+        Form("gzip"),
+        Drip(50, 0),
+        MissingEnd(),
+    ]
     with Simulator([Reply(TEXT, faults=faults)]) as simulator:
         answer = ask(simulator, dialect, stream=True)
     assert answer.complete
@@ -61,7 +70,7 @@ def test_a_fault_befalls_the_shortest_reply_too(name: str, dialect: str) -> None
 
 
 def test_gzip_needs_a_client_that_can_read_it() -> None:
-    with Simulator([Reply("plain", faults=[Gzip()])]) as simulator:
+    with Simulator([Reply("plain", faults=[Form("gzip")])]) as simulator:
         plain = ask(simulator, "openai_chat", headers={"accept-encoding": "identity"})
     assert "content-encoding" not in plain.headers
 
@@ -94,8 +103,8 @@ def test_an_error_has_the_codes_that_the_script_says() -> None:
         assert (event["code"], event["message"]) == ("slow_down", "Slow down.")
 
 
-@pytest.mark.parametrize("fault", [Silence(), Stall(), Stall(after=0)])
-def test_a_stall_ends_when_the_client_closes(fault: Silence | Stall) -> None:
+@pytest.mark.parametrize("fault", [Stall(where="head"), Stall(), Stall(after=0)])
+def test_a_stall_ends_when_the_client_closes(fault: Stall) -> None:
     with Simulator([Reply("Hello", faults=[fault])], longest_pause=600) as simulator:
         sock = socket.create_connection(("127.0.0.1", simulator.port), timeout=20)
         with sock:
@@ -113,3 +122,54 @@ def test_a_stall_ends_when_the_simulator_closes() -> None:
     with sock:
         read_to_end(sock)
     assert simulator.open_connections == 0
+
+
+# --- however a reply is cut, it is the same reply --------------------------------------------------------------------
+
+BLOCKS = (Thinking("Hm, let me see… 🤔", provider=""), Text("Grüße! " * 5), ToolCall("c1", "f", '{"a":"ß","b":[1]}'))
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with Simulator() as running:
+        yield running
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(delta=st.none() | st.integers(1, 40), drip=st.none() | st.integers(1, 3) | st.integers(1, 5000))
+@settings(max_examples=15)
+def test_pieces_make_no_difference(
+    simulator: Simulator, dialect: str, stream: bool, delta: int | None, drip: int | None
+) -> None:
+    faults = [] if drip is None else [Drip(drip, 0)]
+    simulator.play([Reply(*BLOCKS, chunking=Chunking(delta=delta), faults=faults)])
+    answer = ask(simulator, dialect, stream=stream)
+    assert answer.complete
+    found = said(dialect, answer, stream=stream)
+    assert (found.text, found.thinking) == ("Grüße! " * 5, "Hm, let me see… 🤔")
+    assert found.calls == [("c1", "f", {"a": "ß", "b": [1]})]
+    if stream and drip is None:
+        assert len(answer.chunks) == len(answer.events)
+    elif stream and drip is not None:
+        assert max(map(len, answer.chunks)) <= drip
+        assert {len(chunk) for chunk in answer.chunks[:-1]} <= {drip}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(
+    faults=st.lists(st.sampled_from([Form("crlf"), Form("keep_alive"), Form("gzip"), Drip(7, 0)]), max_size=4),
+    share=st.floats(0.0, 1.0),
+)
+@settings(max_examples=15)
+def test_a_cut_leaves_a_beginning(simulator: Simulator, dialect: str, faults: list[Fault], share: float) -> None:
+    """Whatever else is going on, what arrives is a beginning of what would have arrived."""
+    simulator.play(lambda request: Reply(*BLOCKS, faults=faults))
+    whole = ask(simulator, dialect, stream=True)
+    simulator.play(lambda request: Reply(*BLOCKS, faults=[*faults, Cut("end", share=share)]))
+    cut = ask(simulator, dialect, stream=True)
+    if Form("gzip") in faults:  # half a stream of compressed bytes gives half a stream of plain ones
+        assert len(cut.body) <= len(whole.body)
+        return
+    sent = sum(map(len, whole.chunks))
+    assert sum(map(len, cut.chunks)) == int(sent * share)

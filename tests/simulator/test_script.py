@@ -84,16 +84,6 @@ def test_scripts_that_make_no_sense() -> None:
         Simulator(["one", 2.0])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_conversations_by_what_the_user_says(dialect: str) -> None:
-    with Simulator({"weather": ["sunny"], "time": ["late"]}) as simulator:
-        assert said(dialect, ask(simulator, dialect, "What time is it?"), stream=False).text == "late"
-        assert said(dialect, ask(simulator, dialect, "How is the weather?"), stream=False).text == "sunny"
-        answer = ask(simulator, dialect, "Who are you?")
-        assert answer.status == 500
-        assert "no replies for this conversation. It has some for: weather, time." in answer.json["error"]["message"]
-
-
 def test_another_script_can_follow() -> None:
     with Simulator([]) as simulator:
         simulator.play(["new"])

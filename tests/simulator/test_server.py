@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import statistics
 import threading
+import time
 
 import pytest
 
@@ -83,6 +85,27 @@ def test_a_script_that_blocks_is_told_of(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.undo()
         release.set()
         thread.join()
+
+
+def test_small_writes_are_not_held_back() -> None:
+    """Without TCP_NODELAY every second write waits for the client's system, which takes its time: 40 ms."""
+    with Simulator(lambda request: "Hello") as simulator, connect(simulator) as sock:
+        taken: list[float] = []
+        for _ in range(25):
+            began = time.monotonic()
+            sock.sendall(request_bytes(PATH, BODY, headers={"connection": "keep-alive"}))
+            read_one(sock)
+            taken.append(time.monotonic() - began)
+        assert statistics.median(taken) < 0.035
+
+
+def test_a_deaf_simulator_reads_nothing() -> None:
+    with Simulator(faults=[Stall(where="request")], longest_pause=0.2) as simulator, connect(simulator) as sock:
+        sock.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            sock.sendall(b"x" * 50_000_000)
+        assert simulator.requests == ()
+        assert simulator.wait_until_idle()
 
 
 def test_base_urls() -> None:

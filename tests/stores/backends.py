@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from typing import Any, NamedTuple, Self, cast
 
 import psycopg
 import pytest
 
 from dragoman.stores import (
     AesGcmSealing,
+    AsyncConversationStore,
     AsyncPostgresStore,
     AsyncStore,
     ConversationStore,
@@ -24,7 +25,7 @@ from dragoman.stores import (
     PostgresStore,
     SqliteStore,
 )
-from tests.stores.colours import blocking
+from dragoman.stores.protocol import closed_store
 from tests.stores.postgres_server import NoServerHereError, shared_server
 
 SEALING = AesGcmSealing(bytes(range(32)))
@@ -40,25 +41,71 @@ class Backend(NamedTuple):
     """What must be there as long as the store is used: a server, for example."""
 
 
+# --- async stores that look like plain ones, so that one suite tests both ---------------------------------------------
+
+
+class _Blocking:
+    """Each call on a loop of its own: a store must not be tied to one."""
+
+    def __init__(self, store: AsyncConversationStore) -> None:
+        self._store = store
+        self.can_search = store.can_search
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            async def work() -> Any:
+                return await getattr(self._store, "aclose" if name == "close" else name)(*args, **kwargs)
+
+            return asyncio.run(work())
+
+        return call
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def blocking(store: AsyncConversationStore) -> ConversationStore:
+    return cast("ConversationStore", _Blocking(store))
+
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
-_memories: WeakValueDictionary[Path, MemoryStore] = WeakValueDictionary()
+_memories: dict[Path, MemoryStore] = {}
 
 
-class _SharedMemory(MemoryStore):
+class _Door:
     """One of several doors to the same memory, as several processes have doors to the same file."""
 
-    def __init__(self, place: Path) -> None:
-        super().__init__()
-        self._kept = _memories.setdefault(place, MemoryStore())
-        self._lock, self._chains, self._roots = self._kept._lock, self._kept._chains, self._kept._roots
+    def __init__(self, store: MemoryStore) -> None:
+        self._store, self._open = store, True
+        self.contains, self.lock_chains = store._database.contains, store._database.lock_chains
+
+    def write(self, work: Callable[[Any], Any], **_options: bool) -> Any:
+        if not self._open:
+            raise closed_store()
+        return self._store._database.write(work)
+
+    read = write
+
+    def close(self) -> None:
+        self._open = False
+
+
+def _open_memory(place: Path) -> MemoryStore:
+    door = MemoryStore()
+    door._database.close()
+    door._database = _Door(_memories[place])
+    return door
 
 
 @contextmanager
 def _memory(place: Path) -> Generator[None]:
-    keeper = _SharedMemory(place)
-    yield
-    keeper.close()
+    with MemoryStore() as _memories[place]:
+        yield
+    del _memories[place]
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -159,8 +206,8 @@ SHARED = {
 
 BACKENDS = {
     **SHARED,
-    "memory": Backend(_SharedMemory, around=_memory),
-    "memory-async": Backend(lambda place: blocking(AsyncStore(_SharedMemory(place))), around=_memory),
+    "memory": Backend(_open_memory, around=_memory),
+    "memory-async": Backend(lambda place: blocking(AsyncStore(_open_memory(place))), around=_memory),
     "sqlite-sealed": Backend(partial(_sqlite, **SEALED)),
     "sqlite-async": Backend(lambda place: blocking(AsyncStore(_sqlite(place)))),
     "postgres-sealed": Backend(partial(_postgres, **SEALED), around=_schema),

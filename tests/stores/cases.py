@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -24,14 +25,14 @@ def first(
 ) -> Snapshot:
     messages = tuple([Message.user(text) for text in texts])
     return Snapshot.first(
-        Conversation("Be brief.", messages), provider=provider, model=model, title=title, clock=lambda: at
+        Conversation("Be brief.", messages), provider=provider, model=model, title=title, created_at=at
     )
 
 
 def after(snapshot: Snapshot, *texts: str, at: datetime | None = None) -> Snapshot:
     """The next snapshot, with more said."""
     longer = snapshot.conversation.plus(*[Message.user(text) for text in texts])
-    return snapshot.next(longer, clock=lambda: at or snapshot.created_at + timedelta(minutes=1))
+    return snapshot.next(longer, created_at=at or snapshot.created_at + timedelta(minutes=1))
 
 
 def chain(store: ConversationStore, length: int, *, said: str = "hello") -> list[Snapshot]:
@@ -56,3 +57,49 @@ def pages(ask: Callable[[str | None], Page]) -> list[SnapshotSummary]:
         if cursor is None:
             return items
     raise AssertionError("the cursor leads nowhere")
+
+
+def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
+    """All is there, and one can go on."""
+    for point in points:
+        assert store.load(point.id) == point
+    last = store.latest(points[0].id)
+    assert last == points[-1]
+    store.save(after(last, "on"), after=store.journal(last.id).position)
+    assert len(store.history(last.id).items) == len(points) + 1
+    assert not store.list().unreadable
+
+
+# --- texts that are no ids -------------------------------------------------------------------------------------------
+
+_GOOD = "018f3c5e-7a10-7cc3-98c4-dc0c0c07398f"
+
+_PIECES = (
+    "../", "..\\", "/", "\\", "\x00", "\n", "\r", "\t", " ", "%2e%2e%2f", "\u202e", "\u200b", "\xe9", "\uff11",
+    "\u0430", "\ud800", "'", '"', ";", "--", "*", "%", "_", "$(x)", "`x`", "{", "}", "-", "~", "CON", ".json", ".tmp",
+    "x" * 300, "\U0001f600", "\x7f", "\x1b[2J",
+)  # fmt: skip
+
+
+def hostile_ids(count: int, *, seed: int = 1) -> list[str]:
+    """So many texts, the same each time, none of which is a canonical UUID in lower case."""
+    draw = random.Random(seed)
+    found = [
+        "", ".", "..", "/", "\n", _GOOD + "\n", "\n" + _GOOD, _GOOD + " ", _GOOD.upper(), "{" + _GOOD + "}",
+        "urn:uuid:" + _GOOD, _GOOD.replace("-", ""), _GOOD[:-1], _GOOD + "0", _GOOD + "\x00", "../" + _GOOD,
+        _GOOD + "/../" + _GOOD, "/etc/passwd", "x" * 100_000, _GOOD.replace("0", "\uff10"),
+        _GOOD.replace("c", "\u0441"),
+    ]  # fmt: skip
+    while len(found) < count:
+        text = list(_GOOD)
+        for _ in range(draw.randint(1, 4)):
+            at = draw.randint(0, len(text))
+            text[at : at + draw.randint(0, 3)] = [draw.choice(_PIECES)]
+        made = "".join(text)
+        if made != _GOOD:
+            found.append(made)
+    return found
+
+
+HOSTILE_IDS = hostile_ids(40)
+"""A few, for tests that try each on something slow."""

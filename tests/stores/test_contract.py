@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec import Raw, structs
 
-from dragoman.conversation import Conversation, Message, Opaque, Thinking, ToolCall
+from dragoman.conversation import Conversation, Media, Message, Opaque, Thinking, ToolCall
 from dragoman.errors import (
     ConfigurationError,
     ConversationError,
@@ -35,8 +35,7 @@ from dragoman.stores import (
 from dragoman.stores.listing import summary_of
 from dragoman.stores.snapshot import new_id
 from tests.stores.backends import BACKENDS
-from tests.stores.cases import CALL, NOON, RESULT, TOOL, Opener, after, chain, first, pages
-from tests.stores.hostile import HOSTILE_IDS
+from tests.stores.cases import CALL, HOSTILE_IDS, NOON, RESULT, TOOL, Opener, after, chain, first, pages
 from tests.strategies import conversations
 
 
@@ -87,6 +86,16 @@ def test_any_conversation_survives(store: ConversationStore) -> None:
         assert [store.load(each.id) for each in (one, two, three)] == [one, two, three]
 
     survives()
+
+
+def test_files_that_a_conversation_names_are_not_read(store: ConversationStore) -> None:
+    media = Media(kind="image", mime_type="image/png", path="/no/such/file.png")  # reading it would fail
+    said = Conversation().plus(Message.user("See", media))
+    snapshot = Snapshot.first(said, provider="p", model="m")
+    store.save(snapshot)
+    store.record(snapshot.id, [MessageAdded(said.messages[0])], after=0)
+    assert store.load(snapshot.id) == snapshot
+    assert resume(store, snapshot.id).conversation.messages == said.messages * 2
 
 
 def test_every_point_of_a_chain_can_be_loaded(store: ConversationStore) -> None:
@@ -141,9 +150,9 @@ def test_another_snapshot_under_a_taken_id_is_a_conflict(store: ConversationStor
     one, two = chain(store, 2)
     other = one.conversation.plus(Message.user("other"))
     for changed in (
-        Snapshot.first(other, provider="p", model="m", ids=lambda: one.id),
-        Snapshot.first(other, provider="p", model="m", ids=lambda: two.id),
-        one.next(other, ids=lambda: two.id),
+        Snapshot.first(other, provider="p", model="m", id=one.id),
+        Snapshot.first(other, provider="p", model="m", id=two.id),
+        structs.replace(one.next(other), id=two.id),
         structs.replace(two, title="other"),
     ):
         with pytest.raises(StoreConflictError):
@@ -368,7 +377,7 @@ def test_steps_are_recorded_and_put_away_by_the_next_save(store: ConversationSto
     [one] = chain(store, 1)
     assert store.journal(one.id).entries == ()
     reply = Message.assistant(CALL)
-    steps: list[JournalEntry] = [MessageAdded(reply), ToolCallBegun(CALL, NOON), ToolCallDone(RESULT)]
+    steps: list[JournalEntry] = [MessageAdded(reply), ToolCallBegun(CALL), ToolCallDone(RESULT)]
     assert store.record(one.id, steps[:1], after=0) == 1
     assert store.record(one.id, steps[1:], after=1) == 3
     with opener() as another:

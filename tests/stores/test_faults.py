@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import resource
@@ -15,14 +16,16 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dragoman.errors import StoreUnavailableError
+from dragoman.errors import StoreError, StoreUnavailableError
 from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, resume
+from dragoman.stores.sqlite_driver import SqliteSession
 from tests.processes import started
 from tests.stores.backends import SHARED
-from tests.stores.cases import after, chain, first
+from tests.stores.cases import after, chain, first, goes_on
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -36,17 +39,6 @@ def backend(request: pytest.FixtureRequest) -> str:
 def store(backend: str, tmp_path: Path) -> Iterator[ConversationStore]:
     with SHARED[backend].open(tmp_path / "place", timeout=0.3) as store:
         yield store
-
-
-def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
-    """All is there, and one can go on."""
-    for point in points:
-        assert store.load(point.id) == point
-    last = store.latest(points[0].id)
-    assert last == points[-1]
-    store.save(after(last, "on"), after=store.journal(last.id).position)
-    assert len(store.history(last.id).items) == len(points) + 1
-    assert not store.list().unreadable
 
 
 def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[], object]]:
@@ -99,7 +91,7 @@ def test_a_limit_at_each_step_of_a_save_to_files(tmp_path: Path, size: int) -> N
         points = chain(store, 1)
         with a_limit_for_files(size):
             for ask in (lambda: store.save(after(points[-1], "x" * 500)), lambda: store.save(first("y" * 1000))):
-                with pytest.raises(StoreUnavailableError, match="could not save the snapshot: a file would grow"):
+                with pytest.raises(StoreUnavailableError, match="could not save the snapshot: File too large"):
                     ask()
         goes_on(store, points)
 
@@ -107,10 +99,10 @@ def test_a_limit_at_each_step_of_a_save_to_files(tmp_path: Path, size: int) -> N
 FULL_DISK = """
 import os, sys
 from pathlib import Path
-from dragoman.errors import StoreUnavailableError
+from dragoman.errors import StoreError, StoreUnavailableError
 from dragoman.stores.journal import MessageAdded
 from tests.stores.backends import SHARED
-from tests.stores.cases import after, chain, first
+from tests.stores.cases import after, chain, first, goes_on
 place = Path(sys.argv[1])
 with SHARED[sys.argv[2]].open(place) as store:
     points = chain(store, 3)
@@ -255,13 +247,52 @@ def test_files_that_can_only_be_read() -> None:
             assert len(store.history(points[0].id).items) == 3
             assert resume(store, points[0].id).position == 1
             for ask in (lambda: store.save(first("x")), lambda: store.delete(points[0].id)):
-                with pytest.raises(StoreUnavailableError, match="permission was denied"):
+                with pytest.raises(StoreUnavailableError, match="Permission denied"):
                     ask()
             for each in directories:
                 each.chmod(0o700)
             goes_on(store, points)
 
     as_somebody(work)
+
+
+# --- disks that fail -------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_that_fails_to_read_is_not_taken_for_a_damaged_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite says SQLITE_CORRUPT where reading gives EIO."""
+    fails = 0
+    fetch = SqliteSession.fetch
+
+    def failing(self: SqliteSession, sql: str, *values: object) -> Any:
+        nonlocal fails
+        if fails:
+            fails -= 1
+            error = sqlite3.DatabaseError("database disk image is malformed")
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+        return fetch(self, sql, *values)
+
+    def pread(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(SqliteSession, "fetch", failing)
+    with SqliteStore(tmp_path / "store.db") as store:
+        points = chain(store, 2)
+        fails = 1
+        assert store.load(points[0].id) == points[0]  # it failed once
+        fails = 2
+        with pytest.raises(StoreError, match="malformed.*Restore it from a copy") as caught:
+            store.load(points[0].id)
+        assert not isinstance(caught.value, StoreUnavailableError)
+        fails = 2
+        with monkeypatch.context() as disk:
+            disk.setattr("os.pread", pread)
+            with pytest.raises(StoreUnavailableError, match="Check the disk"):
+                store.save(after(points[-1], "x"))
+        goes_on(store, points)
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from dragoman.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from dragoman.stores import AesGcmSealing, FileStore, MessageAdded, Snapshot
+from dragoman.stores import AesGcmSealing, FileStore, MessageAdded, Snapshot, resume
 from dragoman.stores.directory import report_os_errors
 from tests.stores.cases import after, chain, first
 
@@ -41,8 +41,13 @@ def files(store: FileStore) -> list[str]:
     return sorted(str(path.relative_to(store.path)) for path in store.path.rglob("*") if path.is_file())
 
 
-def file_of(store: FileStore, snapshot: Snapshot, place: int = 1, end: str = "json") -> Path:
-    return store.path / snapshot.root / f"{place:06}-{snapshot.id}.{end}"
+def file_of(store: FileStore, snapshot: Snapshot, place: int = 1) -> Path:
+    return store.path / snapshot.root / f"{place:06}-{snapshot.id}.json"
+
+
+def journal_of(store: FileStore, snapshot: Snapshot) -> Path:
+    [found] = (store.path / snapshot.root).glob(f"*-{snapshot.id}.*.jsonl")
+    return found
 
 
 # --- on the disk -----------------------------------------------------------------------------------------------------
@@ -59,14 +64,15 @@ def test_a_missing_directory_is_an_empty_store_and_reading_makes_none(store: Fil
 def test_the_layout(store: FileStore) -> None:
     one, two = chain(store, 2)
     points = [f"{one.id}/000001-{one.id}.json", f"{one.id}/000002-{two.id}.json"]
-    assert files(store) == sorted([*points, "lock", "store.json"])
+    assert files(store) == sorted([*points, f"{one.id}/000002-{two.id}.0.jsonl", "lock", "store.json"])
     store.record(two.id, [step("a"), step("b")], after=0)
-    journal = file_of(store, two, 2, "jsonl")
+    journal = journal_of(store, two)
+    assert journal.name == f"000002-{two.id}.2.jsonl"
     assert [json.loads(line)["position"] for line in journal.read_text().splitlines()] == [1, 2]
     store.save(after(two, "x"), after=2)
     assert not journal.exists()
     document = json.loads(file_of(store, one).read_text())
-    assert document["snapshot"]["title"] == document["summary"]["title"] == "hello"
+    assert document["record"]["title"] == "hello"
     store.delete(one.id)
     assert files(store) == ["lock", "store.json"]
 
@@ -97,13 +103,13 @@ def test_a_directory_that_was_there_keeps_its_mode_and_its_files(tmp_path: Path)
 
 
 def test_nothing_readable_is_written_under_a_seal(tmp_path: Path) -> None:
-    words = "the quick brown fox"
+    words = "quickest brownish foxglove"
     with FileStore(tmp_path / "sealed", sealing=SEALING) as store:
         one = first(words, provider="secretive", title=words)
         store.save(one)
         store.record(one.id, [step(words)], after=0)
         everything = b"".join(path.read_bytes() for path in store.path.rglob("*") if path.is_file())
-        assert not [word for word in (*words.split(), "secretive", "gpt-5", "role") if word.encode() in everything]
+        assert not [word for word in (*words.split(), "secretive", "gpt-5", "message") if word.encode() in everything]
         assert [item.id for item in store.search("QUICK fox").items] == [one.id]  # who has the key can search
 
 
@@ -134,20 +140,51 @@ def test_a_relative_path_stays_the_same_directory(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("sealing", [None, SEALING], ids=["open", "sealed"])
-def test_every_cut_of_the_last_step_is_as_if_it_had_not_been(tmp_path: Path, sealing: AesGcmSealing | None) -> None:
+def test_what_a_writer_could_not_acknowledge_does_not_count(tmp_path: Path, sealing: AesGcmSealing | None) -> None:
     """A step of two entries counts as a whole, or not at all; and the next writer goes on behind what counts."""
     with FileStore(tmp_path / "store", sealing=sealing) as store:
         [one] = chain(store, 1)
         store.record(one.id, [step("acknowledged")], after=0)
-        journal = file_of(store, one, end="jsonl")
+        journal = journal_of(store, one)
         before = journal.read_bytes()
         store.record(one.id, [step("b"), step("c")], after=1)
-        whole = journal.read_bytes()
-        for size in range(len(before), len(whole), 7):
+        whole = journal_of(store, one).read_bytes()
+        journal_of(store, one).rename(journal)  # it died before the journal had its new name
+        for size in range(len(before), len(whole) + 1, 7):
             journal.write_bytes(whole[:size])
             assert store.journal(one.id).entries == (step("acknowledged"),)
         assert store.record(one.id, [step("d")], after=1) == 2
         assert store.journal(one.id).entries == (step("acknowledged"), step("d"))
+
+
+@pytest.mark.parametrize("sealing", [None, SEALING], ids=["open", "sealed"])
+def test_a_journal_that_is_cut_overwritten_or_gone_is_not_an_empty_one(
+    tmp_path: Path, sealing: AesGcmSealing | None
+) -> None:
+    """Else calls that had begun would be forgotten, and run again."""
+    with FileStore(tmp_path / "store", sealing=sealing) as store:
+        [one] = chain(store, 1)
+        store.record(one.id, [step("a")], after=0)
+        store.record(one.id, [step("b"), step("c")], after=1)
+        journal = journal_of(store, one)
+        whole = journal.read_bytes()
+        damages = [whole[:size] for size in range(0, len(whole), 5)]
+        damages += [bytes(len(whole)), whole[:50] + bytes(len(whole) - 50), None]
+        for damage in damages:
+            journal.unlink() if damage is None else journal.write_bytes(damage)
+            for ask in (
+                lambda: store.journal(one.id),
+                lambda: resume(store, one.id),
+                lambda: store.record(one.id, [step("x")], after=0),
+                lambda: store.save(after(one, "x")),
+            ):
+                with pytest.raises(SnapshotCorruptError, match=r"latest\(id\)\.fork"):
+                    ask()
+        fork = store.latest(one.id).fork()  # as the hint says
+        store.save(fork)
+        assert store.journal(fork.id).position == 0
+        journal.write_bytes(whole)
+        assert store.journal(one.id).position == 3
 
 
 def test_what_a_dead_writer_left_is_removed_by_the_next(store: FileStore) -> None:
@@ -155,16 +192,13 @@ def test_what_a_dead_writer_left_is_removed_by_the_next(store: FileStore) -> Non
     (store.path / ".old").mkdir()
     (store.path / ".old" / "x.json").write_text("half deleted")
     (store.path / ".new").write_text("half written")
+    (store.path / points[0].root / f"000003-{first('x').id}.0.jsonl").write_bytes(b"")  # of a save that was not named
+    (store.path / points[0].root / f"000001-{points[0].id}.1.jsonl").write_bytes(b"put away, but not yet removed")
     assert len(store.list().items) == 1
+    assert store.journal(points[0].id).entries == ()
     store.save(after(points[-1], "on"))
     assert {path.name for path in store.path.iterdir()} == {"lock", "store.json", points[0].root}
-
-
-def test_a_journal_of_an_older_snapshot_does_not_count(store: FileStore) -> None:
-    one, two = chain(store, 2)
-    store.record(two.id, [step("a")], after=0)
-    file_of(store, two, 2, "jsonl").rename(file_of(store, one, 1, "jsonl"))  # as if a writer had died before this
-    assert store.journal(one.id).entries == ()
+    assert len(list((store.path / points[0].root).glob("*.jsonl"))) == 1
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -176,9 +210,9 @@ def test_damage_names_the_file(store: FileStore) -> None:
     for path, ask in (
         (file_of(store, one), lambda: store.load(one.id)),
         (file_of(store, two, 2), lambda: store.latest(one.id)),
-        (file_of(store, two, 2, "jsonl"), lambda: store.journal(one.id)),
-        (file_of(store, two, 2, "jsonl"), lambda: store.record(two.id, [step("c")], after=2)),
-        (file_of(store, two, 2, "jsonl"), lambda: store.save(after(two, "x"), after=2)),
+        (journal_of(store, two), lambda: store.journal(one.id)),
+        (journal_of(store, two), lambda: store.record(two.id, [step("c")], after=2)),
+        (journal_of(store, two), lambda: store.save(after(two, "x"), after=2)),
     ):
         whole = path.read_bytes()
         for at in (1, len(whole) // 3, len(whole) - 1):  # the last is the end of a line
@@ -192,6 +226,9 @@ def test_damage_names_the_file(store: FileStore) -> None:
     file_of(store, one).unlink()
     assert "is missing" in store.history(two.id).unreadable[0].problem
     assert store.latest(two.id) == two
+    file_of(store, two, 2).rename(file_of(store, one))  # the newest is gone: what went before is not taken for it
+    with pytest.raises(SnapshotCorruptError, match="is missing"):
+        store.journal(one.id)
 
 
 def test_files_in_the_place_of_others_are_not_taken(store: FileStore) -> None:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import gc
 import json
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from dragoman._stop import Stop, stopping
 from dragoman.conversation import Message
-from dragoman.stores import ConversationStore, FileStore, MessageAdded, SqliteStore
+from dragoman.errors import StoppedError
+from dragoman.stores import AsyncStore, ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 from tests.stores.backends import SHARED
-from tests.stores.cases import after, first
+from tests.stores.cases import after, chain, first
 from tests.stores.interrupted import STRAY, files
+from tests.stores.test_faults import held
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE = 150.0
@@ -30,7 +38,7 @@ NEIGHBOUR = """
 import sys, threading, time
 from pathlib import Path
 from tests.stores.backends import SHARED
-from tests.stores.cases import after, first
+from tests.stores.cases import after, chain, first
 
 store = SHARED[sys.argv[1]].open(Path(sys.argv[2]))
 stop = threading.Event()
@@ -181,3 +189,69 @@ def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(backend: str, step: int
     in_a_thread_of_its_own(lambda: _every_moment(backend, step, tmp_path))
     gc.collect()
     assert files() <= before
+
+
+# --- while another program writes ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def somebody_writes(backend: str, place: Path) -> Generator[None]:
+    if backend == "postgres":
+        conninfo, schema = (place / "address").read_text(encoding="utf-8").splitlines()
+        with psycopg.connect(conninfo) as other:
+            other.execute(f"LOCK TABLE {schema}.chain".encode())
+            yield
+    else:
+        with held(backend, place):
+            yield
+
+
+def by_ctrl_c(store: ConversationStore, snapshot: Snapshot) -> None:
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            store.save(snapshot)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def by_cancelling(store: ConversationStore, snapshot: Snapshot) -> None:
+    stop = Stop()
+    threading.Timer(0.2, stop.cancel).start()
+    with stopping(stop), pytest.raises(StoppedError, match="cancelled"):
+        store.save(snapshot)
+
+
+def by_a_deadline(store: ConversationStore, snapshot: Snapshot) -> None:
+    with stopping(Stop(time.monotonic() + 0.2)), pytest.raises(StoppedError, match="time is up"):
+        store.save(snapshot)
+
+
+def by_cancelling_a_task(store: ConversationStore, snapshot: Snapshot) -> None:
+    async def main() -> None:
+        waiting = asyncio.create_task(on_loop.save(snapshot))
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    on_loop = AsyncStore(store)
+    asyncio.run(main())
+    on_loop._threads.shutdown()
+
+
+@pytest.mark.parametrize("backend", ["file", "sqlite", "postgres"])
+@pytest.mark.parametrize("end", [by_ctrl_c, by_cancelling, by_a_deadline, by_cancelling_a_task])
+def test_waiting_for_another_writer_ends_at_once(
+    backend: str, end: Callable[[ConversationStore, Snapshot], None], tmp_path: Path
+) -> None:
+    with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path, timeout=30) as store:
+        one, two = chain(store, 2)
+        with somebody_writes(backend, tmp_path):
+            began = time.monotonic()
+            end(store, after(two, "given up"))
+            assert time.monotonic() - began < 5  # far from 30, also on a busy machine
+        assert store.latest(one.id) == two
+        store.save(after(two, "on"))

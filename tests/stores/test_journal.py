@@ -1,27 +1,31 @@
+"""The journal: its entries as JSON, and what is made of them and the newest snapshot."""
+
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
-from msgspec import structs
+from hypothesis import given, strategies as st
 
 from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult
-from dragoman.errors import StoreConflictError
+from dragoman.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError, StoreConflictError
 from dragoman.stores import (
     AsyncStore,
-    Journal,
     JournalEntry,
+    MemoryStore,
     MessageAdded,
+    Recovered,
     Snapshot,
-    SqliteStore,
     ToolCallBegun,
     ToolCallDone,
     aresume,
+    entry_to_json,
     recovered,
     resume,
 )
+from dragoman.stores.journal import _check, entry_from_json
+from tests.strategies import call_blocks, messages, result_blocks
 
 SNAPSHOT = Snapshot.first(Conversation("s").plus(Message.user("pay both")), provider="p", model="m")
 ONE, TWO = ToolCall("1", "pay", '{"to":"a"}'), ToolCall("2", "pay", '{"to":"b"}')
@@ -94,7 +98,7 @@ def test_the_calls_of_a_snapshot_may_be_carried_out_after_it() -> None:
     assert (found.done_results, found.uncertain_calls) == ((PAID_TWO,), (ONE,))
 
 
-class Restless(SqliteStore):
+class Restless(MemoryStore):
     """Somebody saves each time after the newest snapshot was read."""
 
     restless = 0
@@ -107,31 +111,71 @@ class Restless(SqliteStore):
         return found
 
 
-@pytest.mark.parametrize("colour", ["plain", "async"])
-def test_snapshot_and_journal_belong_together(tmp_path: Path, colour: str) -> None:
-    store = Restless(tmp_path / "store.db")
-    store.save(SNAPSHOT)
-    asking: dict[str, Callable[[], object]] = {
-        "plain": lambda: resume(store, SNAPSHOT.id),
-        "async": lambda: asyncio.run(_resumed_async(store)),
-    }
-    store.restless = 3
-    asking[colour]()
-    assert store.restless == 0
-    store.restless = 100
-    with pytest.raises(StoreConflictError, match="faster"):
-        resume(store, SNAPSHOT.id)
-    store.close()
+async def _resume_on_a_loop(store: Restless) -> Recovered:
+    async with AsyncStore(store) as on_loop:
+        return await aresume(on_loop, SNAPSHOT.id)
 
 
-async def _resumed_async(store: SqliteStore) -> None:
-    shell = AsyncStore(store)
-    found = await aresume(shell, SNAPSHOT.id)
-    assert found.snapshot == store.latest(SNAPSHOT.id)
-    shell._threads.shutdown()
+@pytest.mark.parametrize("ask", [lambda store: resume(store, SNAPSHOT.id), lambda s: asyncio.run(_resume_on_a_loop(s))])
+def test_snapshot_and_journal_belong_together(ask: object) -> None:
+    with Restless() as store:
+        store.save(SNAPSHOT)
+        store.restless = 3
+        newest = ask(store).snapshot
+        assert store.restless == 0
+        assert newest.parent not in {None, SNAPSHOT.id}
+    with Restless() as store:
+        store.save(SNAPSHOT)
+        store.restless = 100
+        with pytest.raises(StoreConflictError, match="faster"):
+            ask(store)
 
 
-def test_a_journal_says_where_to_go_on() -> None:
-    journal = Journal(snapshot=SNAPSHOT.id, entries=(MessageAdded(REPLY),))
-    assert journal.position == 1
-    assert structs.replace(journal, entries=()).position == 0
+# --- entries as JSON -------------------------------------------------------------------------------------------------
+
+entries: st.SearchStrategy[JournalEntry] = st.one_of(
+    st.builds(MessageAdded, messages),
+    st.builds(ToolCallBegun, call_blocks),
+    st.builds(ToolCallDone, result_blocks),
+)
+
+
+@given(entries)
+def test_a_round_trip_changes_nothing(entry: JournalEntry) -> None:
+    assert entry_from_json(entry_to_json(entry)) == entry
+
+
+def written(kind: str, message: bytes) -> bytes:
+    return b'{"type":"%s","check":"%s","message":%s}' % (kind.encode(), _check(kind, message).encode(), message)
+
+
+def test_an_unknown_kind_is_of_a_newer_version() -> None:
+    with pytest.raises(SnapshotVersionError):
+        entry_from_json(written("agent_asked", b'{"role":"user"}'))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"type":"message_added"}',
+        b'{"type":"message_added","check":"","message":{"role":"user"}}',
+        written("message_added", b"[]"),
+        written("tool_call_begun", b'{"role":"assistant"}'),
+        written("tool_call_begun", b'{"role":"user","blocks":[{"type":"tool_call","id":"1","name":"f"}]}'),
+        written("tool_call_done", b'{"role":"tool","blocks":[{"type":"text","text":"x"}]}'),
+    ],
+)
+def test_what_is_no_entry_is_a_typed_error(data: bytes) -> None:
+    with pytest.raises(SnapshotCorruptError):
+        entry_from_json(data)
+
+
+@given(entries, st.integers(0, 10**6), st.binary(min_size=1, max_size=3))
+def test_damaged_bytes_are_noticed(entry: JournalEntry, where: int, noise: bytes) -> None:
+    whole = entry_to_json(entry)
+    at = where % len(whole)
+    with suppress(SnapshotError):
+        assert entry_from_json(whole[:at] + noise + whole[at + len(noise) :]) == entry

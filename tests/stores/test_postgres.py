@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +11,6 @@ import psycopg
 import pytest
 from msgspec import structs
 
-from dragoman._stepping import step
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import (
     ConfigurationError,
@@ -21,7 +20,7 @@ from dragoman.errors import (
     StoreError,
 )
 from dragoman.stores import AsyncPostgresStore, MessageAdded, PostgresStore, Snapshot, aresume
-from dragoman.stores.listing import Filters, make_cursor
+from dragoman.stores.listing import Query, make_cursor
 from tests.stores.cases import NOON, after, chain, first, pages
 from tests.stores.postgres_server import Server
 from tests.test_docs import BLOCKS, ROOT
@@ -71,7 +70,7 @@ def test_cursors_that_were_tampered_with(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema) as store:
         points = chain(store, 3)
         chain(store, 1)
-        kind = Filters().kind
+        kind = Query().kind
         for parts in (
             (), (1,), ("1", points[0].id), (2**64, points[0].id), (-(2**70), points[0].id), (1.5, points[0].id),
             (1, "x"), (1, points[0].id + "\n"), (1, points[0].id.upper()), (1, None), (None, points[0].id), (1, 2, 3),
@@ -80,10 +79,11 @@ def test_cursors_that_were_tampered_with(server: Server, schema: str) -> None:
                 store.list(cursor=make_cursor(kind, parts))
         other = chain(store, 2)
         of_other = store.history(other[0].id, limit=1).cursor
-        for cursor in (of_other, *[make_cursor("history", (points[0].id, at)) for at in (2**63, "1", None)]):
+        history = f"history {points[0].id}"
+        for cursor in (of_other, *[make_cursor(history, (at,)) for at in (2**63, "1", None)]):
             with pytest.raises(InvalidCursorError):
                 store.history(points[0].id, cursor=cursor)
-        assert store.history(points[0].id, cursor=make_cursor("history", (points[0].id, 0))).items == ()
+        assert store.history(points[0].id, cursor=make_cursor(history, (0,))).items == ()
         assert store.history(points[2].id, cursor=store.history(points[0].id, limit=1).cursor).items
 
 
@@ -114,7 +114,7 @@ def test_without_prepared_statements(server: Server, schema: str) -> None:
     with PostgresStore(server.conninfo, schema=schema, prepared_statements=False, connections=1) as store:
         chain(store, 12)
         sql = "SELECT count(*) FROM pg_prepared_statements"
-        assert step(store._store._database.read(lambda session: session.fetch(sql))) == [(0,)]
+        assert store._database.read(lambda session: session.fetch(sql)) == [(0,)]
 
 
 def test_what_it_is_called(server: Server, schema: str) -> None:
@@ -182,49 +182,74 @@ def test_a_cancelled_call_was_carried_out_in_full_or_not_at_all(server: Server, 
     assert done + undone == 60
 
 
-def test_loops_in_several_threads(server: Server, schema: str) -> None:
-    store = AsyncPostgresStore(server.conninfo, schema=schema, connections=2)
-    failures: list[BaseException] = []
+# --- others on the same server ---------------------------------------------------------------------------------------
 
-    async def main(number: int) -> None:
-        for turn in range(5):
-            point = first(f"{number} {turn}")
-            await store.save(point)
-            assert await store.load(point.id) == point
-
-    def run(number: int) -> None:
-        try:
-            for _ in range(2):
-                asyncio.run(main(number))
-        except BaseException as error:  # noqa: BLE001 - shown by the test
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    asyncio.run(store.aclose())
-    with PostgresStore(server.conninfo, schema=schema) as plain:
-        assert len(plain.list().items) == 40
+KINDS = ("smallint", "int", "bigint", "numeric", "text", "varchar", "name", "bytea", "int[]", "text[]")
 
 
-def test_closing_while_it_is_used(server: Server, schema: str) -> None:
-    async def main() -> None:
-        store = AsyncPostgresStore(server.conninfo, schema=schema)
-        points = [first(f"{number}") for number in range(20)]
-        await store.save(points[0])
-        tasks = [asyncio.create_task(store.save(point)) for point in points[1:]]
-        await asyncio.sleep(0.005)
-        await store.aclose()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(end is None or (isinstance(end, StoreError) and "closed" in str(end)) for end in ends)
-        assert not store._database._idle
-        with PostgresStore(server.conninfo, schema=schema) as plain:
-            assert len(plain.list().items) == 1 + ends.count(None)
+def set_traps(connection: psycopg.Connection) -> int:
+    """In the way of every function and operator: one of the same name, for other types or for exactly these.
 
-    asyncio.run(main())
+    Each writes down who has called it. A role that may create things in the schema `public` can do this.
+    """
+    connection.execute("CREATE TABLE public.trap (victim text, what text); GRANT INSERT ON public.trap TO PUBLIC")
+    connection.execute("SET ROLE hostile")
+    count = 0
+    for name, arguments in connection.execute(
+        "SELECT DISTINCT p.proname, p.pronargs FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace AND "
+        "p.proname IN ('max', 'count', 'position', 'length', 'set_config', 'current_setting', 'array_upper', "
+        "'pg_advisory_xact_lock', 'coalesce', 'int4', 'int8', 'text', 'byteaeq', 'like')"
+    ).fetchall():
+        for kind in KINDS:
+            count += _trap(connection, f'public."{name}"({", ".join([kind] * arguments)})', name)
+    for symbol in ("=", "<", ">", "<=", ">=", "<>", "+", "-", "||", "@>"):
+        for left in KINDS:
+            for right in KINDS:
+                made = f"public.trap_{count}"
+                if _trap(connection, f"{made}({left}, {right})", symbol, "bool"):
+                    sql = f"CREATE OPERATOR public.{symbol} (LEFTARG={left}, RIGHTARG={right}, FUNCTION={made})"
+                    with suppress(psycopg.Error), connection.transaction():
+                        connection.execute(sql.encode())
+                    count += 1
+    connection.execute("RESET ROLE")
+    return count
+
+
+def _trap(connection: psycopg.Connection, function: str, what: str, result: str = "text") -> int:
+    body = f"INSERT INTO public.trap VALUES (current_user, '{what}'); SELECT NULL::{result}"
+    with suppress(psycopg.Error), connection.transaction():
+        connection.execute(f"CREATE FUNCTION {function} RETURNS {result} LANGUAGE sql AS $${body}$$".encode())
+        return 1
+    return 0
+
+
+def test_nobody_else_can_run_code_as_us(server: Server, schema: str) -> None:
+    with psycopg.connect(server.conninfo, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE shared")
+        admin.execute("CREATE ROLE hostile")
+    try:
+        conninfo = server.conninfo_for(user="postgres", database="shared")
+        with psycopg.connect(conninfo, autocommit=True) as admin:
+            admin.execute("GRANT CREATE ON SCHEMA public TO hostile")
+            assert set_traps(admin) > 500
+            with suppress(psycopg.Error):  # a trap that works
+                admin.execute("SELECT array_upper(1::bigint, 1::bigint)")
+            with PostgresStore(conninfo, schema=schema) as store:
+                points = chain(store, 3, said="the weather in Lyon")
+                store.record(points[-1].id, [MessageAdded(Message.user("x"))] * 2, after=0)
+                store.save(after(points[-1], "on"), after=2)
+                assert len(store.list(limit=1, text="weather").items) == 1
+                assert store.search("weather").items
+                assert store.history(points[0].id, limit=1).cursor
+                assert store.journal(points[0].id).position == 0
+                assert store.latest(points[0].id).messages[-1].text == "on"
+                store.reseal()
+                store.delete(points[0].id)
+            assert [what for _, what in admin.execute("SELECT * FROM public.trap")] == ["array_upper"]
+    finally:
+        with psycopg.connect(server.conninfo, autocommit=True) as admin:
+            admin.execute("DROP DATABASE shared WITH (FORCE)")
+            admin.execute("DROP ROLE hostile")
 
 
 # --- the tables ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import pytest
 from dragoman.conversation import Message
 from dragoman.errors import (
     ConfigurationError,
-    InvalidCursorError,
     SnapshotCorruptError,
     SnapshotSealError,
     StoreConflictError,
@@ -25,12 +24,10 @@ from dragoman.stores import (
     ConversationStore,
     FileStore,
     MessageAdded,
+    Resealed,
     Snapshot,
-    areseal,
     generate_encryption_key,
-    reseal,
 )
-from dragoman.stores.protocol import Resealed
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, chain, first, pages
 
@@ -110,7 +107,8 @@ def test_an_entry_of_another_time_is_not_taken(tmp_path: Path) -> None:
         before = journal.read_bytes()
         two = after(one, "pay 5")
         store.save(two, after=1)
-        (tmp_path / one.id / f"000002-{two.id}.jsonl").write_bytes(before)
+        (tmp_path / one.id / f"000002-{two.id}.0.jsonl").unlink()
+        (tmp_path / one.id / f"000002-{two.id}.1.jsonl").write_bytes(before)
         with pytest.raises(SnapshotCorruptError):
             store.journal(two.id)
 
@@ -120,7 +118,7 @@ def test_after_resealing_the_old_key_is_no_longer_needed(at: Opened) -> None:
         chains = filled(store)
     with at(AesGcmSealing(NEW, older=[OLD])) as store:
         check(store, chains)  # both keys are read, before
-        report = reseal(store)
+        report = store.reseal()
         assert report == Resealed(done=5, total=5)
         check(store, chains)
     with at(AesGcmSealing(NEW)) as store:
@@ -140,7 +138,7 @@ def test_a_store_can_be_sealed_for_the_first_time(at: Opened, tmp_path: Path) ->
     with at(None) as store:
         chains = filled(store)
     with at(AesGcmSealing(NEW, accept_plain=True)) as store:
-        reseal(store)
+        store.reseal()
     with at(AesGcmSealing(NEW)) as store:
         check(store, chains)
     for path in tmp_path.rglob("*"):
@@ -151,24 +149,42 @@ def test_a_store_can_be_sealed_for_the_first_time(at: Opened, tmp_path: Path) ->
         store.save(first("in the open"))
 
 
-def test_it_can_be_broken_off_anywhere_and_continued(at: Opened) -> None:
+@pytest.mark.parametrize("backend", ["file", "sqlite"])
+def test_when_it_is_done_no_plain_text_is_left_in_any_file(backend: str, tmp_path: Path) -> None:
+    """Also not in free pages, logs, and what a dead writer left; and without the store being closed."""
+
+    def files_with(text: bytes) -> list[str]:
+        return [str(path) for path in tmp_path.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+    with SHARED[backend].open(tmp_path) as store:
+        points = chain(store, 3, said="planted words " * 500)
+        store.record(points[-1].id, [MessageAdded(Message.user("planted step"))], after=0)
+        store.delete(chain(store, 2, said="planted and deleted " * 500)[0].id)
+        assert files_with(b"planted")
+        if backend == "file":
+            (tmp_path / "store" / ".new").write_text("planted by a writer that died")
+            (tmp_path / "store" / points[0].root / f"000001-{points[0].id}.1.jsonl").write_text("planted, too")
+        with SHARED[backend].open(tmp_path, sealing=AesGcmSealing(NEW, accept_plain=True)) as sealed:
+            sealed.reseal()
+            assert not files_with(b"planted")
+            assert sealed.latest(points[0].id) == points[-1]
+            assert sealed.journal(points[0].id).entries == (MessageAdded(Message.user("planted step")),)
+
+
+def test_it_can_be_broken_off_anywhere_and_begun_again(at: Opened) -> None:
     with at(AesGcmSealing(OLD)) as store:
-        chains = filled(store, 45)
-    seen: list[Resealed] = []
+        chains = filled(store, 6)
 
     def stop(progress: Resealed) -> None:
-        seen.append(progress)
-        raise KeyboardInterrupt
+        if progress.done == 3:
+            raise KeyboardInterrupt
 
     with at(AesGcmSealing(NEW, older=[OLD])) as store:
         with pytest.raises(KeyboardInterrupt):
-            reseal(store, progress=stop)
-        assert (seen[0].done, seen[0].total) == (20, 45)
+            store.reseal(progress=stop)
         check(store, chains)
     with at(AesGcmSealing(NEW, older=[OLD])) as store:
-        report = reseal(store, cursor=seen[0].cursor)  # where it stopped
-        assert report.done == 25
-        assert reseal(store).done == 45  # or from the beginning
+        assert store.reseal() == Resealed(done=6, total=6)
     with at(AesGcmSealing(NEW)) as store:
         check(store, chains)
 
@@ -188,10 +204,10 @@ def test_an_interrupt_in_the_middle_of_a_conversation_leaves_it_whole(at: Opened
         chains = filled(store)
     with at(AesGcmSealing(NEW, older=[OLD], random_bytes=random_bytes)) as store:
         try:
-            reseal(store)
+            store.reseal()
         except KeyboardInterrupt:
             check(store, chains)
-        reseal(store)
+        store.reseal()
     with at(AesGcmSealing(NEW)) as store:
         check(store, chains)
 
@@ -225,7 +241,7 @@ def test_others_may_save_meanwhile(at: Opened) -> None:
     try:
         with at(keys) as store:
             for _ in range(3):
-                assert not reseal(store).unreadable
+                assert not store.reseal().unreadable
     finally:
         stop.set()
         for thread in threads:
@@ -242,7 +258,7 @@ def test_what_no_key_opens_is_named_and_left(at: Opened) -> None:
         store.delete(kept.id)
     with at(AesGcmSealing(NEW)) as store:
         store.save(kept)
-        report = reseal(store)
+        report = store.reseal()
         assert report.unreadable == (lost.id,)
         assert report.done == 2
         assert store.load(kept.id) == kept
@@ -252,14 +268,12 @@ def test_what_no_key_opens_is_named_and_left(at: Opened) -> None:
 
 def test_an_empty_store_and_one_that_is_not_sealed(at: Opened) -> None:
     with at(None) as store:
-        assert reseal(store) == Resealed()
+        assert store.reseal() == Resealed()
         chains = filled(store, 2)
-        assert reseal(store) == Resealed(done=2, total=2)
+        assert store.reseal() == Resealed(done=2, total=2)
         check(store, chains)
-        with pytest.raises(InvalidCursorError):
-            reseal(store, cursor="nonsense")
     with pytest.raises(StoreError, match="closed"):
-        reseal(store)
+        store.reseal()
 
 
 def test_an_async_store_is_walked_the_same_way(at: Opened) -> None:
@@ -269,9 +283,10 @@ def test_an_async_store_is_walked_the_same_way(at: Opened) -> None:
 
     async def work() -> Resealed:
         async with AsyncStore(at(AesGcmSealing(NEW, older=[OLD]))) as store:
-            return await areseal(store, progress=seen.append)
+            return await store.reseal(progress=seen.append)
 
     assert asyncio.run(work()) == seen[-1] == Resealed(done=5, total=5)
+    assert [each.done for each in seen] == [1, 2, 3, 4, 5]
     with at(AesGcmSealing(NEW)) as store:
         check(store, chains)
 
@@ -279,9 +294,9 @@ def test_an_async_store_is_walked_the_same_way(at: Opened) -> None:
 def test_a_swapped_record_is_not_sealed_again(tmp_path: Path) -> None:
     with FileStore(tmp_path, sealing=AesGcmSealing(OLD)) as store:
         [one], [two] = chain(store, 1), chain(store, 1)
-    [theirs] = (tmp_path / two.id).iterdir()
-    next((tmp_path / one.id).iterdir()).write_bytes(theirs.read_bytes())
+    [theirs] = (tmp_path / two.id).glob("*.json")
+    next((tmp_path / one.id).glob("*.json")).write_bytes(theirs.read_bytes())
     with FileStore(tmp_path, sealing=AesGcmSealing(NEW, older=[OLD])) as store:
-        assert reseal(store).unreadable == (one.id,)
+        assert store.reseal().unreadable == (one.id,)
         with pytest.raises(SnapshotCorruptError):
             store.load(one.id)

@@ -182,6 +182,47 @@ def test_cancelling_the_run_ends_the_command(called: Call, bash: AnyTool, tokens
 
 
 @linux
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+@pytest.mark.parametrize("timed", [False, True], ids=["in the caller's thread", "in a worker"])
+@pytest.mark.parametrize("command", ["sleep 300", "trap '' TERM INT HUP; while :; do sleep 1; done", "yes"])
+def test_a_cancelled_command_is_gone_at_once(
+    called: Call, timed: bool, command: str, bash: AnyTool, tmp_path: Path, tokens: list[str]
+) -> None:
+    """The call and the process group, though it ignores SIGTERM: 0.25 seconds where nothing else is to be done."""
+    run, cancelled, ended = ToolRun(), list[float](), list[float]()
+    config = ToolConfig(execution_timeout=60.0) if timed else None
+
+    def cancel() -> None:
+        for _ in range(600):
+            if (tmp_path / "begun").exists():
+                break
+            time.sleep(0.05)
+        cancelled.append(time.monotonic())
+        run.cancel()
+        while processes_of(None, tokens[0]) and time.monotonic() < cancelled[0] + 30:
+            time.sleep(0.005)
+        ended.append(time.monotonic())
+
+    watcher = threading.Thread(target=cancel)
+    watcher.start()
+    result = called(bash, run=run, config=config, command=f"touch begun; {command}")
+    came_back = time.monotonic()
+    watcher.join()
+    bad(result, "cancelled")
+    assert came_back - cancelled[0] < 1.0
+    assert ended[0] - cancelled[0] < 1.0
+
+
+@linux
+@both_colours
+def test_the_time_of_the_run_ends_the_command_too(called: Call, bash: AnyTool, tokens: list[str]) -> None:
+    began = time.monotonic()
+    bad(called(bash, run=ToolRun(deadline=began + 0.6), command="sleep 300"), "timeout")
+    assert time.monotonic() - began < 10
+    assert nothing_is_left(tokens)
+
+
+@linux
 def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
     program = f"""
 import sys

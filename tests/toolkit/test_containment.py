@@ -115,6 +115,12 @@ def test_paths_that_lead_nowhere_are_errors_of_the_call(root: Path, tool: str, p
     assert "cannot use" in bad(called(tool, root, path), "execution")
 
 
+@pytest.mark.parametrize("path", ["x" * 1_000_000, "../" + "x" * 1_000_000, "/x" * 500_000, "\0" * 1_000_000])
+@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "Glob", "Grep"])
+def test_an_error_is_short_however_long_the_path(root: Path, tool: str, path: str) -> None:
+    assert len(called(tool, root, path).text) < 3000
+
+
 @pytest.mark.parametrize("path", ["pipe", "sub", ".", "sub/..", "plain.txt/x", "socket", "no such file"])
 @pytest.mark.parametrize("tool", ["Read", "Edit"])
 def test_what_is_not_a_file_is_not_opened(root: Path, tool: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 
 from dragoman.conversation import Media
 from dragoman.toolkit import FetchSettings
-from dragoman.toolkit.fetch import fetch_tool
+from dragoman.toolkit.addresses import Target, target_of
+from dragoman.toolkit.fetch import _is_same_origin, _Visit, fetch_tool  # pyright: ignore[reportPrivateUsage]
 from dragoman.tools import AnyTool, ToolRun
 from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
 from tests.transport.authority import Authority
@@ -167,6 +170,56 @@ def test_a_fetch_that_is_cancelled_lets_go(called: Call, server: Server, fetch: 
     server.wait_for_open(0)
 
 
+@pytest.fixture
+def deaf() -> Iterator[socket.socket]:
+    """A server that takes no connection: its queue is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
+        port = server.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        yield server
+        for each in waiting:
+            each.close()
+
+
+@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+@pytest.mark.parametrize("phase", ["lookup", "connecting", "TLS", "head", "body", "endless"])
+def test_cancelling_ends_a_fetch_at_once_in_every_phase(
+    called: Call, phase: str, server: Server, deaf: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call, and its work: nobody is left behind in a thread with a connection."""
+    released, ended = threading.Event(), threading.Event()
+    follow = _Visit.follow
+
+    def following(visit: _Visit, target: Target) -> object:
+        try:
+            return follow(visit, target)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(_Visit, "follow", following)
+
+    def stuck(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"] if phase != "lookup" or released.wait(30) else []
+
+    server.scripts = {"/": {"head": silent, "body": dripping, "endless": endless}.get(phase, silent)}
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, and says nothing
+        ports = {"connecting": deaf.getsockname()[1], "TLS": mute.getsockname()[1]}
+        scheme = "https" if phase == "TLS" else "http"
+        huge = FetchSettings(allow_networks=("127.0.0.1",), seconds=20.0, max_bytes=1 << 40)
+        fetch, run = fetch_tool(settings=huge, resolve=stuck), ToolRun()
+        cancelled: list[float] = []
+        threading.Timer(0.4, lambda: (cancelled.append(time.monotonic()), run.cancel())).start()
+        result = called(fetch, run=run, url=f"{scheme}://h.test:{ports.get(phase, server.port)}/")
+        assert ended.wait(30)
+        late = time.monotonic() - cancelled[0]
+    released.set()
+    bad(result, "cancelled")
+    assert late < 1.0, "0.05 seconds where the machine has nothing else to do"
+
+
 def test_a_lookup_that_never_ends(server: Server) -> None:
     released = threading.Event()
 
@@ -253,10 +306,35 @@ def test_another_host_is_named_and_followed_only_if_allowed(server: Server, fetc
     server.scripts = {"/": redirect("http://other.test:{port}/c"), "/c": page("there")}
     url = f"http://public.test:{server.port}/"
     text = bad(call(fetch, url=url), "execution")
-    assert f"redirects to another host: http://other.test:{server.port}/c" in text
+    assert f"redirects to another host or port: http://other.test:{server.port}/c" in text
     assert len(server.requests) == 1
     assert good(call(fetch_tool(settings=EVERYWHERE, resolve=resolve), url=url)) == "there"
     assert server.requests[-1].headers["host"] == f"other.test:{server.port}"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_another_port_is_another_host(server: Server, fetch: AnyTool, scheme: str) -> None:
+    with Server({"/c": page("a neighbour's secret")}) as neighbour:
+        server.scripts = {"/": redirect(f"{scheme}://public.test:{neighbour.port}/c")}
+        text = bad(call(fetch, url=f"http://public.test:{server.port}/"), "execution")
+        assert f"redirects to another host or port: {scheme}://public.test:{neighbour.port}/c" in text
+        assert neighbour.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://h/", "http://h:80/x", True),
+        ("http://h/", "https://h/", True),
+        ("https://h/", "http://h/", False),
+        ("http://h:8080/", "https://h/", False),
+        ("http://h/", "https://h:8443/", False),
+        ("http://h/", "http://h:81/", False),
+        ("http://h/", "http://www.h/", False),
+    ],
+)
+def test_what_counts_as_one_server(one: str, other: str, same: bool) -> None:
+    assert _is_same_origin(target_of(one), target_of(other)) is same
 
 
 def test_a_name_is_looked_up_once_and_that_very_address_is_asked(server: Server) -> None:

@@ -71,3 +71,13 @@ def test_a_huge_tree_is_not_walked_to_the_end(root: Path, monkeypatch: pytest.Mo
 def test_links_to_directories_are_not_entered(root: Path, glob: AnyTool) -> None:
     (root / "round").symlink_to(".")
     assert good(call(glob, pattern="round/**")) == "[No file fits.]"
+
+
+def test_long_paths_are_cut_by_their_size(root: Path) -> None:
+    deep = root / "/".join(["d" * 200] * 10)
+    deep.mkdir(parents=True)
+    for number in range(100):
+        (deep / f"{number:03}").touch()
+    text = good(call(glob_tool(Workspace(root)), pattern="d*/**"))
+    assert len(text) < 70_000
+    assert text.endswith("paths. To see others, use a narrower pattern or path.]")

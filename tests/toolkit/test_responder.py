@@ -10,29 +10,36 @@ import json
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit import CallbackResponder, ConsoleResponder, NullResponder, PermissionAnswer, PermissionRequest
+from dragoman.toolkit import (
+    CallbackResponder,
+    ConsoleResponder,
+    NullResponder,
+    PermissionAnswer,
+    PermissionRequest,
+    Rule,
+)
 from dragoman.toolkit.responder import react_emoji_tool, send_update_tool
 from dragoman.tools import ToolConfig, ToolErrorHandling, ToolExecutor
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
-ASKED = PermissionRequest(call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only")
+EXACTLY = Rule(action="allow", tool="Bash", arguments='{"command": "ls"}')
+WIDER = Rule(action="allow", tool="Bash", command="ls")
+ASKED = PermissionRequest(
+    call=ToolCall("1", "Bash", '{"command": "ls"}'), reason="not read-only", rules=(EXACTLY, WIDER)
+)
 
 
 def test_callbacks_get_what_is_said() -> None:
     said: list[object] = []
     responder = CallbackResponder(
-        typing=lambda: said.append("typing"),
-        post=said.append,
         reaction=said.append,
         update=said.append,
         ask_permission=lambda request: PermissionAnswer(allowed=request is ASKED),
     )
-    responder.typing()
-    responder.post("a")
     responder.reaction("b")
     responder.update("c")
     assert responder.ask_permission(ASKED) == PermissionAnswer(allowed=True)
-    assert said == ["typing", "a", "b", "c"]
+    assert said == ["b", "c"]
 
 
 def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
@@ -49,11 +56,9 @@ def console(*answers: str) -> tuple[ConsoleResponder, io.StringIO]:
 
 def test_the_console_shows_everything() -> None:
     responder, out = console()
-    responder.typing()
-    responder.post("Hello\nworld")
     responder.reaction("👨‍👩‍👧")
-    responder.update("half done")
-    assert out.getvalue() == "…\nHello\nworld\n[👨‍👩‍👧]\n> half done\n"
+    responder.update("half\ndone")
+    assert out.getvalue() == "[👨‍👩‍👧]\n> half\ndone\n"
 
 
 @pytest.mark.parametrize(
@@ -61,9 +66,11 @@ def test_the_console_shows_everything() -> None:
     [
         (["y"], PermissionAnswer(allowed=True)),
         ([" YES "], PermissionAnswer(allowed=True)),
-        (["a"], PermissionAnswer(allowed=True, remember="session")),
+        (["a"], PermissionAnswer(allowed=True, remember=EXACTLY)),
+        (["1"], PermissionAnswer(allowed=True, remember=WIDER)),
+        (["2", "no"], PermissionAnswer(allowed=False, reason="the user refused")),
         (["n"], PermissionAnswer(allowed=False, reason="the user refused")),
-        (["never"], PermissionAnswer(allowed=False, reason="the user refused", remember="session")),
+        (["never"], PermissionAnswer(allowed=False, reason="the user refused", remember=EXACTLY)),
         (["what?", "", "no"], PermissionAnswer(allowed=False, reason="the user refused")),
         (["?", "?", "?", "y"], None),
         ([], None),
@@ -74,6 +81,7 @@ def test_questions_on_the_console(answers: list[str], answer: PermissionAnswer |
     responder, out = console(*answers)
     assert responder.ask_permission(ASKED) == answer
     assert out.getvalue().startswith('Bash wants to run (not read-only):\n  {"command": "ls"}\nAllow? ')
+    assert "[1] from now on allow Bash to run ls with any words after it but no options: " in out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -81,11 +89,12 @@ def test_questions_on_the_console(answers: list[str], answer: PermissionAnswer |
 )
 def test_the_model_cannot_command_the_terminal(evil: str) -> None:
     responder, out = console("n")
-    responder.post(f"a{evil}b")
+    responder.update(f"a{evil}b")
     responder.reaction(evil)
-    responder.ask_permission(PermissionRequest(call=ToolCall("1", f"x{evil}\nBash", f'{{"a": "{evil}"}}'), reason=evil))
+    rules = (EXACTLY, Rule(action="allow", tool=f"x{evil}", path=f"a{evil}"))
+    asked = ToolCall("1", f"x{evil}\nBash", f'{{"a": "{evil}"}}')
+    responder.ask_permission(PermissionRequest(call=asked, reason=evil, rules=rules))
     assert evil not in out.getvalue()
-    assert out.getvalue().isprintable() or set(out.getvalue()) - {"\n"} >= set()
     assert [each for each in out.getvalue() if not each.isprintable() and each != "\n"] == []
 
 

@@ -36,6 +36,32 @@ def test_new_content_is_not_set_user_id(tmp_path: Path, write: AnyTool) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o755
 
 
+@pytest.mark.parametrize("tool", ["Write", "Edit"])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_nobody_can_read_more_while_it_is_written(
+    tmp_path: Path, write: AnyTool, edit: AnyTool, monkeypatch: pytest.MonkeyPatch, tool: str, mode: int
+) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "a").chmod(mode)
+    seen: list[int] = []
+
+    def writing(file: int, data: bytes) -> int:
+        seen.append(stat.S_IMODE(os.fstat(file).st_mode))
+        return os_write(file, data)
+
+    os_write, before = os.write, os.umask(0)
+    monkeypatch.setattr(os, "write", writing)
+    try:
+        if tool == "Write":
+            good(call(write, file_path="a", content="new"))
+        else:
+            good(call(edit, file_path="a", old_string="old", new_string="new"))
+    finally:
+        os.umask(before)
+    assert seen == [0o600]
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == mode
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_read_only_file_stays_as_it_is(tmp_path: Path, write: AnyTool) -> None:
     (tmp_path / "a").write_text("x")

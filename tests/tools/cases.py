@@ -1,11 +1,15 @@
-"""Tools and calls that many tests of the executor use."""
+"""Tools and calls that many tests of the executor use, and one set of tests for both colours."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Iterable
 
-from dragoman.conversation import ToolCall
-from dragoman.tools import RetryConfig, tool
+import pytest
+
+from dragoman.conversation import ToolCall, ToolResult
+from dragoman.tools import Executed, RetryConfig, ToolExecutor, ToolRun, tool
 from dragoman.tools.arguments.reader import Arguments
 
 NO_WAIT = RetryConfig(backoff_base=0)
@@ -36,7 +40,43 @@ def call(name: str, arguments: str = "", id: str = "1") -> ToolCall:
     return ToolCall(id, name, arguments)
 
 
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened in another thread; fail if it does not."""
+    deadline = time.monotonic() + 10
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def values_of(arguments: Arguments, text: str) -> tuple[object, ...]:
     """What a call with this JSON gives to the function, in the order of its parameters."""
     positional, keywords = arguments.bind(arguments.decode(text))
     return (*positional, *keywords.values())
+
+
+Runner = Callable[..., Executed]
+
+
+def run_plain(executor: ToolExecutor, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
+    with executor:
+        return executor.execute_all(calls, run)
+
+
+def run_async(executor: ToolExecutor, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
+    async def main() -> Executed:
+        async with executor:
+            executed = await executor.aexecute_all(calls, run)
+            left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            assert not left, f"tasks left behind: {left}"
+            return executed
+
+    return asyncio.run(main())
+
+
+both_colours = pytest.mark.parametrize("execute_all", [run_plain, run_async], ids=["plain", "async"])
+
+
+def one(executed: Executed) -> ToolResult:
+    [result] = executed.results
+    assert executed.pending == ()
+    return result

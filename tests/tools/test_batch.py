@@ -1,4 +1,4 @@
-"""What the scheduler does with calls that are done, given up, or cannot even begin."""
+"""What becomes of calls that are done, cancelled, given up, or cannot even begin."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import time
 
 import pytest
 
-from dragoman.conversation import ToolCall, ToolStarted
+from dragoman._stop import Stop, current_stop, sleep
+from dragoman.conversation import (
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+)
 from dragoman.errors import ToolAbortedError
 from dragoman.tools import ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
-from tests.tools.colours import Runner, both_colours
+from tests.tools.cases import Runner, both_colours, call, echo, one, wait_until
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
 
@@ -137,7 +142,7 @@ def test_a_single_call_that_is_left_or_interrupted_was_cancelled() -> None:
     def press() -> None:
         raise KeyboardInterrupt
 
-    with ToolExecutor([fine, press]) as executor:
+    with ToolExecutor([fine, press], ToolConfig(max_parallel_tools=1)) as executor:
         batch = executor.batch([ToolCall("1", "fine", "{}")])
         begun = executor.events(batch)
         assert isinstance(next(begun), ToolStarted)
@@ -147,3 +152,134 @@ def test_a_single_call_that_is_left_or_interrupted_was_cancelled() -> None:
         with pytest.raises(KeyboardInterrupt):
             list(executor.events(batch))
         assert [result.error_type for result in batch.results] == ["cancelled"]
+
+
+@both_colours
+def test_cancelling_the_run_ends_it_with_a_result_for_every_call(execute_all: Runner) -> None:
+    run = ToolRun()
+
+    @tool
+    def waits(context: ToolContext[None]) -> str:
+        threading.Timer(0.05, run.cancel).start()
+        while not context.cancelled:
+            time.sleep(0.005)
+        context.raise_if_cancelled()
+        return "never"
+
+    executor = ToolExecutor([waits, echo], ToolConfig(max_parallel_tools=2))
+    calls = [call("waits"), call("waits", id="2"), call("echo", '{"text": "x"}', "3")]
+    executed = execute_all(executor, calls, run)
+    assert [r.error_type for r in executed.results] == ["cancelled"] * 3
+    assert one(execute_all(executor, [call("echo", '{"text": "x"}')], run)).error_type == "cancelled"
+
+
+def test_cancelling_the_task_leaves_complete_results_and_nothing_running() -> None:
+    cleaned: list[str] = []
+
+    @tool
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            cleaned.append("cleaned up")
+
+    async def main() -> None:
+        async with ToolExecutor([waits, echo]) as executor:
+            batch = executor.batch([call("waits"), call("echo", '{"text": "x"}', "2")])
+            one_is_done = asyncio.Event()
+
+            async def consume() -> None:
+                async for event in executor.aevents(batch):
+                    if isinstance(event, ToolFinished):
+                        one_is_done.set()
+
+            task = asyncio.create_task(consume())
+            await one_is_done.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert [r.error_type for r in batch.results] == ["cancelled", None]
+            assert cleaned == ["cleaned up"]
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_ctrl_c_in_the_callers_thread_goes_through_and_leaves_complete_results() -> None:
+    @tool
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with ToolExecutor([interrupted, echo], ToolConfig(max_parallel_tools=1)) as executor:
+        batch = executor.batch([call("echo", '{"text": "x"}'), call("interrupted", id="2"), call("echo", "{}", "3")])
+        with pytest.raises(KeyboardInterrupt):
+            list(executor.events(batch))
+    assert [r.error_type for r in batch.results] == [None, "cancelled", "cancelled"]
+
+
+def test_leaving_the_events_early_cancels_the_rest() -> None:
+    release = threading.Event()
+
+    @tool
+    def slow() -> None:
+        release.wait(30)
+
+    with ToolExecutor([slow, echo]) as executor:
+        batch = executor.batch([call("slow"), call("echo", '{"text": "x"}', "2")])
+        events = executor.events(batch)
+        for event in events:
+            if isinstance(event, ToolFinished):
+                break
+        events.close()
+        assert [r.error_type for r in batch.results] == ["cancelled", None]
+        assert executor.abandoned == 1
+        release.set()
+
+
+@both_colours
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stopped_run_does_not_wait_for_a_tool_that_blocks(execute_all: Runner, how: str, count: int) -> None:
+    release, stop = threading.Event(), Stop(time.monotonic() + 0.1 if how == "deadline" else None)
+
+    @tool
+    def blocks() -> None:
+        release.wait(30)
+
+    executor = ToolExecutor([blocks])
+    if how == "cancel":
+        threading.Timer(0.1, stop.cancel).start()
+    began = time.monotonic()
+    executed = execute_all(executor, calls(*["blocks"] * count), ToolRun(stop=stop))
+    assert time.monotonic() - began < 5
+    assert [r.error_type for r in executed.results] == ["timeout" if how == "deadline" else "cancelled"] * count
+    assert executor.abandoned == count
+    release.set()
+    wait_until(lambda: executor.abandoned == 0)
+
+
+@both_colours
+@pytest.mark.parametrize("cap", [1, 5])
+def test_the_stop_of_a_call_is_the_current_one_while_it_runs(execute_all: Runner, cap: int) -> None:
+    """Whoever waits for something on behalf of the tool is woken: here a plain sleep, and any await."""
+    run = ToolRun()
+
+    @tool
+    def plain(context: ToolContext[None]) -> None:
+        assert current_stop() is context.stop
+        threading.Timer(0.1, run.cancel).start()
+        sleep(30)
+
+    @tool(timeout=20)
+    async def on_loop(context: ToolContext[None]) -> None:
+        assert current_stop() is context.stop
+        assert context.stop.left() is not None
+        raise LookupError("seen")
+
+    executor = ToolExecutor([plain, on_loop], ToolConfig(max_parallel_tools=cap))
+    began = time.monotonic()
+    executed = execute_all(executor, calls("on_loop", "plain"), run)
+    assert time.monotonic() - began < 10
+    assert [result.error_type for result in executed.results] == ["execution", "cancelled"]
+    assert "seen" in executed.results[0].text
+    assert current_stop() is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman.conversation import ToolCall, ToolExample
-from dragoman.errors import ToolDefinitionError
+from dragoman.errors import ConfigurationError, ToolDefinitionError
 from dragoman.tools import Tool, ToolContext, ToolExecutor, ToolRegistry, tool, tools_of
 
 
@@ -139,6 +139,26 @@ def test_a_tool_from_a_json_schema() -> None:
     assert "n" in run(made, "{}")
 
 
+def test_a_default_of_the_schema_counts_where_the_function_has_none() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "default": 5},
+            "tags": {"type": "array", "default": []},
+            "own": {"default": 1},
+        },
+    }
+
+    def give(n: int, tags: list[int], own: int = 2) -> str:
+        tags.append(n)
+        return f"{n} {tags} {own}"
+
+    made = Tool.from_schema(give, schema)
+    assert [run(made, "{}"), run(made, ""), run(made, '{"n": null}')] == ["5 [5] 2"] * 3  # a new list each time
+    assert run(made, '{"n": 3, "own": 4}') == "3 [3] 4"
+    assert run(Tool.from_schema(lambda **given: given, schema, name="all"), "{}") == "{}"  # it has its own idea
+
+
 def test_a_broken_schema_names_the_tool() -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_schema(lambda: None, {"type": "object", "properties": {"x": {"$ref": "https://h/x"}}}, name="far")
@@ -155,10 +175,23 @@ def test_an_unusable_function_names_the_tool_and_the_parameter() -> None:
 
 
 def test_a_setting_that_does_not_exist_is_not_dropped() -> None:
-    with pytest.raises(ToolDefinitionError, match="no setting 'timout'.*timeout"):
+    with pytest.raises(ToolDefinitionError, match="no setting 'timout' of a tool. Did you mean timeout?"):
         tool(weather, timout=3)  # type: ignore[call-overload]
     with pytest.raises(ToolDefinitionError, match="no setting 'timout'"):
         Tool.from_schema(weather, {}, timout=3)  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="ToolRegistry has no setting 'tool'. Did you mean tools?"):
+        ToolRegistry(tool=[weather])  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="ToolExecutor has no setting 'permision'. Did you mean permission?"):
+        ToolExecutor(permision=None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="config is a dict"):
+        ToolExecutor([weather], {})  # type: ignore[arg-type]
+
+
+def test_one_text_is_not_several() -> None:
+    with pytest.raises(ToolDefinitionError, match=r"tags=\['outdoor'\]"):
+        tool(weather, tags="outdoor")
+    with pytest.raises(ConfigurationError, match=r"filtered\(\['weather'\]\)"):
+        ToolRegistry([weather]).filtered("weather")
 
 
 @pytest.mark.parametrize("thing", [Counter, 3, "text", None])
@@ -178,7 +211,7 @@ def test_names_that_nobody_could_call_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["timeout", "retries", "budget"])
-@pytest.mark.parametrize("value", [-1, float("nan")])
+@pytest.mark.parametrize("value", [-1, float("nan"), "5"])
 def test_senseless_settings_are_refused(setting: str, value: float) -> None:
     with pytest.raises(ToolDefinitionError, match=f"{setting}=.*0 or more"):
         tool(weather, **{setting: value})  # type: ignore[call-overload]

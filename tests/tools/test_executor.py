@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import time
+from concurrent import futures
 
 import pytest
 
@@ -8,9 +10,8 @@ from dragoman.conversation import (
     ToolCall,
 )
 from dragoman.errors import ToolExecutionError
-from dragoman.tools import ToolExecutor, tool
-from tests.tools.cases import aboom, aecho, boom, call, echo
-from tests.tools.colours import Runner, both_colours, one
+from dragoman.tools import ToolConfig, ToolExecutor, tool
+from tests.tools.cases import Runner, aboom, aecho, boom, both_colours, call, echo, one
 
 
 @both_colours
@@ -54,23 +55,37 @@ def test_a_call_that_broke_off_is_not_run(execute_all: Runner) -> None:
 
 
 @both_colours
-@pytest.mark.parametrize("exit_kind", [SystemExit, KeyboardInterrupt])
-def test_a_tool_cannot_end_the_program(execute_all: Runner, exit_kind: type[BaseException]) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("cap", [1, 5])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    "kind", [SystemExit, GeneratorExit, asyncio.CancelledError, futures.CancelledError, StopIteration]
+)
+def test_whatever_a_tool_raises_is_its_result(
+    execute_all: Runner, count: int, cap: int, is_async: bool, kind: type[BaseException]
+) -> None:
     def leave() -> None:
-        raise exit_kind("bye")
+        raise kind("bye")
 
-    # Two calls: each runs in its own thread, where Ctrl-C of the user never arrives.
-    executed = execute_all(ToolExecutor([leave]), [call("leave"), call("leave", id="2")])
-    assert [result.error_type for result in executed.results] == ["execution", "execution"]
+    async def aleave() -> None:
+        raise kind("bye")
+
+    leaving = tool(aleave if is_async else leave, name="leave")
+    calls = [call("leave", id=str(number)) for number in range(count)]
+    executed = execute_all(ToolExecutor([leaving], ToolConfig(max_parallel_tools=cap)), calls)
+    expected = "cancelled" if kind.__name__ == "CancelledError" else "execution"
+    assert [result.error_type for result in executed.results] == [expected] * count
 
 
 @both_colours
-def test_an_async_tool_cannot_end_the_program(execute_all: Runner) -> None:
-    async def leave() -> None:
-        raise SystemExit(3)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_keyboard_interrupt_of_another_thread_is_a_result_too(execute_all: Runner, count: int) -> None:
+    def press() -> None:  # in a worker, where Ctrl-C of the user never arrives
+        raise KeyboardInterrupt
 
-    result = one(execute_all(ToolExecutor([leave]), [call("leave")]))
-    assert (result.error_type, "SystemExit: 3" in result.text) == ("execution", True)
+    calls = [call("press", id=str(number)) for number in range(count)]
+    results = execute_all(ToolExecutor([press]), calls).results
+    assert [result.error_type for result in results] == ["execution"] * count
 
 
 @both_colours

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from dragoman.conversation import ToolCall, ToolFinished, ToolStarted
 from dragoman.errors import ToolAbortedError
 from dragoman.tools import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
-from tests.tools.colours import Runner, both_colours
+from tests.tools.cases import Runner, both_colours
 
 Behaviour: TypeAlias = Literal["ok", "fail", "slow", "exit", "odd", "cancel", "flaky"]
 NAP = 0.002

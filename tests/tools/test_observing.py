@@ -11,8 +11,7 @@ from dragoman.conversation import (
     ToolStarted,
 )
 from dragoman.tools import ToolExecutor
-from tests.tools.cases import boom, call, echo
-from tests.tools.colours import Runner, both_colours
+from tests.tools.cases import Runner, boom, both_colours, call, echo
 
 
 def test_events_come_in_pairs_with_the_id_of_the_call() -> None:

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from dragoman.tools import ToolConfig, ToolExecutor, tool
-from tests.tools.cases import call
-from tests.tools.colours import Runner, both_colours
+from dragoman.conversation import ToolCall
+from dragoman.tools import ToolConfig, ToolExecutor, ToolRun, tool
+from tests.tools.cases import Runner, both_colours, call
 
 
 @both_colours
@@ -69,6 +69,27 @@ def test_context_variables_reach_the_tool(execute_all: Runner) -> None:
     finally:
         user.reset(token)
     assert [result.text for result in executed.results] == ["me", "me"]
+
+
+def test_what_a_plain_tool_gives_the_event_loop_to_do_is_done_before_its_result_is_known() -> None:
+    async def main() -> None:
+        loop, seen = asyncio.get_running_loop(), list[str]()
+
+        @tool
+        def tell(text: str) -> None:
+            loop.call_soon_threadsafe(seen.append, text)
+
+        def slow(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
+            if call.id == "2":  # meanwhile the first one ends, and the loop cannot know
+                time.sleep(0.2)
+            yield
+
+        executor = ToolExecutor([tell], middleware=[slow], on_result=lambda call, _: seen.append(f"result {call.id}"))
+        async with executor:
+            await executor.aexecute_all([call("tell", '{"text": "told 1"}'), call("tell", '{"text": "told 2"}', "2")])
+        assert [each for each in seen if each.endswith("1")] == ["told 1", "result 1"]
+
+    asyncio.run(main())
 
 
 def test_async_tools_of_a_plain_program_share_one_loop_that_ends_with_the_executor() -> None:

@@ -21,7 +21,7 @@ from dragoman.tools import (
     tool,
 )
 from dragoman.tools.run import fingerprint
-from tests.tools.colours import Runner, both_colours, one
+from tests.tools.cases import Runner, both_colours, one
 
 ran: list[str] = []
 

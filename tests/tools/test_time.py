@@ -11,8 +11,7 @@ from dragoman.conversation import (
     Message,
 )
 from dragoman.tools import ToolConfig, ToolContext, ToolExecutor, ToolRun, tool
-from tests.tools.cases import call, echo
-from tests.tools.colours import Runner, both_colours, one
+from tests.tools.cases import Runner, both_colours, call, echo, one
 
 
 @both_colours
@@ -52,6 +51,28 @@ def test_an_async_tool_that_takes_too_long_is_cancelled(execute_all: Runner) -> 
     assert one(execute_all(executor, [call("hang")])).error_type == "timeout"
     assert seen == ["cancelled"]
     assert executor.abandoned == 0
+
+
+@both_colours
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_tool_that_returns_when_its_time_is_over_is_too_late(execute_all: Runner, count: int) -> None:
+    @tool(timeout=0.01)
+    def cooperative(context: ToolContext[None]) -> str:
+        while not context.cancelled:
+            pass
+        return "in time, it thinks"
+
+    @tool(timeout=0.01)
+    async def acooperative(context: ToolContext[None]) -> str:
+        while not context.cancelled:  # it keeps the loop from looking at the clock
+            pass
+        return "in time, it thinks"
+
+    executor = ToolExecutor([cooperative, acooperative])
+    for _ in range(10):
+        for name in ("cooperative", "acooperative"):
+            results = execute_all(executor, [call(name, id=str(number)) for number in range(count)]).results
+            assert [result.error_type for result in results] == ["timeout"] * count
 
 
 def test_an_async_tool_that_refuses_to_be_cancelled_is_not_waited_for() -> None:

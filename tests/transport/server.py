@@ -151,6 +151,8 @@ class Server:
         self._started.set()
         await self._stop.wait()
         server.close()
+        for _ in range(20):  # connections that were just made are ours to close, too
+            await asyncio.sleep(0)
         for task in list(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
@@ -172,8 +174,11 @@ class Server:
                 await self._talk(reader, writer)
         finally:
             writer.close()
-            with contextlib.suppress(ConnectionError, ssl.SSLError, asyncio.CancelledError):
-                await writer.wait_closed()
+            try:
+                with contextlib.suppress(ConnectionError, ssl.SSLError):
+                    await writer.wait_closed()
+            except asyncio.CancelledError:  # the server is being closed
+                writer.transport.abort()
             with self._changed:
                 self._open.discard(task)
                 self._changed.notify_all()

@@ -11,6 +11,7 @@ from dragoman.transport import (
     HttpRequest,
     RateLimits,
     RetryPolicy,
+    Timeouts,
     decide,
     rate_limits_of,
     retry_after_of,
@@ -123,6 +124,15 @@ class TestBudget:
         assert isinstance(decided(2, status=500), Retry)
         assert decided(3, status=500) == GiveUp("status 500; 3 of 3 attempts made")
         assert isinstance(decided(1, RetryPolicy(max_attempts=1), status=500), GiveUp)
+
+    def test_a_call_that_nobody_answers_in_time_is_tried_again_once(self) -> None:
+        unanswered = RequestTimeoutError("…", code="read_timeout")
+        assert isinstance(decided(1, RetryPolicy(max_attempts=9), error=unanswered), Retry)
+        assert decided(2, RetryPolicy(max_attempts=9), error=unanswered) == GiveUp(
+            "read_timeout; a call that nobody answers in time is tried again only once"
+        )
+        assert isinstance(decided(2, error=RequestTimeoutError("…", code="connect_timeout")), Retry)
+        assert Timeouts().read == 180.0
 
     def test_seconds(self) -> None:
         policy = RetryPolicy(total_seconds=10)

@@ -247,7 +247,7 @@ def test_arguments_win() -> None:
     environ = {"HTTPS_PROXY": "http://other:1", "NO_PROXY": "*"}
     assert Routes(proxy=PROXY, environ=environ).proxy_for("https://api.test") == PROXY
     assert Routes(proxy="", environ=environ).proxy_for("https://api.test") is None
-    assert Routes(trust_env=False, environ=environ).proxy_for("https://api.test") is None
+    assert Routes(environ={}).proxy_for("https://api.test") is None
 
 
 @pytest.mark.parametrize("address", ["ftp://proxy:1", "http://:3128", "proxy:1", "http://user:sesame@"])

@@ -4,7 +4,7 @@ client.py, async_client.py   ChatClient and AsyncChatClient: signatures over cor
 leases.py        who uses an engine or an executor, and until when     options.py   options, prompts
 answers.py       answers of a type                ledger.py    what is written to a store, and when
 factory.py       `new`, `new_async`: clients from configuration
-config.py        configuration: fields.py, layers.py, config_files.py, toml_file.py
+config.py        configuration; config_files.py: its files; config_sources.py: load_config and its explanations
 credentials.py   keys, and where they are kept
 """
 

@@ -2,14 +2,14 @@ from .answers import AnswerType as AnswerType, answer_type as answer_type, gener
 from .async_client import AsyncChatClient as AsyncChatClient, AsyncChatStream as AsyncChatStream
 from .client import ChatClient as ChatClient, ChatStream as ChatStream
 from .config import (
+    FIELDS as FIELDS,
     Config as Config,
     ConfigArguments as ConfigArguments,
-    Explanation as Explanation,
-    LoadedConfig as LoadedConfig,
     default_model as default_model,
-    load_config as load_config,
+    parse_text as parse_text,
 )
-from .config_files import user_file as user_file
+from .config_files import ConfigWarning as ConfigWarning, user_file as user_file
+from .config_sources import Explanation as Explanation, LoadedConfig as LoadedConfig, load_config as load_config
 from .credentials import (
     KeyReference as KeyReference,
     StoredKey as StoredKey,
@@ -23,6 +23,4 @@ from .credentials import (
     stored_references as stored_references,
 )
 from .factory import new as new, new_async as new_async
-from .fields import FIELDS as FIELDS, parse_text as parse_text
 from .options import ChatOptions as ChatOptions, Prompt as Prompt
-from .toml_file import ConfigWarning as ConfigWarning

@@ -11,22 +11,29 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar, cast, overload
+from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 from msgspec import Raw
 
 import dragoman.tools
-from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
-from dragoman.engines import Reply
-from dragoman.errors import ConfigurationError, InvalidAnswerError, ToolDefinitionError
-from dragoman.loop import LoopIO, drop_unanswerable_calls
+from dragoman.conversation import Conversation, Message, StopReason
+from dragoman.errors import (
+    ConfigurationError,
+    InvalidAnswerError,
+    LimitReachedError,
+    StoppedError,
+    ToolDefinitionError,
+)
+from dragoman.loop import Cancelled, LimitReached, RunResult
 from dragoman.providers import ModelOptions, Profile, ResponseFormat, answer_text, restored
 from dragoman.tools import (
     DEEPEST,
     TOO_DEEP,
+    Deny,
     InvalidArguments,
     Problem,
+    ToolExecutor,
     decoder_of_type,
     deeper_than,
     parse_text,
@@ -229,53 +236,58 @@ _WHY_NOT: Final = {
 
 
 class Question:
-    """A question under way: the conversation with what was said so far, which the client takes over."""
+    """A question under way: how its turns are made, and what is done with an answer that does not fit."""
 
     def __init__(
         self,
-        conversation: Conversation,
-        options: ModelOptions,
+        wanted: AnswerType[Any],
         profile: Profile,
-        *,
-        known_tools: tuple[ToolSpec, ...],
+        conversation: Conversation,
+        tools: ToolExecutor,
         retries: int,
-        taken_in: tuple[int, int],
     ) -> None:
-        self.conversation: Conversation = conversation
-        self.replies: list[Reply] = []
-        self.taken_in: tuple[int, int] = taken_in
-        """How many messages of the history, and of those that waited to join it, the question was asked with."""
-        self._retries: int = retries
+        self._wanted: AnswerType[Any] = wanted
+        self._left: int = retries
+        self._hopeless: str | None = None
         self._prompted: bool = profile.structured == "prompt"
         # The answer is asked for without tools. A provider that wants to know the tools of the history is told of them,
         # and that none may be called.
-        wants_tools = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
-        self._tools: tuple[ToolSpec, ...] = known_tools if wants_tools else ()
-        choice = "none" if self._tools else "auto"
-        self._options: ModelOptions = msgspec.structs.replace(options, tool_choice=choice, parallel_tool_calls=None)
+        told = profile.needs_tools_of_history and any(each.role == "tool" for each in conversation.messages)
+        self._choice: Literal["none", "auto"] = "none" if told else "auto"
+        self.executor: ToolExecutor = dragoman.tools.ToolExecutor(tools.tools if told else (), permission=_no_tools)
 
-    async def answer(self, wanted: AnswerType[T], io: LoopIO) -> T:
-        """Ask until the answer fits: the answer, or InvalidAnswerError with the last text."""
-        # The schema belongs to this question alone.
-        options = msgspec.structs.replace(self._options, response_format=wanted.response_format)
-        left = self._retries
-        asked = self.conversation
-        while True:
-            reply = await io.reply(asked, self._tools, options)
-            self.replies.append(reply)
-            said = drop_unanswerable_calls(reply.message)
-            self.conversation = asked.plus(said) if said.blocks else asked
-            if said.tool_calls:
-                self.conversation = self.conversation.repaired().conversation
-            try:
-                return wanted.read(reply.message, prompted=self._prompted)
-            except InvalidAnswerError as error:
-                hopeless = _WHY_NOT.get(reply.message.stop_reason or StopReason.END)
-                error.text = error.text or reply.message.text
-                if hopeless is not None:
-                    error.hint = hopeless
-                if left <= 0 or hopeless is not None:
-                    raise
-                problems = "\n".join([f"- {problem}" for problem in error.problems or (error.message,)])
-            left -= 1
-            asked = self.conversation.plus(Message.user(_AGAIN.format(problems=problems)))
+    def options(self, options: ModelOptions) -> ModelOptions:
+        """What the model is asked for; the schema belongs to this question alone."""
+        return msgspec.structs.replace(
+            options,
+            tool_choice=self._choice,
+            parallel_tool_calls=None,
+            response_format=self._wanted.response_format,
+        )
+
+    def read(self, result: RunResult) -> object:
+        """The value of the answer. Raises InvalidAnswerError if it does not fit."""
+        if isinstance(result.ending, Cancelled):
+            raise StoppedError("The question was cancelled.")
+        if isinstance(result.ending, LimitReached):
+            raise LimitReachedError(str(result.ending), conversation=result.conversation, limit=result.ending.limit)
+        message = result.replies[-1].message
+        try:
+            return self._wanted.read(message, prompted=self._prompted)
+        except InvalidAnswerError as error:
+            error.text = error.text or message.text
+            self._hopeless = _WHY_NOT.get(message.stop_reason or StopReason.END)
+            raise
+
+    def correct(self, error: InvalidAnswerError) -> str:
+        """What the model is told of an answer that does not fit; raises the error if it is not asked again."""
+        if self._hopeless is not None:
+            error.hint = self._hopeless
+        if self._left <= 0 or self._hopeless is not None:
+            raise error
+        self._left -= 1
+        return _AGAIN.format(problems="\n".join([f"- {problem}" for problem in error.problems or (error.message,)]))
+
+
+def _no_tools(*_: object) -> Deny:
+    return Deny("no tools are used for this answer")

@@ -7,15 +7,14 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from dragoman.conversation import Conversation, Event
-from dragoman.engines import AsyncEngine, EngineOptions, async_engine
+from dragoman.engines import AsyncEngine, EngineOptions
 from dragoman.loop import AsyncIO, AsyncRunStream, LoopRun, RunResult
 from dragoman.providers import Loss
-from dragoman.tools import AnyTools, Approval
+from dragoman.tools import AnyTools, Approval, ToolExecutor
 from dragoman.transport import Transport
 
 from .core import ChatCore
-from .leases import Hold
-from .options import ChatOptions, Prompt, check_colour, drop_engine_options, find_engine
+from .options import ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Snapshot
@@ -45,9 +44,9 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         **options: Unpack[ChatOptions],
     ) -> None:
         if store is not None:
-            check_colour(store, "store", closes="aclose")
+            check_store(store, plain=False)
         super().__init__(
-            find_engine(model, transport, options, async_engine, closes="aclose"),
+            find_engine(model, transport, options, AsyncEngine),
             tools,
             options,
             owned=isinstance(model, str),
@@ -56,8 +55,8 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         if store is not None:
             self._keep_in(store)
 
-    def _io(self, hold: Hold[AsyncEngine]) -> AsyncIO:
-        return AsyncIO(hold.engine, hold.executor)
+    def _make_io(self, engine: AsyncEngine, executor: ToolExecutor) -> AsyncIO:
+        return AsyncIO(engine, executor)
 
     async def _close_engine(self, engine: AsyncEngine) -> None:
         await engine.aclose()
@@ -70,12 +69,14 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> RunResult:
         """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
+        Options, limits, tools and deps given here hold for this turn alone.
         """
-        return await self._chat(prompt, approvals, conversation)
+        return await self._chat(prompt, approvals, conversation, given)
 
     async def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -89,6 +90,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> AsyncChatStream: ...
     @overload
     def stream_chat(
@@ -98,6 +100,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> Awaitable[RunResult]: ...
     def stream_chat(
         self,
@@ -106,28 +109,35 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> AsyncChatStream | Awaitable[RunResult]:
         """`chat`, with everything that happens as it happens: iterate the stream in an `async with` block.
 
         With a callback, plain or async, that is told of each event and may stop the turn; await the result.
         """
         begun: list[LoopRun] = []
-        stream = AsyncChatStream(begun, self._turn(prompt, approvals, conversation, begun, streamed=True))
+        stream = AsyncChatStream(begun, self._turn(prompt, approvals, conversation, given, begun, streamed=True))
         return stream if callback is None else _called_back(stream, callback)
 
     @overload
-    async def ask(self, question: Prompt, answer: type[T], *, retries: int = 1) -> T: ...
+    async def ask(self, question: Prompt, answer: type[T], *, retries: int = 1, **given: Unpack[TurnOptions]) -> T: ...
     @overload
-    async def ask(self, question: Prompt, answer: AnswerType[T], *, retries: int = 1) -> T: ...
+    async def ask(
+        self, question: Prompt, answer: AnswerType[T], *, retries: int = 1, **given: Unpack[TurnOptions]
+    ) -> T: ...
     @overload
-    async def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> Any: ...
-    async def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> object:
+    async def ask(
+        self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]
+    ) -> Any: ...
+    async def ask(
+        self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]
+    ) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
-        return await self._ask(question, answer, retries)
+        return await self._ask(question, answer, retries, given)
 
     # --- keeping ---
 
@@ -151,7 +161,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
-            found = find_engine(model, transport, options, async_engine, closes="aclose", but=("strict",))
+            found = find_engine(model, transport, options, AsyncEngine, but=("strict",))
             return await self._switch(found, options, owned=isinstance(model, str))
 
     async def fork(self) -> AsyncChatClient:
@@ -166,7 +176,7 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     async def aclose(self) -> None:
         """End the threads of the tools and close the connections, unless a fork still needs them.
 
-        A turn under way, in another task, is told to stop; what it still needs is closed when it has.
+        A turn under way is stopped.
         """
         await self._close()
 

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 import dragoman.stores
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, Event
-from dragoman.engines import Engine, EngineOptions, engine
+from dragoman.engines import Engine, EngineOptions
 from dragoman.loop import LoopRun, PlainIO, RunResult, RunStream
 from dragoman.providers import Loss
-from dragoman.tools import AnyTools, Approval
+from dragoman.tools import AnyTools, Approval, ToolExecutor
 from dragoman.transport import Transport
 
 from .core import ChatCore
-from .leases import Hold
-from .options import ChatOptions, Prompt, check_colour, drop_engine_options, find_engine
+from .options import ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
     from dragoman.stores import ConversationStore, Snapshot
@@ -46,16 +45,14 @@ class ChatClient(ChatCore[Engine]):
         **options: Unpack[ChatOptions],
     ) -> None:
         if store is not None:
-            check_colour(store, "store", closes="close")
-        super().__init__(
-            find_engine(model, transport, options, engine, closes="close"), tools, options, owned=isinstance(model, str)
-        )
+            check_store(store, plain=True)
+        super().__init__(find_engine(model, transport, options, Engine), tools, options, owned=isinstance(model, str))
         self._store: ConversationStore | None = store
         if store is not None:
             self._keep_in(dragoman.stores.BlockingStore(store))  # loaded only now
 
-    def _io(self, hold: Hold[Engine]) -> PlainIO:
-        return PlainIO(hold.engine, hold.executor)
+    def _make_io(self, engine: Engine, executor: ToolExecutor) -> PlainIO:
+        return PlainIO(engine, executor)
 
     async def _close_engine(self, engine: Engine) -> None:
         engine.close()
@@ -68,12 +65,14 @@ class ChatClient(ChatCore[Engine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> RunResult:
         """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
+        Options, limits, tools and deps given here hold for this turn alone.
         """
-        return step(self._chat(prompt, approvals, conversation))
+        return step(self._chat(prompt, approvals, conversation, given))
 
     def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -87,6 +86,7 @@ class ChatClient(ChatCore[Engine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> ChatStream: ...
     @overload
     def stream_chat(
@@ -96,6 +96,7 @@ class ChatClient(ChatCore[Engine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> RunResult: ...
     def stream_chat(
         self,
@@ -104,13 +105,14 @@ class ChatClient(ChatCore[Engine]):
         *,
         approvals: Iterable[Approval] = (),
         conversation: Conversation | None = None,
+        **given: Unpack[TurnOptions],
     ) -> ChatStream | RunResult:
         """`chat`, with everything that happens as it happens: iterate the stream in a `with` block.
 
         With a callback, that is told of each event and may stop the turn, and the result is returned.
         """
         begun: list[LoopRun] = []
-        stream = ChatStream(begun, self._turn(prompt, approvals, conversation, begun, streamed=True))
+        stream = ChatStream(begun, self._turn(prompt, approvals, conversation, given, begun, streamed=True))
         if callback is None:
             return stream
         with stream:
@@ -120,18 +122,20 @@ class ChatClient(ChatCore[Engine]):
         return stream.result
 
     @overload
-    def ask(self, question: Prompt, answer: type[T], *, retries: int = 1) -> T: ...
+    def ask(self, question: Prompt, answer: type[T], *, retries: int = 1, **given: Unpack[TurnOptions]) -> T: ...
     @overload
-    def ask(self, question: Prompt, answer: AnswerType[T], *, retries: int = 1) -> T: ...
+    def ask(self, question: Prompt, answer: AnswerType[T], *, retries: int = 1, **given: Unpack[TurnOptions]) -> T: ...
     @overload
-    def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> Any: ...
-    def ask(self, question: Prompt, answer: object = None, *, retries: int = 1) -> object:
+    def ask(
+        self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]
+    ) -> Any: ...
+    def ask(self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
         fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
         """
-        return step(self._ask(question, answer, retries))
+        return step(self._ask(question, answer, retries, given))
 
     # --- keeping ---
 
@@ -155,7 +159,7 @@ class ChatClient(ChatCore[Engine]):
     ) -> tuple[Loss, ...]:
         """Go on with another model; what it will not get of the history is returned, or with strict=True refused."""
         with self._claimed():
-            found = find_engine(model, transport, options, engine, closes="close", but=("strict",))
+            found = find_engine(model, transport, options, Engine, but=("strict",))
             return step(self._switch(found, options, owned=isinstance(model, str)))
 
     def fork(self) -> ChatClient:
@@ -168,7 +172,7 @@ class ChatClient(ChatCore[Engine]):
     def close(self) -> None:
         """End the threads of the tools and close the connections, unless a fork still needs them.
 
-        A turn under way, in another thread, is told to stop; what it still needs is closed when it has.
+        A turn under way is stopped.
         """
         step(self._close())
 

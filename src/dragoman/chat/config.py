@@ -1,42 +1,29 @@
-"""How a chat is set up, in one value, and load_config, which puts it together from all sources.
+"""How a chat is set up: Config, what can be set in it, and the check that every source of a value shares.
 
-A Config made by hand is as good as a loaded one. A LoadedConfig can also say where each setting comes from.
+A Config made by hand is as good as a loaded one (load_config, in config_sources.py).
 """
 
 from __future__ import annotations
 
-import json
-import os
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
-from pathlib import Path as FilePath
-from typing import Any, Final, TypedDict, TypeVar, Unpack, cast
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.engines import EngineOptions, Secret, given_key, hosts_of
-from dragoman.errors import ConfigurationError, InvalidBaseURLError
-from dragoman.providers import PROVIDERS, ModelOptions, Profile, profile_of, split_model
+from dragoman.engines import EngineOptions, Secret, is_registered
+from dragoman.errors import ConfigurationError
+from dragoman.providers import ALIASES, PROVIDERS, WELL_KNOWN_MODELS, ModelOptions, Profile, split_model
 from dragoman.tools import ToolConfig
 from dragoman.transport import RetryPolicy, Timeouts, Transport, validate_base_url
 
-from .config_files import SECTIONS, read_files
-from .credentials import Found, KeyReference, find_key, reference_for, resolve_provider
-from .fields import FIELDS, TABLES, Path, check_value
-from .layers import (
-    BASE_URL,
-    PROVIDER,
-    Known,
-    Layer,
-    merge_layers,
-    read_arguments,
-    read_environment,
-    refuse_in_project,
-    split_address,
-)
+from .credentials import Found, KeyReference, find_key, resolve_provider
 
-T = TypeVar("T")
+Path: TypeAlias = tuple[str, ...]
+"""`("options", "temperature")` is `temperature` in the table `[options]`."""
 
 _DEFAULT_PROVIDER: Final = "openai"
 _DEFAULT_MODELS: Final = {
@@ -107,16 +94,30 @@ class Config(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.token, str):
             msgspec.structs.force_setattr(self, "token", Secret(self.token) if self.token else None)
-        for field in FIELDS.values():
-            if len(field.path) == 1 and field.name != "response_schema":
-                check_value(field, getattr(self, field.name), f"the argument {field.name}")
+        for name, kind in (*TABLES.items(), ("keys", Mapping), ("headers", Mapping)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                message = f"The argument {name} must be a {kind.__name__}, not {type(value).__name__}."
+                raise ConfigurationError(message, hint=f"Write {name}={kind.__name__}(…).")
+        for path, field in FIELDS.items():
+            value = getattr(self if len(path) == 1 else getattr(self, path[0]), path[-1])
+            check_code(field, value, f"the argument {path[0]}")
+        for (table, inner), top in SAME.items():
+            said, default = getattr(getattr(self, table), inner), getattr(TABLES[table](), inner)
+            if said != default:
+                if getattr(self, top) not in (default, said):
+                    message = f"{top} and {table}.{inner} are the same, and say {getattr(self, top)} and {said}."
+                    raise ConfigurationError(message, hint=f"Say {top} alone.")
+                msgspec.structs.force_setattr(self, top, said)
         validate_base_url(self.base_url, allow_insecure=self.allow_insecure_base_url)
 
-    def __repr__(self) -> str:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """What differs from the defaults; keys, headers and the query of the base URL are not shown."""
-        hidden = {"base_url": repr(hide_query(self.base_url)), "token": "Secret('…')", "headers": "{…}"}
-        changed = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(_PLAIN, name)]
-        return f"Config({', '.join([f'{name}={hidden.get(name) or repr(getattr(self, name))}' for name in changed])})"
+        hidden = {"base_url": hide_query(self.base_url), "headers": "…"}
+        return [(name, hidden.get(name, value)) for name, value in list_changes(self)]
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join([f'{name}={value!r}' for name, value in self.__rich_repr__()])})"
 
     @property
     def provider_name(self) -> str:
@@ -150,7 +151,7 @@ class Config(Struct, frozen=True, kw_only=True):
 
     def for_model(self) -> ModelOptions:
         """What is asked of the model."""
-        limit = self.max_tokens or self.options.max_tokens or _DEFAULT_MAX_TOKENS.get(self.provider_name)
+        limit = self.max_tokens or _DEFAULT_MAX_TOKENS.get(self.provider_name)
         return msgspec.structs.replace(self.options, max_tokens=limit)
 
     def for_tools(self) -> ToolConfig:
@@ -175,9 +176,6 @@ class Config(Struct, frozen=True, kw_only=True):
         if self.find_program is not None:
             options["find_program"] = self.find_program
         return options
-
-
-_PLAIN: Final = Config()
 
 
 class ConfigArguments(TypedDict, total=False):
@@ -209,212 +207,206 @@ class ConfigArguments(TypedDict, total=False):
     find_program: Callable[[str], str | None] | None
 
 
-# --- loading ----------------------------------------------------------------------------------------------------------
+# --- what can be set --------------------------------------------------------------------------------------------------
+
+TABLES: Final[Mapping[str, type[Struct]]] = {
+    "options": ModelOptions,
+    "tool_config": ToolConfig,
+    "retry": RetryPolicy,
+    "timeouts": Timeouts,
+}
+"""Tables whose keys are the fields of a value that the rest of the library uses too."""
+
+SAME: Final[Mapping[Path, str]] = {
+    ("options", "max_tokens"): "max_tokens",
+    ("tool_config", "max_iterations"): "max_steps",
+    ("tool_config", "max_parallel_tools"): "max_parallel_tools",
+}
+"""Fields of tables that are fields of Config, too."""
+
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "options.response_format": "Write response_schema, outside of any table.",
+    "options.tool_choice": "Write it in [tool_config].",
+    "token": "Keep keys out of settings: write [keys.openai] with env, keychain or key.",
+    **{".".join(path): f"Write {top}, outside of any table." for path, top in SAME.items()},
+}
+_CODE_ONLY: Final = {
+    *("allow_insecure_base_url", "headers", "model_profile", "find_program", "transport", "async_transport"),
+    *("options.extra_headers", "options.server_tools"),
+}
+"""What neither a file nor a variable can set; the rest of these is set elsewhere."""
+
+# A project may say which model answers and how, but not where requests go, which keys are used or what may run.
+_OWN: Final = ("base_url", "tool_config", "retry", "timeouts")
+_OF_PROJECTS: Final = frozenset({"reasoning", "temperature", "top_p", "top_k", "stop", "seed", "cache", "adapt"})
+_POSITIVE: Final = frozenset({"max_steps", "max_tokens", "max_parallel_tools", "max_attempts"})
+_TYPES: Final[Mapping[str, object]] = {  # which a file can say, where code can say more
+    "response_schema": dict[str, object],
+    "tool_choice": Literal["auto", "none", "required"],
+}
+
+_UNCHECKED: Final = frozenset({"token", "model_profile", "transport", "async_transport", "find_program"})
 
 
-def load_config(
-    *,
-    profile: str | None = None,
-    file: str | FilePath | None = None,
-    environment: Mapping[str, str] | None = None,
-    directory: str | FilePath | None = None,
-    **arguments: Unpack[ConfigArguments],
-) -> LoadedConfig:
-    """The configuration that holds here, and where each part of it comes from.
+class Field(Struct, frozen=True, kw_only=True):
+    """One thing that can be set."""
 
-    `profile` is the name of a table [profiles.…]; `file` is read instead of the project's and the user's file;
-    `environment` stands for the variables and `directory` for the place where the search for a project begins.
-    """
-    environ = os.environ if environment is None else environment
-    chosen = profile if profile is not None else environ.get("DRAGOMAN_PROFILE", "").strip()
-    named = file if file is not None else environ.get("DRAGOMAN_CONFIG", "").strip()
-    try:
-        start = FilePath.cwd() if directory is None else FilePath(directory)
-    except OSError:  # the working directory is no longer there
-        start = None
-    given = read_arguments(cast("Mapping[str, object]", arguments), Config.__struct_fields__)
-    return _merge((given, read_environment(environ), *read_files(named, environ, start, chosen)), chosen)
-
-
-def _merge(layers: tuple[Layer, ...], profile: str) -> LoadedConfig:
-    known = merge_layers(layers)
-    values: dict[str, Any] = {}
-    for path, one in known.items():
-        if len(path) == 1:
-            values[path[0]] = one.value
-        else:
-            values.setdefault(path[0], {})[path[1]] = one.value
-    for table in TABLES.keys() & values:
-        values[table] = TABLES[table](**values[table])
-    keys: dict[str, KeyReference] = {}
-    for layer in reversed(layers):
-        keys.update(layer.keys)
-    if (url := known.get(BASE_URL)) is not None:
-        try:
-            validate_base_url(str(url.value), allow_insecure=bool(values.get("allow_insecure_base_url")))
-        except InvalidBaseURLError as error:
-            message = f"{error.message.removesuffix('.')} (base_url, from {url.origin})."
-            raise InvalidBaseURLError(message, reason=error.reason, hint=error.hint) from None
-    values["token"] = _bind_token(given_key(values.get("token")), known, keys)
-    return LoadedConfig(config=Config(**values, keys=keys), known=known, layers=layers, profile=profile)
-
-
-def _bind_token(token: Secret | None, known: Mapping[Path, Known], keys: Mapping[str, KeyReference]) -> Secret | None:
-    """The key of the argument, bound to its provider's hosts unless the address was given along with it."""
-    provider = known.get(PROVIDER)
-    if token is None or token.hosts is not None or provider is None:
-        return token
-    name = str(provider.value)
-    if not provider.trusted:
-        message = f"The token does not say for which provider it is, and {name} was chosen by {provider.origin}."
-        raise ConfigurationError(message, hint="Give provider='…' together with token='…'.")
-    if BASE_URL not in known or known[BASE_URL].kind == "argument":
-        return token
-    hosts = hosts_of(PROVIDERS[name]) if name in PROVIDERS else None
-    reference = reference_for(name, keys) or KeyReference()
-    return token.bound_to(None if hosts is None else hosts | set(reference.hosts))
-
-
-# --- explaining -------------------------------------------------------------------------------------------------------
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """One setting: its value as it may be shown, and who set it."""
-
-    field: str
-    value: str
-    origin: str
-    overridden: tuple[str, ...] = ()
-    """Who else has set it, to no effect, the nearest first."""
-
-
-class Explanation(Struct, frozen=True):
-    """Where every setting comes from. Print it, or go through its rows."""
-
-    rows: tuple[Row, ...]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
-
-    def __str__(self) -> str:
-        wide = max(len(row.field) for row in self.rows), max(len(row.value) for row in self.rows)
-        lines: list[str] = []
-        for row in self.rows:
-            instead = f" (instead of {', '.join(row.overridden)})" if row.overridden else ""
-            lines.append(f"{row.field:<{wide[0]}}  {row.value:<{wide[1]}}  {row.origin}{instead}")
-        return "\n".join(lines)
-
-
-class LoadedConfig(Struct, frozen=True, kw_only=True):
-    """The configuration that holds, and where each part of it comes from."""
-
-    config: Config
-    known: Mapping[Path, Known]
-    """What was set, by path; what is not here has its default."""
-    layers: tuple[Layer, ...]
-    profile: str = ""
-
-    def __repr__(self) -> str:
-        return f"LoadedConfig({self.config!r})"
+    path: Path
+    type: object
+    """Of what a file can say."""
+    code_type: object
+    """Of what code can say."""
+    code_only: str
+    """What to do where a file or a variable sets it; empty: they can."""
+    of_projects: bool
+    """Whether the file of a project that the user has not declared trusted may set it."""
+    least: float | None
 
     @property
-    def files(self) -> tuple[FilePath, ...]:
-        """The files that were read, those that win first."""
-        return tuple(layer.file.path for layer in self.layers if layer.file is not None)
+    def name(self) -> str:
+        """`options.temperature`."""
+        return ".".join(self.path)
 
-    def change(self, **arguments: Unpack[ConfigArguments]) -> LoadedConfig:
-        """The configuration with further arguments over it. Files and variables are not read again."""
-        given = read_arguments(cast("Mapping[str, object]", arguments), Config.__struct_fields__)
-        return _merge((given, *self.layers), self.profile)
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return "DRAGOMAN_" + "_".join(self.path).upper()
 
-    def origin(self, field: str) -> str:
-        """Where a setting comes from: `environment variable DRAGOMAN_MODEL`, `dragoman.toml, line 3`, `default`."""
-        path = tuple(field.split("."))
-        if path in self.known:
-            return self.known[path].origin
-        if path in FIELDS or field in Config.__struct_fields__:
-            return "default"
-        raise ConfigurationError(f"There is no setting {field!r}.")
 
-    def explain(self) -> Explanation:
-        """Every setting, its value and where it comes from. Secrets are masked; no key is looked up."""
-        rows = [self._explain(path) for path in dict.fromkeys([*FIELDS, *self.known])]
-        for name, reference in self.config.keys.items():
-            origin = reference.origin or "the argument keys"
-            rows.append(Row(field=f"keys.{name}", value=show_value("keys", reference), origin=origin))
-        return Explanation(tuple(rows))
+def _list_fields(struct: type[Struct], *table: str) -> Iterator[Field]:
+    for info in msgspec.structs.fields(struct):
+        path, name = (*table, info.name), ".".join((*table, info.name))
+        if not table and info.name in (*TABLES, "keys"):
+            continue
+        yield Field(
+            path=path,
+            type=_TYPES.get(info.name, info.type),
+            code_type=object if info.name in _UNCHECKED else info.type,
+            code_only="Pass it as an argument." if name in _CODE_ONLY else _ELSEWHERE.get(name, ""),
+            of_projects=path[0] not in _OWN and (not table or info.name in _OF_PROJECTS),
+            least=1.0 if info.name in _POSITIVE else 0.0 if table and table[0] != "options" else None,
+        )
 
-    def _explain(self, path: Path) -> Row:
-        name = ".".join(path)
-        if (known := self.known.get(path)) is not None:
-            return Row(
-                field=name, value=show_value(name, known.value), origin=known.origin, overridden=known.overridden
-            )
-        value: object = self.config
-        for step in path:
-            value = getattr(value, step)
-        if path == PROVIDER:
-            value = _DEFAULT_PROVIDER
-        elif name in ("model", "max_tokens"):
-            value = self._find_default(name)
-        return Row(field=name, value=show_value(name, value), origin="default")
 
-    def _find_default(self, name: str) -> object:
-        """The model, or the limit of its replies, that holds by default; None where the configuration has none."""
+FIELDS: Final[Mapping[Path, Field]] = {
+    field.path: field
+    for fields in (_list_fields(Config), *(_list_fields(struct, table) for table, struct in TABLES.items()))
+    for field in fields
+}
+
+
+def check_value(field: Field, value: object, where: str, *, from_text: bool = False) -> Any:
+    """The value as the field has it; raises ConfigurationError, which says what was expected and where it stands."""
+    found = _convert(field, value, field.type, where, strict=not from_text)
+    if isinstance(found, float) and not math.isfinite(found):
+        if found == math.inf and field.type == float | None and field.path[0] != "options":
+            return None  # how TOML says "without end"
+        if math.isnan(found) or field.path[0] == "options":
+            raise _describe_wrong(field, where, f"expected a number, got {found}")
+    if field.least is not None and isinstance(found, (int, float)) and found < field.least:
+        raise _describe_wrong(field, where, f"expected {field.least:g} or more, got {found}")
+    return found
+
+
+def check_code(field: Field, value: object, where: str) -> None:
+    """The same for a value that code gives, which has to be of the right type already."""
+    found = _convert(field, value, field.code_type, where, strict=True)
+    if isinstance(found, Struct) and not isinstance(value, Struct):
+        raise _describe_wrong(field, where, f"expected {type(found).__name__}, got {type(value).__name__}")
+    if field.least is not None and isinstance(value, (int, float)) and not value >= field.least:
+        raise _describe_wrong(field, where, f"expected {field.least:g} or more, got {value}")
+
+
+def _convert(field: Field, value: object, kind: object, where: str, *, strict: bool) -> object:
+    try:
+        return cast("object", msgspec.convert(value, cast("Any", kind), strict=strict))
+    except msgspec.ValidationError as error:
+        reason = str(error).replace("`", "")
+        raise _describe_wrong(field, where, f"{reason[:1].lower()}{reason[1:]}") from None
+    except ConfigurationError as error:  # from the checks of a value's own type
+        raise ConfigurationError(f"{field.name} ({where}): {error.message}", hint=error.hint) from None
+
+
+def parse_text(field: Field, text: str, where: str) -> Any:
+    """The value that the text of a variable or an option stands for: a plain word, a list `a, b`, or JSON."""
+    if field.type in (str, str | None):
+        return check_value(field, text, where)
+    word = text.strip()
+    if word.startswith(("[", "{")):
         try:
-            provider, _, model = self.config.model_name.partition(":")
-        except ConfigurationError:
-            return None
-        of_profile = profile_of(provider, model).default_max_tokens if provider in PROVIDERS else None
-        return model if name == "model" else self.config.for_model().max_tokens or of_profile
+            return check_value(field, cast("object", msgspec.json.decode(word)), where)
+        except msgspec.DecodeError:
+            raise _describe_wrong(field, where, "it is no JSON") from None
+    if field.type in (tuple[str, ...], frozenset[str] | None):
+        return check_value(field, [part.strip() for part in word.split(",") if part.strip()], where)
+    return check_value(field, word, where, from_text=True)
 
-    def section(self, name: str, kind: type[T]) -> T:
-        """A table of another room as a value of its own type, such as a Struct with defaults for all fields.
 
-        Tables of higher layers win key by key. The file of a project that is not trusted may not have one.
-        """
-        if name not in SECTIONS:
-            message = f"There is no section {name!r}."
-            raise ConfigurationError(message, hint=f"Sections are {', '.join(sorted(SECTIONS))}.")
-        merged: dict[str, object] = {}
-        for layer in reversed(self.layers):
-            if name not in layer.sections or layer.file is None:
-                continue
-            table, at = layer.sections[name]
-            if not layer.trusted:
-                raise refuse_in_project(layer.file, at, f"[{name}]")
-            try:
-                msgspec.convert(table, kind)
-            except msgspec.ValidationError as error:
-                problem = f"[{name}] does not fit: {str(error).replace('`', '')}."
-                raise layer.file.error(problem, at) from None
-            merged.update(table)
-        return msgspec.convert(merged, kind)
+def _describe_wrong(field: Field, where: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"{field.name} does not fit ({where}): {reason}.", hint=f"Correct {field.name}.")
+
+
+# --- provider and model -----------------------------------------------------------------------------------------------
+
+_MAKERS: Final = frozenset({"anthropic", "gemini", "openai", "openai-responses"})
+"""Providers that have their own models only: the name of somebody else's cannot mean one of theirs."""
+
+_TAG: Final = re.compile(r"latest|[a-z]?[0-9.]+[bm](?:-.*)?").fullmatch
+"""What Ollama writes behind the colon, as in `mistral:7b`."""
+
+
+def resolve_alias(provider: str) -> str:
+    """The provider's own name; what is not known is left as it is, for the error to show it."""
+    lower = provider.strip().lower()
+    name = ALIASES.get(lower, lower)
+    return name if name in PROVIDERS else provider.strip()
+
+
+def split_address(provider: str, model: str, below: str = "") -> tuple[str, str]:
+    """The provider and the bare model that one source means; `below` is the provider that lower sources have said.
+
+    The provider is empty where this source says nothing about it.
+    """
+    before, colon, after = model.partition(":")
+    if provider:
+        name = resolve_alias(provider)
+        return name, after if colon and resolve_alias(before) == name else model
+    if after and _is_provider(before) and not (below == "ollama" and _TAG(after)):
+        return resolve_alias(before), after
+    if below and below not in _MAKERS:  # it serves models of others too, under names of its own
+        return "", model
+    before, _, after = model.partition("/")
+    if after and _is_provider(before):
+        return resolve_alias(before), after
+    for pattern, maker in WELL_KNOWN_MODELS:
+        if fnmatchcase(model, pattern) and not (below and is_same_service(below, maker)):
+            return maker, model
+    return "", model
+
+
+def _is_provider(word: str) -> bool:
+    return bool(word) and (resolve_alias(word) in PROVIDERS or is_registered(word))
+
+
+def is_same_service(one: str, other: str) -> bool:
+    """Whether models and addresses of one provider are also those of the other."""
+    if one == other or one not in PROVIDERS or other not in PROVIDERS:
+        return one == other
+    return PROVIDERS[one].base_url == PROVIDERS[other].base_url != ""
+
+
+def list_changes(value: Struct) -> Iterator[tuple[str, object]]:
+    """The fields that differ from the defaults: what somebody has said."""
+    plain = type(value)()
+    for name in value.__struct_fields__:
+        if (found := getattr(value, name)) != getattr(plain, name):
+            yield name, found
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------
 
 
 def hide_query(url: str) -> str:
     """The address without its query, which may hold a key."""
     before, mark, _ = url.partition("?")
     return f"{before}?…" if mark else before
-
-
-def show_value(name: str, value: object) -> str:
-    """The value on one line, as a file would have it, at most 60 letters of it; secrets are masked."""
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, Secret):
-        return value.masked
-    if isinstance(value, KeyReference):
-        said = {"env": value.env, "keychain": value.keychain, "key": value.key and value.key.masked}
-        said["hosts"] = ", ".join(value.hosts)
-        return "; ".join([f"{name} {text}" for name, text in said.items() if text]) or "-"
-    if name.rpartition(".")[2] in ("headers", "extra_headers"):
-        return "…"
-    if name == "base_url":
-        return json.dumps(hide_query(str(value)), ensure_ascii=False)
-    try:
-        plain: object = value.value if isinstance(value, Enum) else msgspec.to_builtins(value, order="deterministic")
-        text = json.dumps(plain, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = value.__name__ if isinstance(value, type) else type(value).__name__
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -9,48 +9,38 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import structs
 
 from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
-from dragoman.engines import EngineOptions, lossy
-from dragoman.errors import ConcurrentUseError, ConfigurationError
+from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
+from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError
 from dragoman.loop import (
+    Cancelled,
     LoopIO,
     LoopRun,
     LoopSettings,
     RunResult,
     append_tool_results,
     note_on,
+    overlay,
     refuse_unanswered_calls,
     settings_of,
 )
-from dragoman.providers import Loss, ModelOptions, Profile
+from dragoman.providers import Loss
 from dragoman.tools import AnyTools, Approval, PendingApproval
 
-from .leases import Hold, Lease, close_executor
-from .options import ChatOptions, Prompt, make_executor, make_message
+from .options import ChatOptions, Prompt, TurnOptions, check_names, make_executor, make_message
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Recovered, Snapshot
     from dragoman.tools import ToolExecutor
 
-    from .answers import Question
     from .ledger import Journaling, Ledger
 
-
-class _Described(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def profile(self) -> Profile: ...
-    @property
-    def options(self) -> ModelOptions: ...
-    def losses(self, conversation: Conversation) -> tuple[Loss, ...]: ...
-
-
-E = TypeVar("E", bound=_Described)
+E = TypeVar("E", bound=Engine | AsyncEngine)
+T = TypeVar("T")
 
 _BUSY = (
     "Wait for the turn, or leave the `with` block of its stream. For several at once make a client each, or share one "
@@ -59,41 +49,68 @@ _BUSY = (
 _UNCERTAIN = "it had begun when the program was stopped, and nobody knows whether it did its work"
 
 
+class _Shared(Generic[T]):
+    """What a client shares with its forks: the last of them closes it, if it is theirs to close."""
+
+    def __init__(self, thing: T, *, owned: bool = True) -> None:
+        self.thing: T = thing
+        self._users: int = 1 if owned else 0
+        self._lock: threading.Lock = threading.Lock()
+
+    def join(self) -> _Shared[T]:
+        """One user more."""
+        with self._lock:
+            self._users += 1 if self._users else 0
+        return self
+
+    def leave(self) -> T | None:
+        """One user less; the thing, if it is to be closed now."""
+        with self._lock:
+            self._users -= 1
+            return self.thing if self._users == 0 else None
+
+
 class ChatCore(Generic[E]):
     """A conversation with a model and tools."""
 
     def __init__(self, engine: E, tools: AnyTools, options: ChatOptions, *, owned: bool) -> None:
-        self._user: object = object()
-        """Who shares the engine and the executor with turns and forks."""
-        self._lease: Lease[E] = Lease(engine, self._user, owned=owned)
         # Kept for a switch and for forks: what can be gone through only once is gone through here.
         hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
         self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
         self._stateless: bool = options.get("stateless", False)
-        self._tools: Lease[ToolExecutor] = Lease(make_executor(tools, options), self._user, owned=True)
+        self._engine: _Shared[E] = _Shared(engine, owned=owned)
+        self._executor: _Shared[ToolExecutor] = _Shared(make_executor(tools, options))
         self._conversation: Conversation = options.get("conversation", Conversation())
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
         self._kept: Ledger | None = None
         """What `_ledger` gives, once somebody asked for it."""
         self._journaling: Journaling | None = None
-        self._settings: LoopSettings = self._new_settings()
         self._pending: tuple[PendingApproval, ...] = ()
         self._uncertain: tuple[PendingApproval, ...] = ()
         self._queue: tuple[Message, ...] = ()
         """What was added while calls wait for a person; it is said after they are answered."""
         self._run: LoopRun | None = None
+        self._runs: set[LoopRun] = set()
+        """All turns under way; a stateless client may have many."""
         self._holder: object | None = None
         """Whoever is in the middle of something."""
-        self._hold: Hold[E] | None = None
-        """What the newest turn works with, or worked with."""
         # Re-entrant: a signal handler, or a stream that the garbage collector closes, may come in at any moment.
         self._state: threading.RLock = threading.RLock()
         self._closed: bool = False
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
+        settings = settings_of(self._options, self.engine.options, self.tools.config)
+        if self._journaling is not None:
+            settings = structs.replace(settings, hooks=(self._journaling, *settings.hooks))
+        self._settings: LoopSettings = settings
+        self._io: LoopIO = self._make_io(self.engine, self.tools)
 
     # --- what depends on the colour ---
 
-    def _io(self, hold: Hold[E]) -> LoopIO:
+    def _make_io(self, engine: E, executor: ToolExecutor) -> LoopIO:
         raise NotImplementedError
 
     async def _close_engine(self, engine: E) -> None:
@@ -104,12 +121,22 @@ class ChatCore(Generic[E]):
     @property
     def engine(self) -> E:
         """The engine that speaks to the model."""
-        return self._lease.thing
+        return self._engine.thing
 
     @property
     def model(self) -> str:
         """As in `provider:model`."""
         return self.engine.name
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt; assigning to it changes it from the next turn on."""
+        return self._conversation.system
+
+    @system.setter
+    def system(self, system: str | None) -> None:
+        with self._claimed(), self._state:
+            self._conversation = self._conversation.with_system(system)
 
     @property
     def conversation(self) -> Conversation:
@@ -131,7 +158,7 @@ class ChatCore(Generic[E]):
     @property
     def tools(self) -> ToolExecutor:
         """The executor that runs the tools; its `tools` are those that the model may call."""
-        return self._tools.thing
+        return self._executor.thing
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -150,8 +177,8 @@ class ChatCore(Generic[E]):
 
     @property
     def id(self) -> str | None:
-        """The id of the conversation in its store; None until something has been saved."""
-        return None if self._kept is None else self._kept.id
+        """The id of the conversation in its store; None until something was saved, unless one was chosen."""
+        return self._options.get("id") if self._kept is None else self._kept.id
 
     # --- what changes it at once ---
 
@@ -173,19 +200,18 @@ class ChatCore(Generic[E]):
     def set_tools(self, tools: AnyTools) -> None:
         """Give the model these tools in place of those it had."""
         with self._claimed():
-            made = Lease(make_executor(tools, self._options), self._user, owned=True)
+            made = _Shared(make_executor(tools, self._options))
             with self._state:
-                self._ensure_open()
-                before, self._tools = self._tools, made
-            close_executor(before, self._user)
+                before, self._executor = self._executor, made
+                self._set_up()
+            _close_executor(before)
 
     def cancel(self) -> None:
-        """Stop the turn that is under way, from any thread, task or signal handler; what was done stays.
+        """Stop what is under way at once, from any thread, task or signal handler; what was done stays.
 
-        Without one nothing happens. A stateless client does not know its turns: cancel their streams.
+        Without a turn nothing happens. A stateless client stops all of its turns.
         """
-        run = self._run
-        if run is not None:
+        for run in list(self._runs):
             run.cancel()
 
     # --- a turn ---
@@ -196,23 +222,16 @@ class ChatCore(Generic[E]):
         Not with a function: Ctrl-C may come whenever one is called, and the client would be busy for ever.
         """
         with self._state:
-            self._ensure_open()
-            if not self._stateless:
-                if self._holder is not None:
-                    message = "This client is in the middle of a turn; one client holds one conversation."
-                    raise ConcurrentUseError(message, hint=_BUSY)
-                self._catch_up()
-                self._holder = holder
-            if isinstance(holder, Hold):
-                hold = cast("Hold[E]", holder)
-                if not self._stateless:
-                    self._hold = hold
-                hold.take(self._lease, self._tools, self._settings)
-
-    def _ensure_open(self) -> None:
-        if self._closed:
-            message = "The client is closed."
-            raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
+            if self._closed:
+                message = "The client is closed."
+                raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
+            if self._stateless:
+                return
+            if self._holder is not None:
+                message = "This client is in the middle of a turn; one client holds one conversation."
+                raise ConcurrentUseError(message, hint=_BUSY)
+            self._catch_up()
+            self._holder = holder
 
     @contextmanager
     def _claimed(self) -> Generator[None]:
@@ -220,16 +239,23 @@ class ChatCore(Generic[E]):
         holder = object()
         try:
             self._claim(holder)
+            if self._runs:
+                message = "This stateless client has turns under way, which are not to change in the middle."
+                raise ConcurrentUseError(message, hint="Wait for them, or make another client.")
             yield
         finally:
             if self._holder is holder:
                 self._holder = None
 
     async def _chat(
-        self, prompt: Prompt | None, approvals: Iterable[Approval], conversation: Conversation | None
+        self,
+        prompt: Prompt | None,
+        approvals: Iterable[Approval],
+        conversation: Conversation | None,
+        given: TurnOptions,
     ) -> RunResult:
         begun: list[LoopRun] = []
-        async with aclosing(self._turn(prompt, approvals, conversation, begun, streamed=False)) as events:
+        async with aclosing(self._turn(prompt, approvals, conversation, given, begun, streamed=False)) as events:
             async for _ in events:
                 pass
         return begun[0].result
@@ -239,52 +265,70 @@ class ChatCore(Generic[E]):
         prompt: Prompt | None,
         approvals: Iterable[Approval],
         conversation: Conversation | None,
+        given: TurnOptions,
         begun: list[LoopRun],
         *,
         streamed: bool,
     ) -> AsyncGenerator[Event, None]:
         """One turn. It begins with the first look at its events, and so does the run in `begun`."""
-        hold: Hold[E] = Hold()
+        holder = object()
+        extra: ToolExecutor | None = None
         try:
-            run = self._begin(hold, prompt, approvals, conversation)
+            self._claim(holder)
+            settings, executor, io = self._settings, self.tools, self._io
+            if given:
+                settings = self._settings_for(given)
+                if "tools" in given:
+                    executor = extra = make_executor(given["tools"], self._options)
+                    io = self._make_io(self.engine, executor)
+            run = self._begin(settings, executor, prompt, tuple(approvals), conversation)
             begun.append(run)
             try:
-                async with aclosing(run.events(self._io(hold), streamed=streamed)) as events:
+                async with aclosing(run.events(io, streamed=streamed)) as events:
                     async for event in events:
                         yield event
             except BaseException as error:
-                self._end(run)
-                with note_on(error):
-                    await self._checkpoint()
+                await self._finish(run, error)
                 raise
-            self._end(run)
-            await self._checkpoint()
+            await self._finish(run)
         finally:
-            if self._holder is hold:
+            if self._holder is holder:
                 self._holder = None
-            await self._close_unused(hold.release())
+            if extra is not None:
+                extra.close()
 
-    async def _checkpoint(self) -> None:
+    def _settings_for(self, given: TurnOptions) -> LoopSettings:
+        """The settings of one turn."""
+        check_names(given, TurnOptions.__annotations__, "A turn")
+        settings = self._settings
+        return structs.replace(
+            settings,
+            options=overlay(given.get("options"), settings.options),
+            limits=overlay(given.get("limits"), settings.limits),
+            deps=given.get("deps", settings.deps),
+        )
+
+    async def _finish(self, run: LoopRun, error: BaseException | None = None) -> None:
+        """Take over what came of a run, and keep it, however the run has ended."""
+        self._end(run)
         if self._journaling is not None:
-            await self._journaling.write(self._ledger.end, self._conversation)
-
-    async def _close_unused(self, engine: E | None) -> None:
-        if engine is not None:
-            await self._close_engine(engine)
+            with note_on(error):
+                await self._journaling.write(self._ledger.end, self._conversation)
 
     def _begin(
         self,
-        hold: Hold[E],
+        settings: LoopSettings,
+        executor: ToolExecutor,
         prompt: Prompt | None,
-        approvals: Iterable[Approval],
+        answers: tuple[Approval, ...],
         conversation: Conversation | None,
+        *,
+        single: bool = False,
     ) -> LoopRun:
-        """Claim the client, and make a run of the loop for this turn."""
-        self._claim(hold)
+        """A run of the loop for this turn."""
         if conversation is not None and not self._stateless:
             message = "This client holds a conversation of its own."
             raise ConfigurationError(message, hint="Leave `conversation` out, or make the client with stateless=True.")
-        answers = tuple(approvals)
         said = () if prompt is None else (make_message(prompt),)
         with self._state:
             start = self._conversation if conversation is None else conversation
@@ -292,26 +336,33 @@ class ChatCore(Generic[E]):
                 start = refuse_unanswered_calls(start, answers)
             run = LoopRun(
                 start,
-                hold.executor,
-                hold.settings,
-                hold.engine.profile,
+                executor,
+                settings,
+                self.engine.profile,
                 approvals=answers,
                 waiting=self._uncertain,
                 unread=(*self._queue, *said),
+                single=single,
             )
+            self._runs.add(run)
             if not self._stateless:
                 self._run = run
+            if self._closed:  # meanwhile, from another thread
+                run.cancel()
         return run
 
     def _end(self, run: LoopRun) -> None:
         """Take over what came of the turn. May be done twice: Ctrl-C can come in the middle of it."""
-        run.settle()
+        if not run.settled:
+            run.settle()
+        self._runs.discard(run)
         with self._state:
             if self._run is not run:
                 return
             pending, uncertain = run.pending, self._uncertain
-            if run.has_done_something or not run.was_cut_short:
-                conversation, queue, unread = run.conversation, (), run.unread
+            cut_short = run.ending is None or type(run.ending) is Cancelled
+            if run.has_done_something or not cut_short:
+                conversation, queue, unread = run.conversation, (), tuple(run.unread)
                 uncertain = tuple([each for each in uncertain if each in pending])
             else:
                 # Nothing was done, because the turn failed or was cancelled, so it leaves no trace: the caller still
@@ -328,68 +379,44 @@ class ChatCore(Generic[E]):
             self._pending, self._uncertain = pending, uncertain
 
     def _catch_up(self) -> None:
-        """Take over what came of a turn whose end was interrupted, and give back what it worked with."""
-        if self._holder is not None:
-            return
-        if self._run is not None:
+        """Take over what came of a turn whose end was interrupted."""
+        if self._holder is None and self._run is not None:
             self._end(self._run)
-        if self._hold is not None:
-            self._hold.release()  # the client itself still needs the engine, so there is none to close
-            self._hold = None
 
     # --- a question ---
 
-    async def _ask(self, question: Prompt, answer: object, retries: int) -> object:
+    async def _ask(self, question: Prompt, answer: object, retries: int, given: TurnOptions) -> object:
+        """Turns without tools, until the answer fits."""
         from .answers import Question, answer_type  # with all that knows types; a client that only chats does without
 
         # The type that was named, or what the client was made for, or text.
         wanted = answer_type(answer) if answer is not None else self._options.get("answer") or answer_type(str)
-        hold: Hold[E] = Hold()
+        holder, prompt = object(), question
         try:
-            self._claim(hold)
-            said = make_message(question)
-            with self._state:
-                before, queued = self._conversation, self._queue
-            asked = Question(
-                refuse_unanswered_calls(before, ()).plus(*queued, said),
-                hold.settings.options,
-                hold.engine.profile,
-                known_tools=hold.executor.tools.specs,
-                retries=retries,
-                taken_in=(len(before.messages), len(queued)),
-            )
-            try:
-                value = await asked.answer(wanted, self._io(hold))
-            except BaseException as error:
-                self._take_answer(asked)
-                with note_on(error):
-                    await self._checkpoint()
-                raise
-            self._take_answer(asked)
-            await self._checkpoint()
-            return value
+            self._claim(holder)
+            asked = Question(wanted, self.engine.profile, self._conversation, self.tools, retries)
+            settings = self._settings_for(given)
+            settings = structs.replace(settings, options=asked.options(settings.options))
+            io = self._make_io(self.engine, asked.executor)
+            while True:
+                run = self._begin(settings, asked.executor, prompt, (), None, single=True)
+                try:
+                    await run.complete(io)
+                except BaseException as error:
+                    await self._finish(run, error)
+                    raise
+                await self._finish(run)
+                try:
+                    value = asked.read(run.result)
+                except InvalidAnswerError as error:
+                    prompt = asked.correct(error)
+                else:
+                    return value
         finally:
-            if self._holder is hold:
+            if self._holder is holder:
                 self._holder = None
-            await self._close_unused(hold.release())
-
-    def _take_answer(self, asked: Question) -> None:
-        """Take over a question and its answer; a question that nobody answered leaves no trace."""
-        if asked.replies and not self._stateless:
-            messages, queued = asked.taken_in
-            with self._state:
-                added = (*self._queue[queued:], *self._conversation.messages[messages:])
-                conversation = asked.conversation.plus(*added) if added else asked.conversation
-                self._conversation, self._queue = conversation, ()
-                self._pending = self._uncertain = ()
 
     # --- other models, other conversations ---
-
-    def _new_settings(self) -> LoopSettings:
-        settings = settings_of(self._options, self.engine.options, self._tools.thing.config)
-        if self._journaling is None:
-            return settings
-        return structs.replace(settings, hooks=(self._journaling, *settings.hooks))
 
     def _keep_in(self, store: AsyncConversationStore) -> None:
         """Write every step of a turn to this store before its effect is seen."""
@@ -397,7 +424,7 @@ class ChatCore(Generic[E]):
             message = "A stateless client has no conversation to keep in a store."
             raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
         self._journaling = self._ledger.journaling(store)
-        self._settings = self._new_settings()
+        self._set_up()
 
     async def _save(self) -> Snapshot:
         with self._claimed():
@@ -427,42 +454,40 @@ class ChatCore(Generic[E]):
             if self._kept is None:
                 from .ledger import Ledger
 
-                self._kept = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain])
+                chosen = self._options.get("id")
+                self._kept = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain], id=chosen)
             return self._kept
 
     def _circumstances(self) -> tuple[str, str, tuple[ToolSpec, ...]]:
         provider, _, model = self.model.partition(":")
-        return provider, model, self._tools.thing.tools.specs
+        return provider, model, self.tools.tools.specs
 
     async def _switch(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[Loss, ...]:
         """Speak to this model from now on: what it will not get of the history."""
+        before: _Shared[E] | None = None
         try:
-            losses, unused = self._switch_to(engine, options, owned=owned)
+            losses = engine.losses(self._conversation)
+            if losses and options.get("strict", False):
+                raise lossy(engine.name, losses)
         except BaseException:
             if owned:
                 await self._close_engine(engine)
             raise
-        await self._close_unused(unused)
-        return losses
-
-    def _switch_to(self, engine: E, options: EngineOptions, *, owned: bool) -> tuple[tuple[Loss, ...], E | None]:
-        """The losses, and the engine that nobody needs any more."""
-        losses = engine.losses(self._conversation)
-        if losses and options.get("strict", False):
-            raise lossy(engine.name, losses)
         with self._state:
-            self._ensure_open()
             if "options" in options:
                 self._options = {**self._options, "options": options["options"]}
-            if engine is self.engine:
-                self._settings = self._new_settings()
-                return losses, None
-            old, self._lease = self._lease, Lease(engine, self._user, owned=owned)
-            self._settings = self._new_settings()
-        return losses, old.release(self._user)
+            if engine is not self.engine:
+                before, self._engine = self._engine, _Shared(engine, owned=owned)
+            self._set_up()
+        await self._leave_engine(before)
+        return losses
+
+    async def _leave_engine(self, engine: _Shared[E] | None) -> None:
+        if engine is not None and (unused := engine.leave()) is not None:
+            await self._close_engine(unused)
 
     def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
-        found, known = recovered.conversation, self._tools.thing.tools.by_name
+        found, known = recovered.conversation, self.tools.tools.by_name
         if found.last is not None and found.last.interrupted:
             found = found.repaired().conversation  # the program ended before it could be put right
         waiting = {call.id for call in found.pending_tool_calls}
@@ -489,29 +514,30 @@ class ChatCore(Generic[E]):
     def _fork_into(self, other: ChatCore[E]) -> None:
         """Make the other client a branch of this conversation, on the same engine."""
         with self._state:
-            self._ensure_open()
-            other._lease = self._lease.again(other._user)
+            other._engine = self._engine.join()
             other._conversation, other._queue = self._conversation, self._queue
             other._pending, other._uncertain = self._pending, self._uncertain
         if self._kept is not None and self._kept.snapshot is not None:
             other._ledger.take_up(self._kept.snapshot, fork=True)
-        other._settings = other._new_settings()
+        other._set_up()
 
     # --- the end ---
 
     async def _close(self) -> None:
-        """Let nobody in any more and stop the turn under way.
-
-        A turn under way still needs the engine and the executor; they are closed when it has ended.
-        """
+        """Let nobody in any more, stop what is under way, and close what is ours."""
         with self._state:
             if self._closed:
                 return
             self._catch_up()
             self._closed = True  # from here on nobody puts anything else in the place of these two
         self.cancel()
-        close_executor(self._tools, self._user)
-        await self._close_unused(self._lease.release(self._user))
+        _close_executor(self._executor)
+        await self._leave_engine(self._engine)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"
+
+
+def _close_executor(executor: _Shared[ToolExecutor]) -> None:
+    if (unused := executor.leave()) is not None:
+        unused.close()

@@ -18,15 +18,16 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from msgspec import Struct
 
 from dragoman.directories import config_directory
-from dragoman.engines import Secret, given_key, hosts_of, is_registered, missing_key, usual_key
+from dragoman.engines import Secret, given_key, hosts_of, is_registered, missing_key
 from dragoman.errors import ConfigurationError, KeychainError
 from dragoman.providers import ALIASES, PROVIDERS, Provider, provider_of
 
-from .toml_file import TomlFile, read_toml, shorten_path, warn
+from .config_files import KeyPath, TomlFile, is_texts, read_toml, shorten_path, suggest, warn
 
 KeyStore: TypeAlias = Literal["keychain", "file"]
 
 _HEAD: Final = "# Written by dragoman; only you should be able to read it.\n"
+_MEMBERS: Final = ("env", "keychain", "key", "hosts")
 _open_private: Final = partial(os.open, mode=0o600)
 
 
@@ -81,11 +82,51 @@ def find_key(
     if (secret := given_key(token)) is not None:
         return Found(secret, "the argument token")
     row = PROVIDERS.get(name) or Provider(name=name, dialect="openai_chat", base_url="", needs_key=False)
+    environment = os.environ if environ is None else environ
+    given, stored = reference_for(name, keys or {}), reference_for(name, stored_references(environment))
+    hosts = hosts_of(row)
+    if given is not None and given.hosts:
+        hosts = (hosts or frozenset()) | set(given.hosts)
     places = ["the argument token"]
-    found = next(_search(row, keys or {}, os.environ if environ is None else environ, places), None)
-    if found is None and row.needs_key:
+    for place, look_up in _list_places(row, given, stored, environment):
+        if value := look_up():
+            return Found(Secret(value, hosts=hosts), place)
+        places.append(place)
+    if row.needs_key:
         raise missing_key(row, tuple(places))
-    return found
+    return None
+
+
+def _list_places(
+    provider: Provider, given: KeyReference | None, stored: KeyReference | None, environ: Mapping[str, str]
+) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    """Where a key may be, in order, as it is called and how it is looked up."""
+    if given is None:
+        yield f"[keys.{provider.name}] of the configuration", lambda: None
+    elif given.env:
+        yield f"the environment variable {given.env}{_name_origin(given)}", partial(environ.get, given.env)
+    for reference in (given, stored):
+        if reference is not None and reference.keychain:
+            place = f"the keychain entry {reference.keychain!r}{_name_origin(reference)}"
+            yield place, partial(_read_entry, reference.keychain)
+    for reference in (given, stored):
+        if reference is not None and reference.key:
+            yield reference.origin or "the argument keys", reference.key.reveal
+    if stored is None:
+        yield _describe_store(environ), lambda: None
+    for variable in provider.key_variables:
+        yield f"the environment variable {variable}", partial(environ.get, variable)
+
+
+def _name_origin(reference: KeyReference) -> str:
+    return f" (named by {reference.origin})" if reference.origin else ""
+
+
+def _describe_store(environ: Mapping[str, str]) -> str:
+    try:
+        return f"the stored keys ({shorten_path(keys_file(environ))})"
+    except ConfigurationError:
+        return "the stored keys (none without a home directory)"
 
 
 def reference_for(provider: str, keys: Mapping[str, KeyReference]) -> KeyReference | None:
@@ -97,50 +138,23 @@ def reference_for(provider: str, keys: Mapping[str, KeyReference]) -> KeyReferen
     return next((keys[name] for name in names if name in keys), None)
 
 
-def _search(
-    provider: Provider, keys: Mapping[str, KeyReference], environ: Mapping[str, str], places: list[str]
-) -> Iterator[Found]:
-    """The keys that there are, in order, each looked up only when the ones before were not there; fills `places`."""
-    given = reference_for(provider.name, keys)
-    if given is None:
-        places.append(f"[keys.{provider.name}] of the configuration")
-        given = KeyReference()
-    hosts = hosts_of(provider)
-    if given.hosts:
-        hosts = (hosts or frozenset()) | set(given.hosts)
-
-    def take(value: str | None, place: str, named_by: str = "") -> Iterator[Found]:
-        shown = f"{place} (named by {named_by})" if named_by else place
-        if value:
-            yield Found(Secret(value, hosts=hosts), shown)
-        places.append(shown)
-
-    def take_entry(reference: KeyReference) -> Iterator[Found]:
-        if reference.keychain:
-            place = f"the keychain entry {reference.keychain!r}"
-            yield from take(_read_entry(reference.keychain), place, reference.origin)
-
-    if given.env:
-        yield from take(environ.get(given.env), f"the environment variable {given.env}", given.origin)
-    yield from take_entry(given)
-    stored = reference_for(provider.name, stored_references(environ))
-    if stored is None:
-        places.append(_describe_store(environ))
-        stored = KeyReference()
-    yield from take_entry(stored)
-    for reference in (given, stored):
-        if reference.key:
-            yield from take(reference.key.reveal(), reference.origin or "the argument keys")
-    if (usual := usual_key(provider, environ)) is not None:
-        yield Found(usual[0].bound_to(hosts), f"the environment variable {usual[1]}")
-    places.extend(f"the environment variable {variable}" for variable in provider.key_variables)
-
-
-def _describe_store(environ: Mapping[str, str]) -> str:
-    try:
-        return f"the stored keys ({shorten_path(keys_file(environ))})"
-    except ConfigurationError:
-        return "the stored keys (none without a home directory)"
+def read_reference(file: TomlFile, value: object, at: KeyPath) -> KeyReference:
+    """The table of one key in a file; values are not shown, since they may be keys."""
+    table = file.table(value, at)
+    for name, member in table.items():
+        if name not in _MEMBERS:
+            raise file.error(f"a key has no {name!r}.", (*at, name), hint=suggest(name, _MEMBERS))
+        if not (is_texts(member) if name == "hosts" else isinstance(member, str) and member.strip()):
+            words = "a list of host names" if name == "hosts" else "a text"
+            raise file.error(f"{name} of {at[-1]} must be {words}.", (*at, name))
+    said = cast("dict[str, str]", table)
+    return KeyReference(
+        env=said.get("env"),
+        keychain=said.get("keychain"),
+        key=Secret(said["key"]) if "key" in said else None,
+        hosts=tuple(said.get("hosts", ())),
+        origin=file.where((*at, "key") if "key" in said else at),
+    )
 
 
 # --- storing ----------------------------------------------------------------------------------------------------------
@@ -163,12 +177,13 @@ def stored_references(environ: Mapping[str, str] | None = None) -> dict[str, Key
 def list_keys(*, environ: Mapping[str, str] | None = None) -> tuple[StoredKey, ...]:
     """The stored keys, without the keys. The keychain is not asked."""
     path = keys_file(environ)
-    return tuple(
-        StoredKey(provider=provider, store="keychain", place=reference.keychain, masked="…")
-        if reference.keychain is not None
-        else StoredKey(provider=provider, store="file", place=str(path), masked=cast("Secret", reference.key).masked)
-        for provider, reference in sorted(_read_references(path).items())
-    )
+    found: list[StoredKey] = []
+    for provider, reference in sorted(_read_references(path).items()):
+        if reference.keychain is not None:
+            found.append(StoredKey(provider=provider, store="keychain", place=reference.keychain, masked="…"))
+        elif reference.key is not None:
+            found.append(StoredKey(provider=provider, store="file", place=str(path), masked=reference.key.masked))
+    return tuple(found)
 
 
 def store_key(
@@ -198,7 +213,7 @@ def delete_key(provider: str, *, environ: Mapping[str, str] | None = None) -> bo
     if reference is None:
         return False
     if reference.keychain is not None:
-        _delete_entry(reference.keychain)
+        _write_entry(reference.keychain, None)
     _change(path, lambda known: {other: kept for other, kept in known.items() if other != name})
     return True
 
@@ -215,23 +230,15 @@ def _read_references(path: Path) -> dict[str, KeyReference]:
     if not path.exists():
         return {}
     file = read_toml(path)
-    found = {provider: _read_reference(file, provider, table) for provider, table in file.data.items()}
-    if file.others_can_write or (file.others_can_read and any(reference.key for reference in found.values())):
+    found = {provider: read_reference(file, table, (provider,)) for provider, table in file.data.items()}
+    if (
+        file.others_can_write
+        or file.is_foreign
+        or (file.others_can_read and any(reference.key for reference in found.values()))
+    ):
         shown = file.where()
         warn(f"{shown} holds keys, and others can read or change it. Run: chmod 600 {shown}")
     return found
-
-
-def _read_reference(file: TomlFile, provider: str, table: object) -> KeyReference:
-    members = cast("dict[str, object]", table) if isinstance(table, dict) else {}
-    origin = file.where((provider,))
-    for name, value in members.items() if len(members) == 1 else ():
-        if name == "keychain" and isinstance(value, str):
-            return KeyReference(keychain=value, origin=origin)
-        if name == "key" and isinstance(value, str):
-            return KeyReference(key=Secret(value), origin=origin)
-    problem = f"[{provider}] must have one member, keychain or key, which is a text."
-    raise file.error(problem, (provider,), hint="Store the key again, or take the table out.")
 
 
 def _change(path: Path, change: Callable[[dict[str, KeyReference]], dict[str, KeyReference]]) -> None:
@@ -256,11 +263,11 @@ def _change(path: Path, change: Callable[[dict[str, KeyReference]], dict[str, Ke
 
 def _encode(references: Mapping[str, KeyReference]) -> str:
     tables = [_HEAD]
-    for provider, reference in sorted(references.items()):
-        in_keychain = {"keychain": reference.keychain} if reference.keychain else {}
-        for name, value in (in_keychain or {"key": cast("Secret", reference.key).reveal()}).items():
-            # What is stored is printable ASCII, where the strings of JSON and TOML are the same.
-            tables.append(f"[{json.dumps(provider)}]\n{name} = {json.dumps(value)}\n")
+    for provider, each in sorted(references.items()):
+        said = {"env": each.env, "keychain": each.keychain, "key": each.key and each.key.reveal(), "hosts": each.hosts}
+        # What is stored is printable ASCII, where the texts and lists of JSON and TOML are the same.
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in said.items() if value]
+        tables.append(f"[{json.dumps(provider)}]\n{''.join(lines)}")
     return "\n".join(tables)
 
 
@@ -287,25 +294,18 @@ _INSTEAD: Final = "or keep the key in an environment variable"
 
 def _read_entry(entry: str) -> str | None:
     """The secret of an entry; None if there is none."""
-    service, user = _split_entry(entry)
-    with _open_keyring(entry) as keyring:
-        found: object = keyring.get_password(service, user)
+    with _open_keyring(entry) as (keyring, place):
+        found: object = keyring.get_password(*place)
     return found if isinstance(found, str) and found else None
 
 
-def _write_entry(entry: str, secret: str) -> None:
-    """Put a secret into the keychain, in the place of what was there."""
-    service, user = _split_entry(entry)
-    with _open_keyring(entry) as keyring:
-        keyring.set_password(service, user, secret)
-
-
-def _delete_entry(entry: str) -> None:
-    """Take an entry out, if it is there."""
-    service, user = _split_entry(entry)
-    with _open_keyring(entry) as keyring:
-        if keyring.get_password(service, user) is not None:
-            keyring.delete_password(service, user)
+def _write_entry(entry: str, secret: str | None) -> None:
+    """Put a secret into the keychain, in the place of what was there; None takes it out."""
+    with _open_keyring(entry) as (keyring, place):
+        if secret is not None:
+            keyring.set_password(*place, secret)
+        elif keyring.get_password(*place) is not None:
+            keyring.delete_password(*place)
 
 
 def _split_entry(text: str) -> tuple[str, str]:
@@ -318,8 +318,9 @@ def _split_entry(text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _open_keyring(entry: str) -> Generator[Any]:
-    """The library, its failures turned into ours. The text of a failure is not repeated: it may hold the secret."""
+def _open_keyring(entry: str) -> Generator[tuple[Any, tuple[str, str]]]:
+    """The library and the entry's place in it; failures become ours, without their text, which may hold the secret."""
+    place = _split_entry(entry)
     try:
         import keyring
         from keyring import errors
@@ -328,7 +329,7 @@ def _open_keyring(entry: str) -> Generator[Any]:
         hint = f"Install it with pip install 'dragoman[keyring]', {_INSTEAD}."
         raise KeychainError(message, reason="not_installed", hint=hint) from None
     try:
-        yield keyring
+        yield keyring, place
     except errors.KeyringLocked:
         message = f"The keychain is locked; the entry {entry!r} cannot be used."
         raise KeychainError(message, reason="locked", hint=f"Unlock it, {_INSTEAD}.") from None

@@ -6,16 +6,25 @@ Must not know: where a configuration comes from.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Final, Unpack, cast
 
+from msgspec import structs
+
+from dragoman.engines import EngineOptions
+from dragoman.loop import Limits
 from dragoman.stores import AsyncConversationStore, ConversationStore
 from dragoman.tools import AnyTools
 
 from .answers import answer_type
 from .async_client import AsyncChatClient
 from .client import ChatClient
-from .config import Config, load_config
+from .config import Config, ConfigArguments, list_changes
+from .config_sources import change_config, load_config
 from .options import ChatOptions
+
+_NAMES: Final = {"key": "token", "profile": "model_profile"}
+_MERGED: Final = frozenset(EngineOptions.__annotations__) | {"tool_config"}
+"""Options that a Config has, too, most of them under the same name."""
 
 
 def new(
@@ -27,10 +36,10 @@ def new(
 ) -> ChatClient:
     """A client as the configuration says: the given one, or the one that files and environment say (`load_config`).
 
-    What is said here as an argument wins.
+    What is said here as an argument wins field by field: `options=ModelOptions(seed=1)` leaves the configuration's
+    temperature as it is. Whatever differs from its default counts as said.
     """
-    config = load_config().config if config is None else config
-    merged: ChatOptions = {**_read_options(config), **options}
+    config, merged = _merge(config, options)
     return ChatClient(config.model_name, tools, store=store, transport=config.transport, **merged)
 
 
@@ -42,17 +51,25 @@ def new_async(
     **options: Unpack[ChatOptions],
 ) -> AsyncChatClient:
     """`new` for a program on an event loop."""
-    config = load_config().config if config is None else config
-    merged: ChatOptions = {**_read_options(config), **options}
+    config, merged = _merge(config, options)
     return AsyncChatClient(config.model_name, tools, store=store, transport=config.async_transport, **merged)
 
 
-def _read_options(config: Config) -> ChatOptions:
-    said: ChatOptions = {**config.for_engine(), "tool_config": config.for_tools()}
+def _merge(config: Config | None, options: ChatOptions) -> tuple[Config, ChatOptions]:
+    arguments = cast(
+        "ConfigArguments", {_NAMES.get(name, name): value for name, value in options.items() if name in _MERGED}
+    )
+    config = load_config(**arguments).config if config is None else change_config(config, arguments)
+    merged: ChatOptions = {**config.for_engine(), "tool_config": config.for_tools()}
     if config.system_prompt:
-        said["system"] = config.system_prompt
+        merged["system"] = config.system_prompt
     if config.response_schema is not None:
-        said["answer"] = answer_type(
+        merged["answer"] = answer_type(
             config.response_schema, name=config.schema_name or None, description=config.schema_description
         )
-    return said
+    for name, value in options.items():
+        if name not in _MERGED:
+            merged[name] = value
+    if (limits := options.get("limits")) is not None:
+        merged["limits"] = structs.replace(Limits(steps=config.max_steps), **dict(list_changes(limits)))
+    return config, merged

@@ -27,6 +27,7 @@ from dragoman.stores import (
     ToolCallDone,
     aresume,
     entry_to_json,
+    validate_snapshot_id,
 )
 
 T = TypeVar("T")
@@ -70,8 +71,16 @@ class Ledger:
     """Says what is to be written; is told with `begun` and `done` that it is being, and was, written."""
 
     def __init__(
-        self, circumstances: Callable[[], Circumstances], uncertain: Callable[[], Sequence[ToolCall]] = tuple
+        self,
+        circumstances: Callable[[], Circumstances],
+        uncertain: Callable[[], Sequence[ToolCall]] = tuple,
+        *,
+        id: str | None = None,
     ) -> None:
+        if id is not None:
+            validate_snapshot_id(id)
+        self._chosen: str | None = id
+        """The id that the conversation is to have, where somebody chose one; for its first snapshot."""
         self._circumstances: Callable[[], Circumstances] = circumstances
         self._uncertain: Callable[[], Sequence[ToolCall]] = uncertain
         """The calls of which nobody knows whether they did their work. The store must go on knowing of them."""
@@ -93,8 +102,10 @@ class Ledger:
 
     @property
     def id(self) -> str | None:
-        """The id of the conversation; None before its first snapshot."""
-        return None if self.snapshot is None or self._fork else self.snapshot.root
+        """The id of the conversation; None before its first snapshot, unless somebody chose one."""
+        if self.snapshot is None:
+            return self._chosen
+        return None if self._fork else self.snapshot.root
 
     def journaling(self, store: AsyncConversationStore) -> Journaling:
         """What writes to this store as the ledger says."""
@@ -146,7 +157,7 @@ class Ledger:
         provider, model, tools = now = self._circumstances()
         last = self.snapshot
         if last is None:
-            return Snapshot.first(conversation, provider=provider, model=model, tools=tools)
+            return Snapshot.first(conversation, provider=provider, model=model, tools=tools, id=self._chosen)
         same = last.conversation == conversation and (last.provider, last.model, last.tools) == now
         if same and not self._position and not self._fork:
             return last
@@ -173,9 +184,9 @@ class Ledger:
         # In one breath, for Ctrl-C may come whenever a function is called.
         self._known, self._position, self.doubt = known, writing.after + len(writing.entries), None
 
-    def clear_up(self, doubt: Writing, found: Journal | None) -> None:
-        """Find out from the journal of the conversation, if the store has one, whether this was written."""
-        if found is not None and _is_there(doubt, found):
+    def clear_up(self, doubt: Writing, *, there: bool) -> None:
+        """It is known now whether this was written."""
+        if there:
             self.done(doubt)
         else:
             self.doubt = None
@@ -199,15 +210,6 @@ class Ledger:
         )
 
 
-def _is_there(writing: Writing, found: Journal) -> bool:
-    """Whether what the store has is what was to be written, and not what somebody else wrote in its place."""
-    if isinstance(writing, Save):
-        return found.snapshot == writing.snapshot.id
-    same_place = found.snapshot == writing.id and found.position == writing.after + len(writing.entries)
-    written = found.entries[writing.after :]
-    return same_place and list(map(entry_to_json, written)) == list(map(entry_to_json, writing.entries))
-
-
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +224,7 @@ class Journaling(LoopHooks):
         """Write down what the plan, a method of the ledger, makes of this; when it returns, it is safe."""
         ledger = self._ledger
         if ledger.doubt is not None:
-            ledger.clear_up(ledger.doubt, await self.journal(ledger.doubt.conversation_id))
+            ledger.clear_up(ledger.doubt, there=await self._is_there(ledger.doubt))
         writing = plan(about)
         while writing is not None:
             ledger.begun(writing)
@@ -232,6 +234,18 @@ class Journaling(LoopHooks):
                 await self._store.record(writing.id, writing.entries, after=writing.after)
             ledger.done(writing)
             writing = ledger.following(writing)
+
+    async def _is_there(self, writing: Writing) -> bool:
+        """Whether what the store has is what was to be written, and not what somebody else wrote in its place."""
+        found = await self.journal(writing.conversation_id)
+        if found is None:
+            return False
+        if isinstance(writing, Save):
+            # Somebody else may have chosen the same id.
+            return found.snapshot == writing.snapshot.id and await self._store.load(found.snapshot) == writing.snapshot
+        same_place = found.snapshot == writing.id and found.position == writing.after + len(writing.entries)
+        written = found.entries[writing.after :]
+        return same_place and list(map(entry_to_json, written)) == list(map(entry_to_json, writing.entries))
 
     async def journal(self, id: str) -> Journal | None:
         """The journal of the conversation; None if the store does not know it."""

@@ -7,22 +7,30 @@ Must not know: what a client does with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
 import dragoman.tools
+from dragoman._checks import nearest
+from dragoman._files import read_message
 from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
-from dragoman.engines import EngineOptions
+from dragoman.engines import AsyncEngine, Engine, EngineOptions, adopt, async_engine, engine
 from dragoman.errors import ConfigurationError
-from dragoman.loop import LoopOptions
+from dragoman.loop import Limits, LoopOptions
+from dragoman.providers import ModelOptions
 from dragoman.tools import AnyTools, PermissionCheck, ToolConfig
 
 if TYPE_CHECKING:
     import logging
 
     from dragoman.tools import Middleware, OnResult, ToolExecutor
+    from dragoman.transport import Transport
 
     from .answers import AnswerType
+
+
+E = TypeVar("E", bound=Engine | AsyncEngine)
 
 
 class ToolHandling(TypedDict, total=False):
@@ -47,50 +55,89 @@ class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
     """The system prompt."""
     conversation: Conversation
     """The conversation to go on with."""
+    id: str
+    """The id that the conversation gets in a store, a UUID; one is made up without it."""
     answer: AnswerType[Any]
     """What `ask` gives where it is told no type."""
     stateless: bool
     """Keep no history: every turn starts from the same conversation. Such a client may be shared freely."""
 
 
-E = TypeVar("E")
+class TurnOptions(TypedDict, total=False):
+    """What one turn can be given in place of what the client has; of options and limits, field by field."""
+
+    options: ModelOptions
+    limits: Limits
+    tools: AnyTools
+    deps: object
+
 
 _LOOP = LoopOptions.__annotations__
 _ENGINE = EngineOptions.__annotations__
-_COLOURS = {
-    "close": "Use AsyncChatClient, or the twin without `Async` in its name.",
-    "aclose": "Use ChatClient, or its async twin; AsyncStore(store) makes a plain store async.",
+_NAMES = frozenset(ChatOptions.__annotations__)
+_ELSEWHERE = {
+    **{name: f"options=ModelOptions({name}=…)" for name in ModelOptions.__struct_fields__},
+    **{name: f"limits=Limits({name}=…)" for name in Limits.__struct_fields__},
+    **{name: f"tool_config=ToolConfig({name}=…)" for name in ToolConfig.__struct_fields__},
+    "api_key": "key=…",
+    "timeout": "timeouts=Timeouts(total=…)",
+    "max_retries": "retry=RetryPolicy(max_attempts=…)",
+    "instructions": "system=…",
+    "system_prompt": "system=…",
+    "messages": "conversation=Conversation(…)",
 }
+"""Where that is said here which other libraries, or one's memory, call by another name."""
+
+
+def check_names(given: Mapping[str, object], known: Collection[str], what: str) -> None:
+    """Refuse a keyword that nobody knows, naming the one that is probably meant."""
+    for name in given:
+        if name not in known:
+            meant = nearest(name, known)
+            hint = f"Did you mean {meant}=…?" if meant else f"It takes {', '.join(sorted(known))}."
+            if name in _ELSEWHERE:
+                hint = f"Say {_ELSEWHERE[name]}."
+            raise ConfigurationError(f"{what} has no option {name!r}.", hint=hint)
 
 
 def find_engine(
-    model: str | E,
+    model: object,
     transport: object,
     options: Mapping[str, object],
-    make: Callable[..., E],
+    kind: type[E],
     *,
-    closes: str,
     but: Iterable[str] = (),
 ) -> E:
     """The engine that is meant: made by its name, or itself, which takes none of the options of engines `but` these."""
-    found = {name: value for name, value in options.items() if name in _ENGINE}
+    check_names(options, _NAMES, "A chat client")
+    found: dict[str, Any] = {name: value for name, value in options.items() if name in _ENGINE}
     if isinstance(model, str):
-        return make(model, transport=transport, **found)
+        make = engine if kind is Engine else async_engine
+        return cast("E", make(model, transport=cast("Transport | None", transport), **found))
     foreign = [name for name in found if name not in _LOOP and name not in but]
     foreign += [] if transport is None else ["transport"]
     if foreign:
         message = f"{foreign[0]!r} is given together with an engine, which has its own."
         raise ConfigurationError(message, hint=f"Give {foreign[0]} to the engine, or a model's name instead of it.")
-    check_colour(model, "engine", closes=closes)
-    return model
+    return cast("E", adopt(model, kind))
 
 
-def check_colour(given: object, what: str, *, closes: str) -> None:
-    """Refuse an engine or a store of the other colour, which would fail much later and in riddles."""
-    if not hasattr(given, closes):
-        other = "a program on an event loop" if closes == "close" else "plain programs"
-        message = f"The {what} is for {other}; this client is not."
-        raise ConfigurationError(message, hint=_COLOURS[closes])
+def check_store(store: object, *, plain: bool) -> None:
+    """Refuse what is no store, and a store of the other colour, which would fail much later and in riddles."""
+    if not callable(getattr(store, "record", None)):
+        message = f"A store is not a {type(store).__name__}."
+        raise ConfigurationError(message, hint=f"Make one, for instance SqliteStore({_path_of(store)}).")
+    from inspect import iscoroutinefunction
+
+    if iscoroutinefunction(getattr(store, "record", None)) is plain:
+        other, use = ("a program on an event loop", "AsyncChatClient, or the store without `Async` in its name")
+        if not plain:
+            other, use = ("plain programs", "ChatClient, or AsyncStore(store), which makes a plain store async")
+        raise ConfigurationError(f"The store is for {other}; this client is not.", hint=f"Use {use}.")
+
+
+def _path_of(store: object) -> str:
+    return repr(str(store)) if isinstance(store, str | PurePath) else "'talks.db'"
 
 
 def drop_engine_options(given: ChatOptions) -> ChatOptions:
@@ -134,7 +181,7 @@ def make_message(prompt: Prompt) -> Message:
         raise ConfigurationError(text, hint="Give a text or a block.")
     if message.role != "user" or any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
         _refuse_unfit(message)
-    return message
+    return read_message(message)
 
 
 def _refuse_unfit(message: Message) -> None:

@@ -47,7 +47,7 @@ def expand_path(text: str) -> Path:
     """The path that a user means; `~` is the home directory."""
     try:
         return Path(text).expanduser()
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         raise UsageError(f"Nobody here is called {text.partition('/')[0]!r}.", hint="Write the path in full.") from None
 
 
@@ -153,6 +153,7 @@ class Talking(argparse.Namespace):
     cid: str | None = None
     json: bool = False
     json_lines: bool = False
+    strict: bool = False
     no_log: bool = False
     usage: bool = False
     quiet: bool = False
@@ -184,6 +185,7 @@ def add_talking(parser: Parser) -> None:
     add("-o", "--option", dest="options", nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
     add("-c", "--continue", dest="go_on", action="store_true", help="continue the latest conversation")
     add("--cid", metavar="ID", help="continue this conversation (dragoman history list)")
+    add("--strict", action="store_true", help="fail where the model would not get all of it, such as an image")
     add("-n", "--no-log", action="store_true", help="do not keep the conversation")
     add("--usage", action="store_true", help="say how many tokens it took")
     add("-q", "--quiet", action="store_true", help="nothing on standard error but errors and questions")

@@ -11,9 +11,9 @@ from dragoman.chat import AnswerType, answer_type
 from dragoman.conversation import Message, StopReason
 from dragoman.errors import DragomanError
 
-from .arguments import Parser, Talking, UsageError, add_asking
+from .arguments import Talking, UsageError
 from .failures import LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK, code_of, error_object, report
-from .output import JsonLinesView, TextView, View, format_usage, sum_up
+from .output import JsonLinesView, View, format_usage, sum_up
 from .prompts import make_message, read_prompt, read_schema
 from .session import Session
 from .terminal import Terminal
@@ -27,19 +27,13 @@ _ENDINGS: Final = {
 """Endings with which a program should not take the answer for a whole one."""
 
 
-def declare(parser: Parser) -> None:
-    """The options of a question."""
-    parser.describe(ask, "Ask a question; the same as no command at all.", 'dragoman ask "Who was Ada Lovelace?"')
-    add_asking(parser)
-
-
 def ask(arguments: Talking, terminal: Terminal) -> int:
     """Ask, print the answer, and give the exit code."""
     terminal.quiet = arguments.quiet
     try:
         answer = None if arguments.schema is None else answer_type(read_schema(arguments.schema))
         if answer is not None and arguments.tools:
-            message = "An answer of a schema is had without tools."
+            message = "A question with --schema is asked without tools."
             raise UsageError(message, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
         text, piped = read_prompt(arguments.words, terminal)
         message = make_message(text, piped, arguments.attachments, arguments.typed_attachments)
@@ -77,7 +71,12 @@ class _Question:
             if kind is None or message is None:
                 self._session.take_turn(message, self._make_view())
             else:
-                answer = self._session.client.ask(message, kind)
+                view = self._make_view()
+                view.wait()
+                try:
+                    answer = self._session.client.ask(message, kind)
+                finally:
+                    view.pause()
         except (DragomanError, KeyboardInterrupt) as error:
             return self._break_off(error)
         code = self._judge_ending() if kind is None else OK
@@ -89,7 +88,7 @@ class _Question:
     def _make_view(self) -> View:
         if self._arguments.json_lines:
             return JsonLinesView(self._terminal)
-        return View() if self._arguments.json else TextView(self._terminal)
+        return View() if self._arguments.json else self._session.make_view()
 
     @property
     def _wants_json(self) -> bool:

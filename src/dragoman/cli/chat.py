@@ -14,9 +14,9 @@ from dragoman.directories import state_directory
 from dragoman.errors import ConfigurationError, DragomanError
 
 from .arguments import APPROVE, Parser, Talking, UsageError, add_talking, find_nearest
-from .conversations import shorten_id, write_document
 from .failures import OK, report
-from .output import TextView, View, format_usage
+from .history import shorten_id, write_document
+from .output import format_usage
 from .program import Terminated
 from .prompts import clean
 from .session import Session
@@ -41,6 +41,8 @@ def chat(arguments: Talking, terminal: Terminal) -> int:
         talk.greet()
         talk.run(open_input(terminal, COMMANDS, talk.describe_status))
         session.drop_empty()
+        if session.is_kept and session.client.id is not None and terminal.in_is_tty:
+            terminal.note(f"To go on: dragoman chat --cid {shorten_id(session.client.id)}")
         return OK if terminal.in_is_tty else talk.code
 
 
@@ -115,7 +117,7 @@ class _Talk:
         client = self._session.client
         since = len(client.history)
         try:
-            self._session.take_turn(said, self._make_view())
+            self._session.take_turn(said, self._session.make_view())
         except DragomanError as error:
             self.code = report(error, self._terminal, debug=self._session.arguments.debug)
         except KeyboardInterrupt as stopped:
@@ -128,15 +130,6 @@ class _Talk:
             return Outcome()
         # A turn that ended before anything was heard leaves no trace: the words are there to be sent again.
         return Outcome(edit=said or "" if len(client.history) == since and not client.pending else "")
-
-    def _make_view(self) -> View:
-        terminal = self._terminal
-        is_rich = terminal.out_is_tty and terminal.err_is_tty and terminal.environ.get("TERM") != "dumb"
-        if is_rich and self._session.settings.markdown and find_spec("rich") is not None:
-            from .chat_screen import Screen
-
-            return Screen(terminal)
-        return TextView(terminal)
 
 
 # --- what is typed ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The chat's view of a turn: live Markdown, spinners and the time that tools take. The only import of rich.
+"""A turn on a terminal: live Markdown, spinners and the time that tools take. The only import of rich.
 
 Complete blocks of the answer are printed for good; the last one, which still grows, is painted again and again below
 them and never higher than the screen. Addresses of links are shown, not hidden behind their words.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, nullcontext
 from typing import Final, TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.markdown import Markdown
+from rich.segment import Segment
 from rich.text import Text
 
 from dragoman.conversation import (
@@ -38,8 +40,11 @@ _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 class Screen(View):
     """Shows a turn on a terminal."""
 
-    def __init__(self, terminal: Terminal, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, terminal: Terminal, waiting: str = "waiting", *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._terminal: Terminal = terminal
+        self._waiting: str = waiting
         self._clock: Callable[[], float] = clock
         self._out: Console = _make_console(terminal, terminal.stdout)
         self._err: Console = _make_console(terminal, terminal.stderr)
@@ -66,6 +71,7 @@ class Screen(View):
         self._running.clear()
 
     def show(self, event: Event) -> None:
+        self._waiting = "waiting"  # no longer for the first sign of life
         match event:
             case TextDelta():
                 self._text(event.text)
@@ -139,13 +145,23 @@ class Screen(View):
             vertical_overflow="crop",
         )
         self._live.start()
+        self._terminal.aside = self._step_aside
+
+    @contextmanager
+    def _step_aside(self) -> Generator[None]:
+        """Take away what is painted again and again while somebody else writes; the answer comes back as it grows."""
+        was_growing = self._is_growing
+        self._stop()
+        yield
+        if not was_growing:
+            self._spin()
 
     def _busy(self) -> RenderableType:
         now = self._clock()
         width = self._terminal.width - 14
         frame = _FRAMES[int(now * _PER_SECOND) % len(_FRAMES)]
         if not self._running:
-            words = f"thinking: {self._thought}" if self._thought else "waiting"
+            words = f"thinking: {self._thought}" if self._thought else self._waiting
             return Text(f"{frame} {shorten(words, width)} {now - self._since:.0f} s", "dim")
         return Group(
             *[
@@ -156,13 +172,26 @@ class Screen(View):
 
     def _stop(self) -> None:
         live, self._live, self._is_growing = self._live, None, False
+        self._terminal.aside = nullcontext
         self._growing = ""  # it is painted once more while it stops, and then wiped away
         if live is not None:
             live.stop()
 
 
+class HarmlessConsole(Console):
+    """Everything that is rendered passes `render`: here it is made harmless, after Markdown has decoded what it does.
+
+    `<http://a/%1b[2J>` and `&#27;` become a real escape only while they are rendered. What rich itself tells the
+    terminal (colours, the cursor of a live display) is no text, and stays.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=escape_controls(segment.text))
+
+
 def _make_console(terminal: Terminal, file: TextIO) -> Console:
-    return Console(file=file, no_color=not terminal.wants_colour, highlight=False, emoji=False, markup=False)
+    return HarmlessConsole(file=file, no_color=not terminal.wants_colour, highlight=False, emoji=False, markup=False)
 
 
 class Blocks:

@@ -13,7 +13,7 @@ from dragoman.chat import Explanation, keys_file, load_config, user_file
 from dragoman.directories import cache_directory, state_directory
 
 from .arguments import Parser, UsageError, add_json
-from .conversations import store_path
+from .history import store_path
 from .output import print_json
 from .terminal import Terminal
 
@@ -30,7 +30,7 @@ TEMPLATE: Final = """\
 # log = true                # keep conversations
 # approve = "ask"           # calls that no rule allows: ask, auto or deny
 # tools = ["Read", "Grep"]  # offered where no -T is given
-# markdown = true           # of the chat
+# markdown = true           # render answers on a terminal
 
 # [[permissions.rules]]
 # action = "allow"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Final, Literal
 
@@ -14,14 +15,15 @@ from dragoman._version import __version__
 from dragoman.chat import LoadedConfig
 from dragoman.engines import models
 from dragoman.errors import DragomanError
+from dragoman.mcp import McpServers
 from dragoman.providers import PROVIDERS
 from dragoman.transport import host_of, port_of
 
 from .arguments import Parser, Talking, add_json
-from .conversations import open_store, store_path
 from .failures import LOCAL_INSTALL, can_run_local, describe
+from .history import open_store, store_path
 from .output import print_json
-from .settings import find_directory, load_with, open_skills, read_cli_settings, read_policy, read_servers, settle_model
+from .settings import load_with, read_settings, settle_model
 from .terminal import Terminal
 
 _SECONDS: Final = 5.0
@@ -43,7 +45,7 @@ class Finding(Struct, frozen=True):
 
 def declare(parser: Parser) -> None:
     """The options of the doctor."""
-    about = "Check versions, configuration, keys, network, store and model; say what to do."
+    about = "Check versions, configuration, keys, network, MCP servers, store and model; say what to do."
     parser.describe(_run, about, "dragoman doctor", "dragoman doctor -m openai:gpt-5 --offline")
     parser.namespace = Talking
     parser.add_argument("-m", "--model", metavar="MODEL", help="by default the configured one")
@@ -79,6 +81,7 @@ def _examine(arguments: Talking, terminal: Terminal) -> Iterator[Finding]:
         yield _guard("key", lambda config=config: _check_key(config))
         if not arguments.offline:
             yield _guard("network", lambda config=config: _check_network(config))
+            yield from _check_servers(read_settings(config).servers)
     yield _guard("store", _check_store)
     yield _guard("local model", _check_local)
 
@@ -92,9 +95,7 @@ def _guard(about: str, check: Callable[[], Finding]) -> Finding:
 
 def _check_configuration(arguments: Talking, out: list[LoadedConfig], terminal: Terminal) -> Finding:
     loaded = load_with(arguments)
-    for read in (read_cli_settings, read_servers, read_policy):
-        read(loaded)
-    open_skills(loaded, find_directory())
+    read_settings(loaded)
     out.append(settle_model(loaded, terminal))
     files = ", ".join(map(str, loaded.files)) or "no files"
     return Finding("ok", "configuration", f"{files}; the model is {out[0].config.model_name}")
@@ -120,6 +121,19 @@ def _check_network(loaded: LoadedConfig) -> Finding:
         fix = "Check the network, the address (base_url) and whether a proxy is needed (https_proxy)."
         return Finding("wrong", "network", text, fix)
     return Finding("ok", "network", f"{host}:{port} can be reached")
+
+
+def _check_servers(entries: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
+    """Start or reach each MCP server of the configuration, and ask for its tools."""
+    for name, entry in entries.items():
+        yield _guard(f"MCP server {name}", lambda name=name, entry=entry: _check_server(name, entry))
+
+
+def _check_server(name: str, entry: Mapping[str, object]) -> Finding:
+    with McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ) as servers:
+        problems = "; ".join(map(str, servers.problems))
+        found = f"{len(servers[name])} tools"
+        return Finding("note" if problems else "ok", f"MCP server {name}", f"{found}{problems and f'; {problems}'}")
 
 
 def _check_store() -> Finding:

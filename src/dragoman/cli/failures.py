@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -14,7 +15,7 @@ from dragoman.chat import default_model
 from dragoman.providers import PROVIDERS, ProfileRow
 
 from .program import Terminated
-from .terminal import Terminal, to_line
+from .terminal import Terminal
 
 LOCAL_MODEL: Final = "local:qwen2.5-coder-1.5b"
 """What answers where there is no key."""
@@ -63,7 +64,7 @@ def report(error: BaseException, terminal: Terminal, *, debug: bool = False) -> 
     if debug:
         terminal.write_error("".join(traceback.format_exception(error)))
     message, hint = describe(error)
-    terminal.say(to_line(f"dragoman: {message} {hint}"), "red")
+    terminal.say(terminal.wrap(f"dragoman: {message} {hint}"), "red")
     return code_of(error)
 
 
@@ -71,12 +72,19 @@ def describe(error: BaseException) -> tuple[str, str]:
     """What happened, and what to do next."""
     if isinstance(error, errors.DragomanError):
         hint = next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), error.hint)
-        return error.message, hint if isinstance(hint, str) else hint(error)
+        text = hint if isinstance(hint, str) else hint(error)
+        for said, here in _IN_CODE:
+            text = said.sub(here, text)
+        return _end_sentence(error.message), text
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or type(error).__name__}.", "Check the file, its directory and its permissions."
     message = f"This should not have happened: {type(error).__name__}: {error}."
     return message, "Run it again with --debug, and report what it shows."
+
+
+def _end_sentence(text: str) -> str:
+    return text if text.rstrip()[-1:] in (*".!?:…", "") else f"{text.rstrip()}."
 
 
 def error_object(error: BaseException, code: int) -> dict[str, object]:
@@ -90,7 +98,7 @@ def error_object(error: BaseException, code: int) -> dict[str, object]:
 
 def _hint_missing_key(error: errors.MissingKeyError) -> str:
     if "hosts =" in error.hint:  # there is a key, for another host
-        return error.hint
+        return f"A{error.hint[error.hint.find('allow the host') + 1 :]}"
     known = PROVIDERS.get(error.provider)
     variable = f", set {known.key_variables[0]}," if known is not None and known.key_variables else ""
     local = f"use the local model: -m {LOCAL_MODEL}" if can_run_local() else f"install the local model: {LOCAL_INSTALL}"
@@ -114,6 +122,11 @@ def _hint_refused_key(error: errors.AuthenticationError) -> str:
     return f"Store another key with: dragoman keys set {error.provider or 'PROVIDER'}"
 
 
+def _hint_server(error: errors.McpError) -> str:
+    usual = "Check [mcp.servers] in the configuration; `dragoman doctor` looks closer."
+    return usual if error.hint == type(error).next_step else error.hint
+
+
 _HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
     errors.MissingKeyError: _hint_missing_key,
     errors.AuthenticationError: _hint_refused_key,
@@ -127,7 +140,20 @@ _HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
     errors.InvalidAnswerError: "Ask again, loosen the schema, or use a larger model.",
     errors.StoreConflictError: "Another program went on with this conversation; continue with -c.",
     errors.ConcurrentUseError: "Wait for the answer.",
+    errors.LossyConversionError: "Leave --strict out, or choose another model: -m MODEL",
+    errors.InvalidConversationError: "Begin a new conversation, or continue another one (dragoman history list).",
+    errors.SnapshotNotFoundError: "See dragoman history list.",
+    errors.InvalidSnapshotIDError: "See dragoman history list.",
+    errors.ToolConflictError: "Leave one of the two out (-T).",
+    errors.SkillNotFoundError: "See dragoman skills list.",
+    errors.SkillError: "Check it with: dragoman skills validate DIRECTORY",
+    errors.McpError: _hint_server,
 }
+_IN_CODE: Final = (
+    (re.compile(r"Or say adapt=True to go on without it\."), "Or go on without it: -o adapt true"),
+    (re.compile(r"model='([^']*)'\."), r"-m \1"),
+)
+"""What hints say to those who write code, and how it is said here."""
 
 
 # --- which models there are -------------------------------------------------------------------------------------------
@@ -139,15 +165,10 @@ def can_run_local() -> bool:
 
 
 def list_models(provider: str) -> list[str]:
-    """The models of a provider that the catalogue has rows for, the default one first."""
+    """The models of a provider that surely exist: its default one, and those that the catalogue names in full."""
     names = [default_model(provider)] if default_model(provider) else []
-    if provider not in PROVIDERS:
-        return names
-    package = import_module(f"dragoman.providers.{PROVIDERS[provider].dialect}.profiles")
-    rows = [row for row in cast("tuple[ProfileRow, ...]", package.ROWS) if row.provider == provider]
-    for pattern in [pattern for row in rows for pattern in row.models]:
-        name = pattern.removesuffix("*").rstrip("-.")
-        # A family as wide as `claude` or `gpt` is no model, and what has other wildcards is none either.
-        if name[-1:].isalnum() and "-" in name and not set(name) & set("*?["):
-            names.append(name)
+    if provider in PROVIDERS:
+        package = import_module(f"dragoman.providers.{PROVIDERS[provider].dialect}.profiles")
+        rows = [row for row in cast("tuple[ProfileRow, ...]", package.ROWS) if row.provider == provider]
+        names += [name for row in rows for name in row.models if not set(name) & set("*?[")]
     return list(dict.fromkeys(names))

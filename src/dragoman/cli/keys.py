@@ -16,7 +16,7 @@ from dragoman.errors import KeychainError
 from dragoman.providers import PROVIDERS
 
 from .arguments import Parser, UsageError, add_json
-from .output import print_json, print_table
+from .output import print_rows
 from .terminal import Terminal
 
 
@@ -77,10 +77,8 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
             for name in provider.key_variables
             if (value := os.environ.get(name))
         ]
-    if arguments.json:
-        print_json(terminal, [dict(zip(("provider", "key", "place"), row, strict=True)) for row in rows])
-    elif rows:
-        print_table(terminal, ("provider", "key", "where"), rows)
+    if rows or arguments.json:
+        print_rows(terminal, ("provider", "key", "place"), rows, as_json=arguments.json)
     else:
         terminal.say("There are no keys. Store one with: dragoman keys set openai")
     return 0

@@ -6,7 +6,19 @@ import argparse
 
 from msgspec import structs
 
-from dragoman.engines import StoredModel, bar_if_terminal, bench, model_named, models, present, pull, remove
+from dragoman.engines import (
+    ModelServer,
+    StoredModel,
+    bar_if_terminal,
+    bench,
+    model_named,
+    models,
+    present,
+    pull,
+    remove,
+    running_models,
+    stop_models,
+)
 
 from .arguments import Parser, add_json
 from .output import print_json, print_table
@@ -26,6 +38,9 @@ def declare(parser: Parser) -> None:
     about = "Remove a model's file."
     delete = parser.add_command("remove", _remove, about, "dragoman local remove smollm2-135m")
     delete.add_argument("model", help="its name (see dragoman local list)")
+    about = "Show the models that are loaded. DRAGOMAN_LOCAL_IDLE says for how many seconds one is kept."
+    add_json(parser.add_command("status", _status, about, "dragoman local status"))
+    parser.add_command("stop", _stop, "Unload the models that are loaded.", "dragoman local stop")
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -73,6 +88,33 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    measured = bench(arguments.model.removeprefix("local:"), progress=bar_if_terminal(terminal.stderr))
+    measured = bench(arguments.model.removeprefix("local:"))
     terminal.line(str(measured))
     return 0
+
+
+def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    found = running_models()
+    if arguments.json:
+        shown = [{"model": _name_of(each), "pid": each.pid, "context": each.context} for each in found]
+        print_json(terminal, shown)
+    elif found:
+        rows = [(_name_of(each), str(each.pid), f"{each.context:,} tokens") for each in found]
+        print_table(terminal, ("model", "process", "context"), rows)
+    else:
+        terminal.note("No model is loaded. The next call of one loads it.")
+    return 0
+
+
+def _stop(_arguments: argparse.Namespace, terminal: Terminal) -> int:
+    ended = stop_models()
+    for each in ended:
+        terminal.line(f"{_name_of(each)} is unloaded.")
+    if not ended:
+        terminal.note("No model was loaded.")
+    return 0
+
+
+def _name_of(server: ModelServer) -> str:
+    names = [model.name for model in models() if str(model.path) == server.model]
+    return f"local:{names[0] if names else server.model}"

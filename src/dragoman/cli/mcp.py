@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import mimetypes
 import os
+import re
 from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
 
 from dragoman.chat import load_config
-from dragoman.conversation import ToolCall
+from dragoman.conversation import Media, ToolCall
 from dragoman.mcp import McpServer, McpServers, serve_http, serve_stdio
 from dragoman.toolkit import PermissionChecker
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, ToolExecutor, not_found
 
 from .arguments import Parser, add_json
-from .output import print_json, print_table
-from .settings import find_directory, find_server, read_policy, read_servers
+from .output import print_rows
+from .settings import read_settings
 from .terminal import Terminal
 from .tool_choice import ALL, ToolChoice
 
@@ -28,7 +32,8 @@ def declare(parser: Parser) -> None:
     serve.add_argument("-T", "--tool", dest="tools", action="append", metavar="TOOL", help=tools)
     where = "serve on this port of this machine instead of standard input"
     serve.add_argument("--http", type=int, metavar="PORT", help=where)
-    serve.add_argument("--approve", choices=("auto", "deny"), default="deny", help="calls that no rule allows (deny)")
+    approve = "calls that no rule allows: ask the other program's user, or say what to do (ask)"
+    serve.add_argument("--approve", choices=("ask", "auto", "deny"), default="ask", help=approve)
     listing = parser.add_command("list", _list, "List the tools of MCP servers.", "dragoman mcp list")
     listing.add_argument("server", nargs="?", help="one of the configuration; by default all")
     add_json(listing)
@@ -40,11 +45,11 @@ def declare(parser: Parser) -> None:
 
 
 def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    loaded, directory = load_config(), find_directory()
-    checker = PermissionChecker(read_policy(loaded), workspace=directory, door="mcp")
-    permission = _answer_without_person(checker, allow=arguments.approve == "auto")
+    settings = read_settings(load_config())
+    checker = PermissionChecker(settings.policy, workspace=settings.directory, door="mcp")
+    permission = _decide(checker, arguments.approve)
     with ExitStack() as stack:
-        tools = ToolChoice(loaded, directory, terminal, stack).build(arguments.tools or [ALL])
+        tools = ToolChoice(settings, terminal, stack).build(arguments.tools or [ALL])
         server = McpServer(tools, permission=permission)
         if arguments.http is None:
             serve_stdio(server)
@@ -54,23 +59,26 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _answer_without_person(checker: PermissionChecker, *, allow: bool) -> PermissionCheck:
-    """The rules, with an answer to what they would ask a person: here is nobody to be asked."""
+def _decide(checker: PermissionChecker, approve: str) -> PermissionCheck:
+    """The rules, with an answer to what they would ask a person, unless the other program's user is to be asked."""
 
     def check(call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision:
         decision = checker(call, tool, context)
         assert isinstance(decision, Allow | Ask | Deny)  # without a responder nobody is waited for
         if not isinstance(decision, Ask):
             return decision
-        return Allow() if allow else Deny(f"{decision.reason}; allow it in [permissions], or serve with --approve auto")
+        if approve == "ask":
+            return Ask(f"{decision.reason}; allow it in [permissions], or serve with --approve auto")
+        return Allow() if approve == "auto" else Deny(f"{decision.reason}; allow it in [permissions]")
 
     return check
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    entries = dict(read_servers(load_config()))
+    settings = read_settings(load_config())
+    entries = settings.servers
     if arguments.server is not None:
-        entries = {arguments.server: find_server(entries, arguments.server)}
+        entries = {arguments.server: settings.server(arguments.server)}
     if not entries:
         terminal.say("The configuration has no MCP servers. Write [mcp.servers.NAME] with a command or a url into it.")
         return 0
@@ -85,15 +93,12 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
             rows += [(name, tool.name, tool.description.split("\n")[0]) for tool in servers[name]]
         for problem in servers.problems:
             terminal.note(f"dragoman: {problem}", "yellow")
-    if arguments.json:
-        print_json(terminal, [dict(zip(("server", "tool", "description"), row, strict=True)) for row in rows])
-    else:
-        print_table(terminal, ("server", "tool", "what it does"), rows)
+    print_rows(terminal, ("server", "tool", "description"), rows, as_json=arguments.json)
     return 1 if failed else 0
 
 
 def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    entry = find_server(read_servers(load_config()), arguments.server)
+    entry = read_settings(load_config()).server(arguments.server)
     with McpServers.from_json({"mcpServers": {arguments.server: entry}}, environ=os.environ) as servers:
         names = (arguments.tool, f"{arguments.server}_{arguments.tool}")
         name = next((name for name in names if name in servers.tools), None)
@@ -104,5 +109,24 @@ def _call(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if result.is_error:
         terminal.say(f"dragoman: {result.text}", "red")
         return 1
-    terminal.line(result.text)
+    if result.text or not result.content:
+        terminal.line(result.text)
+    for media in [block for block in result.content if isinstance(block, Media)]:
+        terminal.say(_save(media, arguments.tool))
     return 0
+
+
+def _save(media: Media, tool: str) -> str:
+    """Put what is no text into a file of its own in the working directory, and say where it is."""
+    if media.data is None:
+        return f"It also gave {media.mime_type}: {media.url or media.path}"
+    stem, suffix = re.sub(r"[^\w-]", "_", tool), mimetypes.guess_extension(media.mime_type) or ""
+    for number in count(1):
+        path = Path(f"{stem}-{number}{suffix}")
+        try:
+            with path.open("xb") as file:
+                file.write(media.data)
+        except FileExistsError:
+            continue
+        return f"It also gave {media.mime_type}, which is now in {path} ({len(media.data):,} bytes)."
+    raise AssertionError

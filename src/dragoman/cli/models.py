@@ -1,33 +1,48 @@
-"""`dragoman models`: what there is, and what it can do."""
+"""`dragoman models`: what there is, and what it can do.
+
+Servers that can be asked are asked: those of this machine, the configured one, and those that there is a key for. Of
+the others only names that surely exist are shown.
+"""
 
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
-from dragoman.chat import KeyReference, reference_for, stored_references
-from dragoman.engines import MODELS
-from dragoman.providers import PROFILES, PROVIDERS, Profile, profile_of
+import msgspec
+from msgspec import Struct
+
+from dragoman._stepping import step
+from dragoman.chat import Config, find_key, load_config
+from dragoman.engines import MODELS, Secret, may_go
+from dragoman.errors import ConfigurationError, DragomanError, MissingKeyError
+from dragoman.providers import PROFILES, PROVIDERS, Profile, Provider, profile_of
+from dragoman.transport import HttpRequest, SocketTransport, Timeouts, host_of, is_loopback, validate_base_url
 
 from .arguments import Parser, add_json
 from .failures import list_models
 from .output import print_json, print_table
 from .terminal import Terminal
 
+_QUICKLY: Final = Timeouts(connect=2.0, read=5.0, total=10.0)
+_PATHS: Final = {"anthropic": "/v1/models?limit=1000", "gemini": "/v1beta/models?pageSize=1000"}
+
 
 def declare(parser: Parser) -> None:
     """The commands about models."""
     parser.default = "list"
-    examples = ("dragoman models list claude", "dragoman models list --json")
-    listing = parser.add_command("list", _list, "List known models and what they can do.", *examples)
+    examples = ("dragoman models list claude", "dragoman models list --json --offline")
+    listing = parser.add_command("list", _list, "List models and what they can do.", *examples)
     listing.add_argument("word", nargs="?", default="", help="only names that contain this")
+    listing.add_argument("--offline", action="store_true", help="do not ask servers which models they have")
     add_json(listing)
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    word: str = arguments.word.lower()
-    found = [row for row in _describe_models() if word in str(row["model"]).lower()]
+    config, word = load_config().config, arguments.word.lower()
+    found = [row for row in _describe_models(config, terminal, arguments.offline) if word in str(row["model"]).lower()]
     if arguments.json:
         print_json(terminal, found)
     else:
@@ -37,27 +52,102 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _describe_models() -> Iterator[dict[str, object]]:
-    stored = stored_references()
-    for provider in PROVIDERS:
-        key = _describe_key(provider, stored)
-        for model in list_models(provider) or ["…"]:
-            yield {"model": f"{provider}:{model}", "key": key, **_list_abilities(profile_of(provider, model))}
+def _describe_models(config: Config, terminal: Terminal, offline: bool) -> Iterator[dict[str, object]]:
+    services = [_find_service(row, config) for row in PROVIDERS.values()]
+    answers = {} if offline else _ask(services, terminal)
+    for service in services:
+        provider, names = service.provider.name, answers.get(service.url, [])
+        for model in names or list_models(provider) or ["…"]:
+            profile = profile_of(provider, model)
+            listed = "server" if names else "catalogue"
+            yield {"model": f"{provider}:{model}", "key": service.key_state, **_list_abilities(profile), "from": listed}
     for provider, profile in PROFILES.items():  # models of programs rather than of services
         names = {row.name: row.tools for row in MODELS.values()} if provider == "local" else {"…": profile.tools}
         for name, tools in names.items():
             abilities = {**_list_abilities(profile), "tools": tools}
-            yield {"model": f"{provider}:{name}", "key": "not needed", **abilities}
+            yield {"model": f"{provider}:{name}", "key": "not needed", **abilities, "from": "catalogue"}
 
 
-def _describe_key(provider: str, stored: Mapping[str, KeyReference]) -> str:
-    """Where the key is, without looking into keychains."""
-    row = PROVIDERS[provider]
-    if any(os.environ.get(name) for name in row.key_variables):
-        return "set"
-    if reference_for(provider, stored) is not None:
-        return "stored"
-    return "-" if row.needs_key else "not needed"
+# --- asking servers ---------------------------------------------------------------------------------------------------
+
+
+class _Listed(Struct):
+    id: str = ""
+    name: str = ""
+
+
+class _Listing(Struct):
+    """What a server says: OpenAI and Anthropic list `data` with `id`, Gemini `models` with `name`."""
+
+    data: list[_Listed] = []
+    models: list[_Listed] = []
+
+
+class _Service(Struct, frozen=True, kw_only=True):
+    """A provider, where it is, and by which key it can be asked."""
+
+    provider: Provider
+    url: str
+    key: Secret | None
+    key_state: str
+
+    @property
+    def can_be_asked(self) -> bool:
+        if not self.url:
+            return False
+        return is_loopback(host_of(self.url)) if self.key is None else may_go(self.key, self.url)
+
+
+def _find_service(row: Provider, config: Config) -> _Service:
+    is_chosen = False
+    try:
+        is_chosen = config.provider_name == row.name
+        found = config.key() if is_chosen else find_key(row.name, keys=config.keys)
+        key, state = (None, "not needed") if found is None else (found.secret, "set")
+    except MissingKeyError:
+        key, state = None, "-"
+    except ConfigurationError:  # a keychain that is locked; or the model that is configured does not exist
+        key, state = None, "locked"
+    return _Service(provider=row, url=(config.base_url if is_chosen else "") or row.base_url, key=key, key_state=state)
+
+
+def _ask(services: Iterable[_Service], terminal: Terminal) -> dict[str, list[str]]:
+    """The models that servers have, by address, all asked at once."""
+    asked = {service.url: service for service in reversed(list(services)) if service.can_be_asked}
+    with ThreadPoolExecutor(len(asked) or 1) as threads:
+        answers = {url: threads.submit(_fetch_names, service) for url, service in asked.items()}
+    found: dict[str, list[str]] = {}
+    for url, answer in answers.items():
+        try:
+            found[url] = answer.result()
+        except (DragomanError, ValueError, msgspec.MsgspecError) as error:
+            if not is_loopback(host_of(url)):  # where a server that is not running is no news
+                terminal.note(f"dragoman: {host_of(url)} did not say which models it has: {error}", "yellow")
+    return found
+
+
+def _fetch_names(service: _Service) -> list[str]:
+    row = service.provider
+    validate_base_url(service.url)
+    headers = {"anthropic-version": "2023-06-01"} if row.dialect == "anthropic" else {}
+    if service.key is not None:
+        bearer = "Bearer " if row.key_header == "authorization" else ""
+        headers[row.key_header] = bearer + service.key.reveal()
+    url = service.url.rstrip("/") + _PATHS.get(row.dialect, "/models")
+
+    async def fetch() -> tuple[int, bytes]:
+        response = await transport.open(HttpRequest(url=url, method="GET", headers=headers, timeout=_QUICKLY))
+        return response.status, await response.read(10_000_000)
+
+    with SocketTransport() as transport:
+        status, body = step(fetch())
+    if status != 200:
+        raise ValueError(f"it answered {status}.")
+    listing = msgspec.json.decode(body, type=_Listing)
+    return sorted({each.id or each.name.removeprefix("models/") for each in (*listing.data, *listing.models)} - {""})
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------
 
 
 def _list_abilities(profile: Profile) -> dict[str, object]:

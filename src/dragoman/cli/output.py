@@ -22,7 +22,7 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ToolError
 
-from .terminal import Terminal, escape_controls, shorten, to_line
+from .terminal import Terminal, shorten, to_line
 
 
 class View:
@@ -54,10 +54,14 @@ class JsonLinesView(View):
 class TextView(View):
     """The answer to standard output as it comes; thoughts and tools to standard error."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, waiting: str = "waiting") -> None:
         self._terminal: Terminal = terminal
+        self._waiting: str = waiting
         self._last: str = "\n"
         self._thinking: bool = False
+
+    def wait(self) -> None:
+        self._terminal.show_status(f"{self._waiting} …")
 
     def pause(self) -> None:
         if self._thinking:
@@ -103,7 +107,7 @@ class TextView(View):
             return
         head = "" if self._thinking else "thinking: "
         self._thinking = True
-        self._terminal.write_error(self._terminal.style(head + escape_controls(text), "dim"))
+        self._terminal.write_error(head + text, "dim")
 
 
 def format_result(result: ToolResult, width: int) -> str:
@@ -158,6 +162,14 @@ def format_usage(messages: tuple[Message, ...]) -> str:
 
 
 # --- lists -----------------------------------------------------------------------------------------------
+
+
+def print_rows(terminal: Terminal, names: Sequence[str], rows: Iterable[Sequence[str]], *, as_json: bool) -> None:
+    """A list, as a table or as JSON, of which these are the heads and the members' names."""
+    if as_json:
+        print_json(terminal, [dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(terminal, names, rows)
 
 
 def print_table(terminal: Terminal, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -14,13 +14,13 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import dragoman.chat
 import dragoman.simulator
 from dragoman._version import __version__
 
-from .arguments import Parser, Talking, UsageError, add_asking, find_nearest
+from .arguments import Parser, UsageError, add_asking, find_nearest
 from .terminal import Terminal, to_line
 
 COMMANDS: Final = {
@@ -55,36 +55,28 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no key, 4 approval needed, 5 limit, 6 u
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (the process's own arguments by default) and return its exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     terminal = Terminal()
     try:
-        code = _run_guarded(arguments, terminal)
+        with _unwind_on_sigterm():
+            code = _run(arguments, terminal)
         terminal.stdout.flush()
-    except OSError as error:  # nobody reads standard output any more, or a full disk is behind it
-        code = _report(error, terminal)
-        _discard_output(terminal)
+    except SystemExit as ended:  # argparse has shown a help text
+        code = ended.code if isinstance(ended.code, int) else 0
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 -- the last place where it can become one line
+        code = _report(error, terminal, debug="--debug" in options)
+        if isinstance(error, OSError):  # nobody reads standard output any more, or a full disk is behind it
+            _discard_output(terminal)
     return code
 
 
-def _run_guarded(arguments: list[str], terminal: Terminal) -> int:
-    """Carry it out; whatever goes wrong becomes one line and an exit code."""
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    try:
-        with _unwind_on_sigterm():
-            return _run(arguments, terminal)
-    except SystemExit as ended:  # argparse has shown a help text
-        return ended.code if isinstance(ended.code, int) else 0
-    except BrokenPipeError:
-        raise
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 -- the last place where it can become one line
-        return _report(error, terminal, debug="--debug" in options)
-
-
-def _report(error: BaseException, terminal: Terminal, *, debug: bool = False) -> int:
+def _report(error: BaseException, terminal: Terminal, *, debug: bool) -> int:
     from .failures import code_of, report  # with the catalogue of models, which hints are made of
 
-    if isinstance(error, KeyboardInterrupt | BrokenPipeError):  # whoever did it knows
-        if isinstance(error, KeyboardInterrupt):
-            terminal.end_line()
+    if isinstance(error, BrokenPipeError):  # whoever did it knows
+        return code_of(error)
+    if isinstance(error, KeyboardInterrupt):
+        terminal.end_line()
         return code_of(error)
     return report(error, terminal, debug=debug)
 
@@ -121,31 +113,30 @@ def _simulate(arguments: list[str]) -> int:
         raise
 
 
-def _ask(arguments: Talking, terminal: Terminal) -> int:
-    """The command that has no name, its module loaded now like those of the others."""
-    return import_module("dragoman.cli.ask").ask(arguments, terminal)
-
-
 def make_root_parser() -> Parser:
     """The parser of a question, whose help is that of the program."""
     wide = max(map(len, COMMANDS))
     commands = [f"  {name:<{wide}}  {about}" for name, about in COMMANDS.items()]
-    epilog = "\n".join(["commands:", *commands, "", "examples:", *(f"  {line}" for line in EXAMPLES), "", _NOTES])
-    about = "One conversation, any model, tools that behave the same everywhere."
     usage = 'dragoman [options] "question"\n       dragoman COMMAND [options]'
-    parser = Parser("dragoman", usage=usage)
-    parser.describe(_ask, about, *EXAMPLES)
-    parser.epilog = epilog
-    add_asking(parser)
+    parser = load_command("ask", Parser("dragoman", usage=usage))
+    parser.description = "One conversation, any model, tools that behave the same everywhere."
+    parser.epilog = "\n".join(
+        ["commands:", *commands, "", "examples:", *(f"  {line}" for line in EXAMPLES), "", _NOTES]
+    )
     parser.add_argument("-V", "--version", action="version", version=f"dragoman {__version__}", help="show the version")
     return parser
 
 
 def load_command(name: str, parser: Parser | None = None) -> Parser:
     """The parser of a command or of a group of them, its module loaded now."""
-    about = COMMANDS[name]
-    parser = parser or Parser(f"dragoman {name}", description=f"{about[0].upper()}{about[1:]}.")
-    if name != "simulate":
+    about = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}."
+    parser = parser or Parser(f"dragoman {name}", description=about)
+    if name == "ask":  # whose module is loaded later still: `--help` does not need it
+        parser.describe(
+            lambda given, terminal: import_module("dragoman.cli.ask").ask(given, terminal), about, *EXAMPLES
+        )
+        add_asking(parser)
+    elif name != "simulate":
         import_module(f"dragoman.cli.{name}").declare(parser)
     return parser
 
@@ -195,7 +186,9 @@ def _unwind_on_sigterm() -> Generator[None]:
 
 @contextmanager
 def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
-    """Show the library's own warnings, each once; those of others are for programmers."""
+    """Show the library's own warnings, each once; those of others are for programmers. What is logged is shown, too."""
+    import logging  # not for `--help`
+
     shown: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *_where: object, **_further: object) -> None:
@@ -204,8 +197,16 @@ def _warnings_as_lines(terminal: Terminal) -> Generator[None]:
             shown.add(text)
             terminal.say(f"dragoman: {text}", "yellow")
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", dragoman.chat.ConfigWarning)
-        warnings.showwarning = show
-        yield
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            terminal.note(f"dragoman: {to_line(record.getMessage())}", "yellow")
+
+    before, logging.lastResort = logging.lastResort, cast("Any", Lines(logging.WARNING))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", dragoman.chat.ConfigWarning)
+            warnings.showwarning = show
+            yield
+    finally:
+        logging.lastResort = before

@@ -167,22 +167,20 @@ def _parse_schema(text: str, where: str) -> dict[str, object]:
 def parse_short_schema(text: str) -> dict[str, object]:
     """An object with these members: `name`, `name type` or `name type: description`, separated by commas or lines."""
     members: dict[str, object] = {}
-    parts = text.splitlines() if "\n" in text else text.split(",")
+    parts = [line for line in text.splitlines() if line.strip()] if "\n" in text else text.split(",")
     for part in parts:
         declared, _, about = part.partition(":")
         words = declared.split()
-        if not words and not about.strip():
-            continue
         name = words[0] if words else ""
         if len(words) > 2 or not _NAME(name):
-            message = f"{part.strip()!r} is not a member of a schema."
+            message = (
+                f"{part.strip()!r} is not a member of a schema." if part.strip() else "The schema has an empty member."
+            )
             raise UsageError(message, hint='Write "name, age int, tags list", or name a JSON file.')
         if name in members:
             raise UsageError(f"The schema names {name!r} twice.")
         schema = _find_type(words[1] if len(words) == 2 else "str")
         members[name] = {**schema, "description": about.strip()} if about.strip() else schema
-    if not members:
-        raise UsageError("The schema is empty.", hint='Write, for example, "name, age int, tags list".')
     return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
 
 

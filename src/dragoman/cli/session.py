@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Final, Self
 
 from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
 from dragoman.conversation import Conversation, ToolCall
 from dragoman.errors import ConfigurationError, StepLimitError, StoreError, ToolError
 from dragoman.stores import ConversationStore, SnapshotSummary
-from dragoman.toolkit import PermissionChecker, Rule, skills_prompt
+from dragoman.toolkit import PermissionChecker, skills_prompt
 from dragoman.tools import (
     Allow,
     AnyTool,
@@ -32,19 +32,10 @@ from dragoman.tools import (
 )
 
 from .arguments import Approve, Talking
-from .conversations import find_conversation, find_latest, open_store
-from .output import View
+from .history import find_conversation, find_latest, open_store
+from .output import TextView, View
 from .prompts import clean
-from .settings import (
-    CliSettings,
-    clean_model,
-    fetch_model,
-    find_directory,
-    load_with,
-    read_cli_settings,
-    read_policy,
-    settle_model,
-)
+from .settings import Settings, clean_model, fetch_model, load_with, read_settings, settle_model
 from .terminal import Terminal, escape_controls, to_line
 from .tool_choice import ToolChoice
 
@@ -57,25 +48,25 @@ class Session:
         self.terminal: Terminal = terminal
         terminal.quiet = arguments.quiet
         self._stack: ExitStack = ExitStack()
-        directory = find_directory()
-        self.loaded: LoadedConfig = load_with(arguments)
-        self.settings: CliSettings = read_cli_settings(self.loaded)
+        self._stack.enter_context(terminal.reserve_stdout())
         try:
+            self.loaded: LoadedConfig = load_with(arguments)
+            self.settings: Settings = read_settings(self.loaded)
             self.store: ConversationStore | None = self._open_store()
-            self._begin(directory)
+            self._begin()
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, directory: Path) -> None:
+    def _begin(self) -> None:
         continued = self._find_continued()
         if continued is not None and self.arguments.model is None:
             self.loaded = self.loaded.change(model=f"{continued.provider}:{continued.model}")
         self.loaded = settle_model(self.loaded, self.terminal)
-        self._choice: ToolChoice = ToolChoice(self.loaded, directory, self.terminal, self._stack)
-        checker = PermissionChecker(read_policy(self.loaded), workspace=directory, door="cli")
-        self.approver: Approver = Approver(self.arguments.approve or self.settings.approve, self.terminal, checker)
-        tools = self.build_tools(self.arguments.tools or self.settings.tools)
+        self._choice: ToolChoice = ToolChoice(self.settings, self.terminal, self._stack)
+        checker = PermissionChecker(self.settings.policy, workspace=self.settings.directory, door="cli")
+        self.approver: Approver = Approver(self.arguments.approve or self.settings.cli.approve, self.terminal, checker)
+        tools = self.build_tools(self.arguments.tools or self.settings.cli.tools)
         # Last: what is wrong in the arguments costs no download.
         fetch_model(self.loaded.config.model_name, self.terminal)
         self.client: ChatClient = self._make_client(tools)
@@ -91,7 +82,7 @@ class Session:
     def _make_client(self, tools: ToolRegistry, system: str | None = None) -> ChatClient:
         given: ChatOptions = {"permission": self.approver.check}
         if system is None:
-            listed = skills_prompt(self._choice.skills) if "Skill" in tools else ""
+            listed = skills_prompt(self.settings.skills) if "Skill" in tools else ""
             system = "\n\n".join([part for part in (clean(self.loaded.config.system_prompt), listed) if part])
         if system:
             given["system"] = system
@@ -123,8 +114,7 @@ class Session:
 
     def _take_up(self, summary: SnapshotSummary) -> None:
         """Go on with a conversation that was kept."""
-        for loss in self.client.restore(summary.root):
-            self.terminal.note(f"dragoman: {loss}", "yellow")
+        self.client.restore(summary.root)  # what the model does not get of it is logged when it is asked
         if self.arguments.system is not None:
             system = clean(self.arguments.system)
             self.rewrite(lambda conversation: conversation.with_system(system or None))
@@ -138,6 +128,17 @@ class Session:
         return losses
 
     # --- turns ---
+
+    def make_view(self) -> View:
+        """How a turn is shown: rendered on a terminal, as plain text elsewhere or where the user wants it so."""
+        terminal, model = self.terminal, self.client.model
+        waiting = f"{'loading' if model.startswith('local:') else 'waiting for'} {model}"
+        is_rich = terminal.out_is_tty and terminal.err_is_tty and terminal.environ.get("TERM") != "dumb"
+        if is_rich and self.settings.cli.markdown and not terminal.quiet and find_spec("rich") is not None:
+            from .chat_screen import Screen
+
+            return Screen(terminal, waiting)
+        return TextView(terminal, waiting)
 
     def can_continue(self) -> bool:
         """Whether the model can go on without a new message."""
@@ -179,7 +180,7 @@ class Session:
 
     def _open_store(self) -> ConversationStore | None:
         needed = self.arguments.go_on or self.arguments.cid is not None
-        if not needed and (self.arguments.no_log or not self.settings.log):
+        if not needed and (self.arguments.no_log or not self.settings.cli.log):
             return None
         try:
             store = open_store()
@@ -242,8 +243,6 @@ class Approver:
         """How many calls were refused because nobody could be asked."""
         self._terminal: Terminal = terminal
         self._checker: PermissionChecker = checker
-        self._exactly: set[tuple[str, str]] = set()
-        """Tools and arguments that "always" was said about, where no rule covers just these calls."""
 
     def check(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
         """What the rules say, for the executor; in mode `auto`, yes to what they would ask."""
@@ -278,8 +277,6 @@ class Approver:
 
     def _was_allowed(self, call: ToolCall, tool: AnyTool | None) -> bool:
         """Whether "always" was said about such calls; for tools that ask of their own accord, the rules do not."""
-        if (call.name, call.arguments) in self._exactly:
-            return True
         verdict = self._checker.judge(call, tool)
         return verdict.action == "allow" and verdict.source == "session"
 
@@ -290,9 +287,13 @@ class Approver:
         if tool is not None and tool.description:
             say(f"  {to_line(tool.description.partition(chr(10))[0])}", "dim")
         say("  " + format_arguments(call).replace("\n", "\n  "))
-        rule = self._checker.suggest(call, tool)
+        exactly, *wider = self._checker.suggest(call, tool)
+        rules = {"a": exactly, "always": exactly, **{str(number): rule for number, rule in enumerate(wider, start=1)}}
+        for number, rule in enumerate(wider, start=1):
+            say(f"  [{number}] from now on: {to_line(rule.text)}", "dim")
+        choices = "".join(f", [{number}]" for number, _ in enumerate(wider, start=1))
         while True:
-            said = self._terminal.ask(f"[y]es, [n]o, [a]lways ({_describe(rule)})? ")
+            said = self._terminal.ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ")
             if said is None:  # Ctrl-D
                 say("")
                 return deny(call, reason=_REFUSED)
@@ -302,15 +303,12 @@ class Approver:
                     return approve(call)
                 case "n" | "no":
                     return deny(call, reason=reason.strip() or (_NOT_AGAIN if begun else _REFUSED))
-                case "a" | "always":
-                    if rule is None:
-                        self._exactly.add((call.name, call.arguments))
-                    else:
-                        self._checker.allow(rule)
-                    say(f"Until the end of this session: {_describe(rule)}", "dim")
+                case choice if choice in rules:
+                    self._checker.remember(rules[choice])
+                    say(f"Until the end of this session: {to_line(rules[choice].text)}", "dim")
                     return approve(call)
                 case _:
-                    say("Answer y, n or a; behind n you may say why, for the model to read.")
+                    say(f"Answer y, n, a{choices and ' or a number'}; behind n you may say why, for the model to read.")
 
 
 def format_arguments(call: ToolCall) -> str:
@@ -320,7 +318,3 @@ def format_arguments(call: ToolCall) -> str:
     except ToolError:
         text = call.arguments
     return escape_controls(text)
-
-
-def _describe(rule: Rule | None) -> str:
-    return "allow this tool with exactly these arguments" if rule is None else f"allow {to_line(rule.canonical)}"

@@ -25,8 +25,8 @@ _TRIED: Final = ("openai", "anthropic", "gemini")
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-class CliSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the command line behaves where its options say nothing."""
+class CliTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """[cli]: how the command line behaves where its options say nothing."""
 
     log: bool = True
     approve: Approve = "ask"
@@ -34,49 +34,55 @@ class CliSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     markdown: bool = True
 
 
-class _Skills(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _SkillsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     directories: tuple[str, ...] = ()
     project: bool = False
     """Whether the working directory's own skills are used: a project of a stranger brings a stranger's skills."""
 
 
-class _Mcp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _McpTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     servers: dict[str, dict[str, object]] = {}
 
 
-def read_cli_settings(loaded: LoadedConfig) -> CliSettings:
-    """The table [cli]."""
-    return loaded.section("cli", CliSettings)
+class Settings(Struct, frozen=True, kw_only=True):
+    """The tables of the configuration that are for the command line, and the directory in which it works."""
 
-
-def open_skills(loaded: LoadedConfig, directory: Path) -> DirectorySkillStore:
-    """The skills that [skills] lets a model load."""
-    settings = loaded.section("skills", _Skills)
-    also = [expand_path(name) for name in settings.directories]
-    return DirectorySkillStore(skill_directories(directory if settings.project else None, also=also))
-
-
-def read_servers(loaded: LoadedConfig) -> Mapping[str, Mapping[str, object]]:
+    cli: CliTable
+    policy: PermissionPolicy
+    skills: DirectorySkillStore
+    servers: Mapping[str, Mapping[str, object]]
     """The entries of [mcp.servers], by name."""
-    return loaded.section("mcp", _Mcp).servers
+    directory: Path
+
+    def server(self, name: str) -> Mapping[str, object]:
+        """The entry of one MCP server."""
+        if name not in self.servers:
+            hint = suggest(name, self.servers, f"Write [mcp.servers.{name}] into the configuration.")
+            raise UsageError(f"The configuration has no MCP server {name!r}.", hint=hint)
+        return self.servers[name]
 
 
-def find_server(servers: Mapping[str, Mapping[str, object]], name: str) -> Mapping[str, object]:
-    """The entry of one MCP server."""
-    if name not in servers:
-        hint = suggest(name, servers, f"Write [mcp.servers.{name}] into the configuration.")
-        raise UsageError(f"The configuration has no MCP server {name!r}.", hint=hint)
-    return servers[name]
-
-
-def read_policy(loaded: LoadedConfig) -> PermissionPolicy:
-    """The rules of [permissions]."""
+def read_settings(loaded: LoadedConfig) -> Settings:
+    """Read all tables; what is wrong in any of them is an error now."""
     try:
-        return policy_from(loaded.section("permissions", dict[str, object]))
+        directory = Path.cwd()
+    except OSError:
+        raise UsageError("The working directory is no longer there.", hint="Change to another one.") from None
+    try:
+        policy = policy_from(loaded.section("permissions", dict[str, object]))
     except ConfigurationError as error:
         if "[permissions]" in error.message:
             raise
         raise ConfigurationError(f"[permissions]: {error.message}", hint=error.hint) from None
+    skills = loaded.section("skills", _SkillsTable)
+    also = [expand_path(name) for name in skills.directories]
+    return Settings(
+        cli=loaded.section("cli", CliTable),
+        policy=policy,
+        skills=DirectorySkillStore(skill_directories(directory if skills.project else None, also=also)),
+        servers=loaded.section("mcp", _McpTable).servers,
+        directory=directory,
+    )
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -89,6 +95,7 @@ def load_with(arguments: Talking) -> LoadedConfig:
         "model": clean_model(arguments.model) if arguments.model is not None else None,
         "system_prompt": arguments.system,
         "base_url": arguments.base_url,
+        "strict": arguments.strict or None,
     }
     limit = said.pop("max_tokens", None)
     if isinstance(limit, int):
@@ -165,11 +172,3 @@ def fetch_model(model: str, terminal: Terminal) -> None:
         if row.name == name and not row.present:
             terminal.note(f"dragoman: {model} is fetched now, once ({row.download / 1e9:.1f} GB).", "yellow")
             pull(name, None if terminal.quiet else bar_if_terminal(terminal.stderr))
-
-
-def find_directory() -> Path:
-    """The working directory."""
-    try:
-        return Path.cwd()
-    except OSError:
-        raise UsageError("The working directory is no longer there.", hint="Change to another one.") from None

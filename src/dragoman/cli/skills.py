@@ -9,7 +9,7 @@ from dragoman.toolkit import validate_skill
 
 from .arguments import Parser, add_json, expand_path
 from .output import print_json, print_table
-from .settings import find_directory, open_skills
+from .settings import read_settings
 from .terminal import Terminal
 
 
@@ -23,7 +23,7 @@ def declare(parser: Parser) -> None:
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    store = open_skills(load_config(), find_directory())
+    store = read_settings(load_config()).skills
     skills = store.list()
     if arguments.json:
         print_json(terminal, skills)

@@ -1,14 +1,17 @@
 """The three standard streams, and what may be written to each.
 
 What models, tools and servers say may hold sequences that a terminal obeys: they could repaint what a person is asked
-to approve. Whatever goes to a terminal is therefore made harmless; what goes to a file or a pipe is left as it is.
+to approve. Whatever goes to a terminal is therefore made harmless where it is written: here, and in chat_screen.py for
+rendered Markdown. An answer that goes to a file or a pipe is left as it is.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from io import TextIOWrapper
 from typing import Final, TextIO
 
@@ -62,6 +65,9 @@ class Terminal:
         self.err_is_tty: bool = _is_tty(self.stderr)
         self._line_open: bool = False
         """Whether the answer stands in the middle of a line of a terminal."""
+        self._status: str = ""
+        self.aside: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Makes room for a line: whoever paints the last lines again and again steps aside meanwhile."""
 
     # --- the answer ---
 
@@ -69,6 +75,7 @@ class Terminal:
         """A piece of the answer, to standard output at once."""
         if not text:
             return
+        self._wipe_status()
         self.stdout.write(escape_controls(text) if self.out_is_tty else text)
         self.stdout.flush()
         self._line_open = self.out_is_tty and not text.endswith("\n")
@@ -82,30 +89,72 @@ class Terminal:
         if self._line_open:
             self.answer("\n")
 
+    @contextmanager
+    def reserve_stdout(self) -> Generator[None]:
+        """Inside the block standard output is for `answer` alone; what tools and children print goes to stderr."""
+        before = self.stdout
+        try:
+            number, error = before.fileno(), self.stderr.fileno()
+            before.flush()
+            saved = os.dup(number)
+        except (OSError, ValueError):  # it is in memory, or closed
+            with redirect_stdout(self.stderr):
+                yield
+            return
+        self.stdout = open(saved, "w", encoding=before.encoding, errors="replace")  # noqa: PTH123, SIM115
+        os.dup2(error, number)
+        try:
+            with redirect_stdout(self.stderr):
+                yield
+        finally:
+            ours, self.stdout = self.stdout, before
+            with suppress(OSError):  # nobody reads it any more, which was said when it was written to
+                before.flush()  # what was printed past sys.stdout
+            os.dup2(saved, number)
+            with suppress(OSError):
+                ours.close()
+
     # --- everything else ---
 
     def note(self, text: str, style: str = "dim") -> None:
         """A line about what is going on, unless the user wants quiet."""
         if not self.quiet:
-            self.say(text, style)
+            self.say(self.wrap(text), style)
+
+    def wrap(self, text: str) -> str:
+        """The text on one line, or, where that is too long for the terminal, on several, broken between words."""
+        line = to_line(text)
+        if not self.err_is_tty or len(line) <= self.width:
+            return line
+        return textwrap.fill(line, self.width, break_long_words=False, break_on_hyphens=False)
 
     def say(self, text: str, style: str = "") -> None:
         """A line that the user must see."""
-        self.write_error(f"{self.style(escape_controls(text), style)}\n")
+        self.write_error(text, style, end="\n")
 
-    def write_error(self, text: str) -> None:
-        """Text to standard error, as it is. A standard error that nobody reads is no reason to stop."""
-        self.end_line()
-        try:
-            self.stderr.write(text)
+    def show_status(self, text: str) -> None:
+        """What is going on now, on a terminal; it is wiped away as soon as anything else is written."""
+        if self.err_is_tty and not self.quiet:
+            line = shorten(text, self.width - 1)
+            self.write_error(line, "dim")
+            self._status = line
+
+    def _wipe_status(self) -> None:
+        line, self._status = self._status, ""
+        if line:
+            self.stderr.write(f"\r{' ' * len(line)}\r")
             self.stderr.flush()
-        except (OSError, ValueError):
-            pass
 
-    def style(self, text: str, style: str) -> str:
-        """The text in a style, where standard error is a terminal that wants colours."""
-        code = _STYLES.get(style)
-        return f"\x1b[{code}m{text}\x1b[0m" if code and self.err_is_tty and self.wants_colour else text
+    def write_error(self, text: str, style: str = "", *, end: str = "") -> None:
+        """Text to standard error, made harmless. A standard error that nobody reads is no reason to stop."""
+        self.end_line()
+        self._wipe_status()
+        harmless, code = escape_controls(text), _STYLES.get(style)
+        if code and self.err_is_tty and self.wants_colour:
+            harmless = f"\x1b[{code}m{harmless}\x1b[0m"
+        with self.aside(), suppress(OSError, ValueError):
+            self.stderr.write(harmless + end)
+            self.stderr.flush()
 
     @property
     def wants_colour(self) -> bool:
@@ -126,7 +175,7 @@ class Terminal:
 
     def ask(self, question: str) -> str | None:
         """What the person types; None if there is nobody (any more)."""
-        self.write_error(escape_controls(question))
+        self.write_error(question)
         if self.stdin is None:
             return None
         self._forget_typed()

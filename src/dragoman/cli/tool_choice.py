@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
@@ -20,13 +19,12 @@ from typing import Any, Final, cast
 from msgspec import structs
 
 import dragoman.mcp
-from dragoman.chat import LoadedConfig
 from dragoman.errors import DragomanError
-from dragoman.toolkit import CallbackResponder, DirectorySkillStore, toolkit
+from dragoman.toolkit import CallbackResponder, toolkit
 from dragoman.tools import AnyTool, Tool, ToolRegistry, ToolSet
 
 from .arguments import UsageError, expand_path, suggest
-from .settings import find_server, open_skills, read_servers
+from .settings import Settings
 from .terminal import Terminal
 
 ALL: Final = "toolkit"
@@ -55,9 +53,9 @@ _ONLY_SPEAK: Final = ("react_emoji", "send_update")
 class ToolChoice:
     """Finds tools by what the user calls them. MCP servers stay open as long as `stack` does."""
 
-    def __init__(self, loaded: LoadedConfig, directory: Path, terminal: Terminal, stack: ExitStack) -> None:
-        self._loaded: LoadedConfig = loaded
-        self._directory: Path = directory
+    def __init__(self, settings: Settings, terminal: Terminal, stack: ExitStack) -> None:
+        self._settings: Settings = settings
+        self._directory: Path = settings.directory
         self._terminal: Terminal = terminal
         self._stack: ExitStack = stack
         self._opened: dict[str, ToolSet] = {}
@@ -73,12 +71,12 @@ class ToolChoice:
     def _build(self, name: str) -> ToolSet:
         ready = {each.lower(): each for each in (*READY, *SKILLS)}
         if name == ALL:
-            return self._build_ready([*READY, *(SKILLS if self.skills.list() else ())])
+            return self._build_ready([*READY, *(SKILLS if self._settings.skills.list() else ())])
         if name.lower() in ready:
             return self._build_ready([ready[name.lower()]])
-        servers = read_servers(self._loaded)
+        servers = self._settings.servers
         if name.startswith("mcp:") or name in servers:
-            return self._open_server(name.removeprefix("mcp:"), servers)
+            return self._open_server(name.removeprefix("mcp:"))
         path, colon, function = name.rpartition(":")
         if name.endswith(".py"):
             return _list_tools(_run_file(self._directory / expand_path(name)), name)
@@ -89,11 +87,6 @@ class ToolChoice:
         hint = suggest(name, [*ready.values(), *servers, ALL], "").lstrip()
         raise UsageError(f"There is no tool {name!r}.", hint=f"{hint} See dragoman tools list.".lstrip())
 
-    @cached_property
-    def skills(self) -> DirectorySkillStore:
-        """The skills that may be loaded, looked for when they are first needed."""
-        return open_skills(self._loaded, self._directory)
-
     def _build_ready(self, names: list[str]) -> ToolRegistry:
         """Ready tools, with the terminal as the person on the other side.
 
@@ -102,15 +95,15 @@ class ToolChoice:
         say = self._terminal.say
         responder = CallbackResponder(reaction=lambda emoji: say(f"[{emoji}]"), update=lambda text: say(f"> {text}"))
         missing = [name for name in names if name not in self._ready]
-        skills = self.skills if set(missing) & set(SKILLS) else None
+        skills = self._settings.skills if set(missing) & set(SKILLS) else None
         if skills is not None and not skills.list():
             raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
         for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
             self._ready[each.name] = _make_read_only(each) if each.name in _ONLY_SPEAK else each
         return ToolRegistry([self._ready[name] for name in names])
 
-    def _open_server(self, name: str, servers: Mapping[str, Mapping[str, object]]) -> ToolSet:
-        entry = find_server(servers, name)
+    def _open_server(self, name: str) -> ToolSet:
+        entry = self._settings.server(name)
         if name not in self._opened:
             opened = dragoman.mcp.McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ)
             self._opened[name] = self._stack.enter_context(opened).tools

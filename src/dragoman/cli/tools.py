@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
-from dragoman.chat import LoadedConfig, load_config
+from dragoman.chat import load_config
 from dragoman.providers import check
-from dragoman.tools import ToolRegistry
 
 from .arguments import Parser, add_json
-from .output import print_json, print_table
-from .settings import find_directory, open_skills, read_servers
+from .output import print_json, print_rows
+from .settings import read_settings
 from .terminal import Terminal
 from .tool_choice import ALL, READY, SKILLS, ToolChoice
 
@@ -33,35 +31,27 @@ def declare(parser: Parser) -> None:
         each.add_argument("tools", nargs="*", metavar="TOOL", help="as behind -T; by default all ready tools")
 
 
-@contextmanager
-def _build(loaded: LoadedConfig, names: list[str], terminal: Terminal) -> Generator[ToolRegistry]:
-    with ExitStack() as stack:
-        yield ToolChoice(loaded, find_directory(), terminal, stack).build(names)
-
-
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Ready tools are listed without building any of them; others have to be looked at."""
-    loaded = load_config()
+    settings = read_settings(load_config())
     if arguments.tools:
-        with _build(loaded, arguments.tools, terminal) as found:
+        with terminal.reserve_stdout(), ExitStack() as stack:
             rows = [
                 (tool.name, "reads" if tool.options.read_only else "changes", tool.description.split("\n")[0])
-                for tool in found
+                for tool in ToolChoice(settings, terminal, stack).build(arguments.tools)
             ]
     else:
-        ready = {**READY, **(SKILLS if open_skills(loaded, find_directory()).list() else {})}
+        ready = {**READY, **(SKILLS if settings.skills.list() else {})}
         rows = [(name, effect, about) for name, (effect, about) in ready.items()]
-    if arguments.json:
-        print_json(terminal, [dict(zip(("name", "effect", "description"), row, strict=True)) for row in rows])
-        return 0
-    print_table(terminal, ("tool", "", "what it does"), rows)
-    if not arguments.tools and (servers := read_servers(loaded)):
-        terminal.line(f"MCP servers of the configuration: {', '.join(servers)} (see dragoman mcp list)")
+    print_rows(terminal, ("name", "effect", "description"), rows, as_json=arguments.json)
+    if not arguments.json and not arguments.tools and settings.servers:
+        terminal.line(f"MCP servers of the configuration: {', '.join(settings.servers)} (see dragoman mcp list)")
     return 0
 
 
 def _show_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    with _build(load_config(), [arguments.tool], terminal) as found:
+    with terminal.reserve_stdout(), ExitStack() as stack:
+        found = ToolChoice(read_settings(load_config()), terminal, stack).build([arguments.tool])
         schemas = [
             {"name": each.name, "description": each.description, "parameters": each.spec.schema} for each in found
         ]
@@ -71,7 +61,8 @@ def _show_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
     loaded = load_config(model=arguments.model)
-    with _build(loaded, arguments.tools or [ALL], terminal) as found:
+    with terminal.reserve_stdout(), ExitStack() as stack:
+        found = ToolChoice(read_settings(loaded), terminal, stack).build(arguments.tools or [ALL])
         report = check(found, loaded.config.model_name)
         terminal.line(str(report))
     return 0 if report.ok else 1

@@ -23,6 +23,7 @@ from .events import (
     Failed as Failed,
     ReplyEvent as ReplyEvent,
     ReplyStarted as ReplyStarted,
+    RunEnded as RunEnded,
     TextDelta as TextDelta,
     TextEnded as TextEnded,
     TextStarted as TextStarted,
@@ -43,7 +44,13 @@ from .json_form import (
     message_from_json as message_from_json,
     message_to_json as message_to_json,
 )
-from .message import Message as Message, Role as Role, StopReason as StopReason, Usage as Usage
+from .message import (
+    BROKEN_OFF as BROKEN_OFF,
+    Message as Message,
+    Role as Role,
+    StopReason as StopReason,
+    Usage as Usage,
+)
 from .tool_spec import OneTool as OneTool, ToolChoice as ToolChoice, ToolExample as ToolExample, ToolSpec as ToolSpec
 from .validity import Change as Change, ChangeKind as ChangeKind
 from .values import FrozenDict as FrozenDict, Native as Native, Value as Value, memory_of as memory_of

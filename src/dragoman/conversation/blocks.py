@@ -1,6 +1,6 @@
 """What a message is made of: text, thinking, tool calls, tool results, media, and what we do not know.
 
-Nothing here opens a file or a connection: media are read when a conversation is sent.
+Nothing here opens a file or a connection: a file is read when its media are added to a conversation that is sent.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Media(Value, frozen=True, tag="media", tag_field="type"):
 
     @classmethod
     def from_path(cls, path: str | PurePath, *, mime_type: str | None = None) -> Media:
-        """Media in a file, which is read when the conversation is sent, not now."""
+        """Media in a file, which is read when a chat client is given them or a tool returns them, not now."""
         pure = PurePath(path)
         mime_type = mime_type or cls._guess(pure.suffix, str(path))
         return cls(kind=_kind_of(mime_type), mime_type=mime_type, path=str(path), name=pure.name)

@@ -13,12 +13,13 @@ import msgspec
 
 from dragoman.errors import InvalidConversationError
 
-from .blocks import ToolCall
+from .blocks import ToolCall, ToolResult
 from .message import Message, Usage
 from .validity import Change, last_turn, mended
 from .values import FrozenDict, Value, memory_of
 
 _NO_METADATA = FrozenDict()
+_OF_TOOLS: Final = frozenset({ToolCall, ToolResult})
 _NOTHING_CHECKED: Final = (0, 0)
 _VALID: Final = "valid"
 """Under this name is kept, of a conversation that was found valid: its length, and where its last turn begins."""
@@ -100,7 +101,13 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         known, length = memory_of(self), len(self.messages)
         checked, since = known.get(_VALID, _NOTHING_CHECKED)
         if checked < length:
-            last = last_turn(self.messages, since)
+            last: int | None = since
+            for index in range(checked, length):
+                if not _is_plain(message := self.messages[index]):  # calls and results: the turn is looked at anew
+                    last = last_turn(self.messages, since)
+                    break
+                if message.role == "assistant":
+                    last = index
             if last is None:
                 return False
             known[_VALID] = (length, last)
@@ -127,6 +134,11 @@ class Conversation(Value, frozen=True, dict=True, gc=True):
         for message in replies:
             total += message.usage or Usage()
         return total
+
+
+def _is_plain(message: Message) -> bool:
+    """A message that says something and neither calls nor answers: nearly all of them."""
+    return message.role != "tool" and bool(message.blocks) and _OF_TOOLS.isdisjoint(map(type, message.blocks))
 
 
 def _unanswered_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:

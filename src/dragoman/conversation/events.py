@@ -8,7 +8,7 @@ index and id; blocks that arrive whole have one event. The JSON form of an event
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -114,10 +114,12 @@ class Completed(_Event, frozen=True):
     stop_reason: StopReason
     raw_stop_reason: str | None = None
     native: Native | None = None
+    model: str | None = None
+    """The model that answered in the end, where another one took over from that which began."""
 
 
 class Failed(_Event, frozen=True):
-    """The reply failed; the same error is raised to the caller after this event."""
+    """The reply, or the run, failed; the same error is raised to the caller after this event."""
 
     error: str
     """The name of the error's class in `dragoman.errors`."""
@@ -134,6 +136,16 @@ class ToolFinished(_Event, frozen=True):
     """A tool is done, whatever came of it."""
 
     result: ToolResult
+
+
+class RunEnded(_Event, frozen=True):
+    """A run is over: the last event of its stream, unless an error ended it (then Failed is)."""
+
+    ending: Literal["done", "await_approval", "limit_reached", "cancelled"]
+    answer: str = ""
+    """The text of the model's latest answer."""
+    usage: Usage = Usage()
+    """The tokens of the run, added up."""
 
 
 ReplyEvent: TypeAlias = (
@@ -154,5 +166,5 @@ ReplyEvent: TypeAlias = (
 )
 """What a model's reply is made of."""
 
-Event: TypeAlias = ReplyEvent | ToolStarted | ToolFinished
+Event: TypeAlias = ReplyEvent | ToolStarted | ToolFinished | RunEnded
 """Everything that a caller of a loop can see."""

@@ -22,6 +22,7 @@ from .events import (
     Failed,
     ReplyEvent,
     ReplyStarted,
+    RunEnded,
     TextDelta,
     TextEnded,
     TextStarted,
@@ -106,7 +107,7 @@ class Fold(Struct, eq=False):
             role="assistant",
             blocks=tuple(blocks),
             provider=started.provider,
-            model=started.model,
+            model=ended.model or started.model,
             id=started.id,
             usage=self._usage,
             stop_reason=StopReason.ERROR if self._failed else ended.stop_reason,
@@ -163,8 +164,8 @@ class Fold(Struct, eq=False):
     def _fail(self, _event: Failed) -> None:
         self._failed = True
 
-    def _pass_by(self, _event: ToolStarted | ToolFinished) -> None:
-        """Running tools is not part of a reply."""
+    def _pass_by(self, _event: ToolStarted | ToolFinished | RunEnded) -> None:
+        """What a run does is not part of a reply."""
 
     def _not_new(self, index: int) -> ProtocolError:
         if self._ended is not None:
@@ -189,6 +190,7 @@ class Fold(Struct, eq=False):
         Failed: _fail,
         ToolStarted: _pass_by,
         ToolFinished: _pass_by,
+        RunEnded: _pass_by,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from .blocks import Block, Text, Thinking, ToolCall, ToolResult
 from .values import Native, Value
@@ -36,6 +36,10 @@ class StopReason(Enum):
     """The provider reported an error in the middle of the reply."""
     OTHER = "other"
     """None of these; the raw reason says more."""
+
+
+BROKEN_OFF: Final = (StopReason.INTERRUPTED, StopReason.ERROR)
+"""Of a reply that is not complete."""
 
 
 def _sum(a: int | None, b: int | None) -> int | None:
@@ -144,7 +148,7 @@ class Message(Value, frozen=True, dict=True, gc=True):
     @property
     def interrupted(self) -> bool:
         """Whether the reply broke off before it was complete."""
-        return self.stop_reason in (StopReason.INTERRUPTED, StopReason.ERROR)
+        return self.stop_reason in BROKEN_OFF
 
 
 def _blocks(content: tuple[str | Block, ...]) -> tuple[Block, ...]:

@@ -20,7 +20,6 @@ from .message import Message
 ChangeKind: TypeAlias = Literal["added_result", "removed_result", "moved_result", "removed_call", "removed_message"]
 """What was done to a conversation to make it valid."""
 
-_OF_TOOLS: Final = frozenset({ToolCall, ToolResult})
 _NOT_RUN: Final = "This call was not completed: no result was recorded for it."
 
 
@@ -75,8 +74,6 @@ def _turns(messages: tuple[Message, ...], start: int) -> Iterator[tuple[int, int
 def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: list[Change]) -> list[Message]:
     """One turn as it should be: the answers of the tools first."""
     turn = messages[start:end]
-    if all(map(_is_plain, turn)):
-        return list(turn)
     spoken: list[Message] = []
     answers: list[tuple[int, Message]] = []
     for index, message in enumerate(turn, start):
@@ -95,11 +92,6 @@ def _mended_turn(messages: tuple[Message, ...], start: int, end: int, changes: l
     else:
         body = _answers_for(calls, answers, start, changes)
     return [*head, *body, *spoken[len(head) :]]
-
-
-def _is_plain(message: Message) -> bool:
-    """A message that says something and neither calls nor answers: nearly all of them."""
-    return message.role != "tool" and bool(message.blocks) and _OF_TOOLS.isdisjoint(map(type, message.blocks))
 
 
 def _without_stray_blocks(message: Message, index: int, changes: list[Change]) -> Message:

@@ -1,10 +1,8 @@
 """Engines: a model's reply to a conversation, whatever stands behind it.
 
-base.py         the Engine and AsyncEngine protocols, and a model behind HTTP in both colours
+base.py         Engine and AsyncEngine, what a call gives back, streams
+http.py         models behind HTTP      call.py   one call over HTTP: send, read, decode, retry
 factory.py      engines by name, and third parties' providers
-connection.py   a model at a provider, and a call made ready      media.py   reading attached files
-call.py         one call: send, read, decode, retry; the streams that callers iterate
-reply.py        the message and the account of the call
 keys.py         keys that do not print themselves, and which may go to which host
 scripted.py     a test double
 claude_cli/     the `claude` program       local/    a model on this machine

@@ -1,11 +1,18 @@
+from dragoman._files import read_files as read_files
+from dragoman._stop import current_stop as current_stop
+
 from .base import (
     AsyncEngine as AsyncEngine,
-    AsyncHttpEngine as AsyncHttpEngine,
-    AsyncStream as AsyncStream,
+    AsyncReplyStream as AsyncReplyStream,
     Engine as Engine,
-    HttpEngine as HttpEngine,
-    Stream as Stream,
+    MessageCall as MessageCall,
+    Reply as Reply,
+    ReplyCall as ReplyCall,
+    ReplyStream as ReplyStream,
     ToolFeatures as ToolFeatures,
+    adopt as adopt,
+    failed as failed,
+    lossy as lossy,
 )
 from .claude_cli.engine import AsyncClaudeEngine as AsyncClaudeEngine, ClaudeEngine as ClaudeEngine
 from .claude_cli.launch import ClaudeSettings as ClaudeSettings
@@ -17,16 +24,23 @@ from .factory import (
     is_registered as is_registered,
     register_provider as register_provider,
 )
+from .http import AsyncHttpEngine as AsyncHttpEngine, Connection as Connection, HttpEngine as HttpEngine
 from .keys import (
     Secret as Secret,
     given_key as given_key,
     hosts_of as hosts_of,
+    may_go as may_go,
     missing_key as missing_key,
     usual_key as usual_key,
 )
 from .local.download import bar_if_terminal as bar_if_terminal
 from .local.factory import bench as bench
 from .local.models import MODELS as MODELS, model_named as model_named
+from .local.server import (
+    ModelServer as ModelServer,
+    running_models as running_models,
+    stop_models as stop_models,
+)
 from .local.storage import (
     StoredModel as StoredModel,
     models as models,
@@ -34,7 +48,6 @@ from .local.storage import (
     pull as pull,
     remove as remove,
 )
-from .reply import Reply as Reply, lossy as lossy
 from .scripted import (
     AsyncScriptedEngine as AsyncScriptedEngine,
     ScriptedCall as ScriptedCall,

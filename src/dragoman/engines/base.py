@@ -1,31 +1,65 @@
 """Engines: one job, a model's reply to a conversation.
 
-Owns: Engine and AsyncEngine, the protocols that everything above speaks to; ToolFeatures, what an engine can do with
-tools; HttpEngine and AsyncHttpEngine, models behind HTTP.
+Owns: Engine and AsyncEngine, which everything above speaks to; Reply, the account of a call; the ways to read one.
 Must not know: loops, tools' code, stores. Tool calls in a reply are left as they are.
+
+An engine has one method of its own, `call`: a call that is ready to be made, as a ReplyCall. That is written once for
+both colours: in a plain program its coroutines block and never suspend (see `dragoman._stepping`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import Protocol, Self
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from msgspec import Struct
 
 from dragoman._stepping import step
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.errors import ConfigurationError
-from dragoman.providers import Loss, ModelOptions, Profile, ToolLimits
-from dragoman.transport import Transport
+from dragoman.conversation import Conversation, Failed, Fold, Message, ReplyEvent, ToolSpec, unfold
+from dragoman.errors import ConfigurationError, LossyConversionError, ProviderError
+from dragoman.providers import Adaptation, Loss, ModelOptions, Profile, ToolLimits
+from dragoman.transport import AttemptRecord
 
-from .call import AsyncReplyStream, ModelCall, ReplyCall, ReplyStream
-from .connection import Connection
-from .reply import Reply
+if TYPE_CHECKING:
+    from dragoman.transport import RateLimits
 
 
-class Stream(Protocol):
-    """A reply while it arrives, to be used in a `with` block."""
+class Reply(Struct, frozen=True, kw_only=True):
+    """A model's answer and the account of the call."""
+
+    message: Message
+    """Complete, or marked interrupted with everything that was received."""
+    request_id: str | None = None
+    headers: Mapping[str, str] = {}
+    received: float = 0.0
+    """When: the Unix time."""
+    adaptations: tuple[Adaptation, ...] = ()
+    """Options and schemas that were changed to suit the model."""
+    losses: tuple[Loss, ...] = ()
+    """Parts of the history that this model did not get."""
+    attempts: tuple[AttemptRecord, ...] = ()
+    """The ledger: every attempt, why it failed, how long was waited."""
+
+    @property
+    def rate_limits(self) -> RateLimits | None:
+        """What the provider said about its limits; None if nothing. Read from the headers when it is asked for."""
+        from dragoman.transport import rate_limits_of  # most calls never need it
+
+        return rate_limits_of(self.headers, self.received)
+
+
+def lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
+    """The error for a model that would not get everything, where the caller wants it to."""
+    more = f" (and {len(losses) - 1} more)" if losses[1:] else ""
+    message = f"{name} would not get all of the conversation: {losses[0]}{more}."
+    return LossyConversionError(message, losses=tuple(map(str, losses)))
+
+
+# --- one call ---------------------------------------------------------------------------------------------------------
+
+
+class ReplyCall(Protocol):
+    """One call, ready or under way: read it whole with `reply`, or event by event with `next`."""
 
     @property
     def message(self) -> Message:
@@ -33,118 +67,67 @@ class Stream(Protocol):
         ...
 
     @property
-    def reply(self) -> Reply:
+    def account(self) -> Reply:
         """The message and the account of the call so far."""
         ...
 
-    def __iter__(self) -> Iterator[ReplyEvent]: ...
-    def close(self) -> None:
-        """Stop and release the connection."""
+    async def reply(self) -> Reply:
+        """Make the call and give the whole reply."""
         ...
 
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *exc: object) -> None: ...
+    async def next(self) -> list[ReplyEvent]:
+        """The next events; none when the reply is complete. Raises an error once its event was handed over."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop, and close what is open."""
+        ...
 
 
-class AsyncStream(Protocol):
-    """A reply while it arrives, to be used in an `async with` block."""
+class MessageCall:
+    """A call that is answered with a whole message: by a script, or an engine that only has `run_inference`."""
+
+    def __init__(self, answer: Callable[[], Awaitable[Message]], *, piece: int | None = None) -> None:
+        self._answer: Callable[[], Awaitable[Message]] = answer
+        self._piece: int | None = piece
+        self._fold: Fold = Fold()
+        self._events: Iterator[ReplyEvent] | None = None
+        self._failure: ProviderError | None = None
 
     @property
     def message(self) -> Message:
-        """What was received so far; marked interrupted unless the reply is complete."""
-        ...
+        return self._fold.message()
 
     @property
-    def reply(self) -> Reply:
-        """The message and the account of the call so far."""
-        ...
+    def account(self) -> Reply:
+        return Reply(message=self._fold.message())
 
-    def __aiter__(self) -> AsyncIterator[ReplyEvent]: ...
-    async def aclose(self) -> None:
-        """Stop and release the connection."""
-        ...
+    async def reply(self) -> Reply:
+        return Reply(message=await self._answer())
 
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *exc: object) -> None: ...
-
-
-class _Described(Protocol):
-    @property
-    def name(self) -> str:
-        """As in `provider:model`."""
-        ...
-
-    @property
-    def profile(self) -> Profile:
-        """What the model can do."""
-        ...
-
-    @property
-    def options(self) -> ModelOptions:
-        """What is asked of the model where a call does not say."""
-        ...
-
-    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
-        """What this model would not get of the conversation, or would get in another form; nothing is sent."""
-        ...
-
-
-class Engine(_Described, Protocol):
-    """A model, for a plain program."""
-
-    def run_inference(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Conversation:
-        """The conversation with the model's reply at its end."""
-        ...
-
-    def reply(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Reply:
-        """The model's reply and the account of the call."""
-        ...
-
-    def stream(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Stream:
-        """The model's reply as it arrives."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections, or of whatever else it holds."""
-        ...
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *exc: object) -> None: ...
-
-
-class AsyncEngine(_Described, Protocol):
-    """A model, for a program on an event loop."""
-
-    async def run_inference(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Conversation:
-        """The conversation with the model's reply at its end."""
-        ...
-
-    async def reply(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Reply:
-        """The model's reply and the account of the call."""
-        ...
-
-    def stream(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> AsyncStream:
-        """The model's reply as it arrives."""
-        ...
+    async def next(self) -> list[ReplyEvent]:
+        if self._failure is not None:
+            raise self._failure
+        if self._events is None:
+            try:
+                self._events = unfold(await self._answer(), piece=self._piece)
+            except ProviderError as error:
+                self._failure = error
+                self._events = iter([failed(error)])
+        events = [event for event in [next(self._events, None)] if event is not None]
+        self._fold.extend(events)
+        return events
 
     async def aclose(self) -> None:
-        """Let go of connections, or of whatever else it holds."""
-        ...
+        self._events = iter(())
 
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *exc: object) -> None: ...
+
+def failed(error: Exception) -> Failed:
+    """The event that says that an error ended a reply."""
+    return Failed(type(error).__name__, getattr(error, "message", "") or str(error))
+
+
+# --- engines ----------------------------------------------------------------------------------------------------------
 
 
 class ToolFeatures(Struct, frozen=True, kw_only=True):
@@ -160,77 +143,51 @@ class ToolFeatures(Struct, frozen=True, kw_only=True):
     limits: ToolLimits
 
 
-def features_of(profile: Profile) -> ToolFeatures:
-    """The summary of a profile."""
-    return ToolFeatures(
-        supports_tools=profile.tools,
-        supports_parallel_calls=profile.tools and profile.parallel_tool_calls,
-        supports_tool_choice=profile.tools and len(profile.tool_choices) > 1,
-        supports_strict=profile.strict_tools,
-        supports_streaming=True,
-        supports_media_results=bool(profile.tool_result_media),
-        supported_choices=profile.tool_choices if profile.tools else frozenset(),
-        limits=profile.tool_limits,
-    )
+class BaseEngine:
+    """What the engines of both colours have in common; an engine sets `name`, and what differs of the rest."""
 
+    name: str
+    """As in `provider:model`."""
+    profile: Profile = Profile(provider="other", dialect="other")
+    """What the model can do."""
+    options: ModelOptions = ModelOptions()
+    """What is asked of the model where a call does not say."""
 
-class _OverHttp:
-    """What the engines of both colours have in common."""
+    def call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> ReplyCall:
+        """A call that is ready to be made. Raises before anything is sent if it cannot be."""
+        raise NotImplementedError
 
-    def __init__(
-        self, connection: Connection, transport: Transport, sleep: Callable[[float], Awaitable[None]], *, blocking: bool
-    ) -> None:
-        if getattr(transport, "blocking", None) is (not blocking):
-            kind, fitting = ("plain", "SocketTransport") if blocking else ("async", "AsyncioTransport")
-            message = f"An engine for {kind} programs cannot use {type(transport).__name__}."
-            raise ConfigurationError(message, hint=f"Use {fitting}, or the engine of the other colour.")
-        self.connection: Connection = connection
-        self.profile: Profile = connection.profile
-        """What the model can do."""
-        self._transport: Transport = transport
-        self._sleep: Callable[[float], Awaitable[None]] = sleep
+    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
+        """What this model would not get of the conversation, or would get in another form; nothing is sent."""
+        return ()
 
-    @property
-    def name(self) -> str:
-        """As in `provider:model`."""
-        return self.connection.name
-
-    @property
-    def options(self) -> ModelOptions:
-        """What is asked of the model where a call does not say."""
-        return self.connection.options
+    def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
+        """The tools in the provider's own form, as JSON data; nothing is sent."""
+        raise NotImplementedError
 
     @property
     def features(self) -> ToolFeatures:
         """What the model can do with tools."""
-        return features_of(self.connection.profile)
-
-    def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
-        """The tools in the provider's own form, as JSON data; nothing is sent."""
-        return self.connection.prepared_tools(tools)
-
-    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
-        """What this model would not get of the conversation, or would get in another form; nothing is sent."""
-        return self.connection.losses(conversation)
+        profile = self.profile
+        return ToolFeatures(
+            supports_tools=profile.tools,
+            supports_parallel_calls=profile.tools and profile.parallel_tool_calls,
+            supports_tool_choice=profile.tools and len(profile.tool_choices) > 1,
+            supports_strict=profile.strict_tools,
+            supports_streaming=True,
+            supports_media_results=bool(profile.tool_result_media),
+            supported_choices=profile.tool_choices if profile.tools else frozenset(),
+            limits=profile.tool_limits,
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
-    def _call(
-        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
-    ) -> ModelCall:
-        return self.connection.call(
-            conversation, tools, options, stream=stream, transport=self._transport, sleep=self._sleep
-        )
 
-
-class PlainCalls:
-    """The ways of asking an engine in a plain program, over one call."""
-
-    def _call(
-        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
-    ) -> ReplyCall:
-        raise NotImplementedError
+class Engine(BaseEngine):
+    """A model, for a plain program. An engine of your own sets `name` and has `call`, or `run_inference` alone."""
 
     def run_inference(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
@@ -242,17 +199,16 @@ class PlainCalls:
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> Reply:
         """The model's reply and the account of the call."""
-        return step(self._call(conversation, tools, options, stream=False).reply())
+        return step(self.call(conversation, tools, options, stream=False).reply())
 
     def stream(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> ReplyStream:
         """The model's reply as it arrives; use it in a `with` block."""
-        return ReplyStream(self._call(conversation, tools, options, stream=True))
+        return ReplyStream(self.call(conversation, tools, options, stream=True))
 
     def close(self) -> None:
-        """Let go of connections, or of whatever else it holds."""
-        raise NotImplementedError
+        """Close connections, and whatever else it holds."""
 
     def __enter__(self) -> Self:
         return self
@@ -261,13 +217,8 @@ class PlainCalls:
         self.close()
 
 
-class AsyncCalls:
-    """The ways of asking an engine on an event loop, over one call."""
-
-    def _call(
-        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
-    ) -> ReplyCall:
-        raise NotImplementedError
+class AsyncEngine(BaseEngine):
+    """A model, for a program on an event loop."""
 
     async def run_inference(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
@@ -279,17 +230,16 @@ class AsyncCalls:
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> Reply:
         """The model's reply and the account of the call."""
-        return await self._call(conversation, tools, options, stream=False).reply()
+        return await self.call(conversation, tools, options, stream=False).reply()
 
     def stream(
         self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
     ) -> AsyncReplyStream:
         """The model's reply as it arrives; use it in an `async with` block."""
-        return AsyncReplyStream(self._call(conversation, tools, options, stream=True))
+        return AsyncReplyStream(self.call(conversation, tools, options, stream=True))
 
     async def aclose(self) -> None:
-        """Let go of connections, or of whatever else it holds."""
-        raise NotImplementedError
+        """Close connections, and whatever else it holds."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -298,40 +248,147 @@ class AsyncCalls:
         await self.aclose()
 
 
-class HttpEngine(_OverHttp, PlainCalls):
-    """A model behind HTTP, for a plain program. Safe to share between threads."""
+# --- an object that has `run_inference` and nothing else --------------------------------------------------------------
 
-    def __init__(
-        self, connection: Connection, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        async def blocking_sleep(seconds: float) -> None:
-            sleep(seconds)
 
-        super().__init__(connection, transport, blocking_sleep, blocking=True)
+class _Simple(BaseEngine):
+    def __init__(self, model: Any) -> None:
+        self._model: Any = model
+        self.name = str(getattr(model, "name", "") or f"other:{type(model).__name__}")
+        from inspect import signature
+
+        accepted = signature(model.run_inference).parameters
+        self._takes: frozenset[str] = frozenset(
+            ("tools", "options")
+            if any(each.kind is each.VAR_KEYWORD for each in accepted.values())
+            else [name for name in ("tools", "options") if name in accepted]
+        )
+
+    def call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> ReplyCall:
+        given = {"tools": tools, "options": options}
+
+        async def answer() -> Message:
+            said: object = self._model.run_inference(conversation, **{name: given[name] for name in self._takes})
+            longer: object = await cast("Awaitable[object]", said) if isinstance(said, Awaitable) else said
+            if not isinstance(longer, Conversation) or len(longer.messages) <= len(conversation.messages):
+                message = f"run_inference of {self.name} did not return the conversation with a reply at its end."
+                raise ConfigurationError(message, hint="Return conversation.plus(Message.assistant(…)).")
+            return longer.messages[-1]
+
+        return MessageCall(answer)
+
+
+class _SimpleEngine(_Simple, Engine):
+    pass
+
+
+class _AsyncSimpleEngine(_Simple, AsyncEngine):
+    pass
+
+
+def adopt(model: object, kind: type[Engine] | type[AsyncEngine]) -> Engine | AsyncEngine:
+    """What was given as a model, as an engine of this kind; ConfigurationError if it cannot be one."""
+    if isinstance(model, kind):
+        return model
+    other = AsyncEngine if kind is Engine else Engine
+    if isinstance(model, other):
+        twin, programs = ("AsyncChatClient", "an event loop") if kind is Engine else ("ChatClient", "plain programs")
+        message = f"The engine {model!r} is for {programs}; this client is not."
+        raise ConfigurationError(message, hint=f"Use {twin}, or the engine's twin of the other colour.")
+    from inspect import iscoroutinefunction  # few programs need it
+
+    run = getattr(model, "run_inference", None)
+    if not callable(run):
+        message = f"A model is given by its name, or as an engine, not as {_shown(model)}."
+        raise ConfigurationError(message, hint='Say for instance "anthropic:claude-sonnet-4-5" or "local:".')
+    if kind is Engine:
+        if iscoroutinefunction(run):
+            message = f"run_inference of {type(model).__name__} is async; this client is not."
+            raise ConfigurationError(message, hint="Use AsyncChatClient, or make it a plain function.")
+        return _SimpleEngine(model)
+    return _AsyncSimpleEngine(model)
+
+
+def _shown(value: object) -> str:
+    return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+class _Stream:
+    """What the streams of both colours tell."""
+
+    def __init__(self, call: ReplyCall) -> None:
+        self._call: ReplyCall = call
+
+    @property
+    def message(self) -> Message:
+        """What was received so far; marked interrupted unless the reply is complete."""
+        return self._call.message
+
+    @property
+    def reply(self) -> Reply:
+        """The message and the account of the call so far."""
+        return self._call.account
+
+
+class ReplyStream(_Stream):
+    """A reply while it arrives: iterate it inside a `with` block, which closes the connection however it is left."""
+
+    def __init__(self, call: ReplyCall) -> None:
+        super().__init__(call)
+        self._events: Generator[ReplyEvent, None, None] = self._iterate()
+
+    def _iterate(self) -> Generator[ReplyEvent, None, None]:
+        call = self._call
+        try:
+            while events := step(call.next()):
+                yield from events
+        finally:
+            step(call.aclose())
+
+    def __iter__(self) -> Iterator[ReplyEvent]:
+        return self._events
 
     def close(self) -> None:
-        """Close the connections."""
-        step(self._transport.aclose())
+        """Stop the reply and release the connection."""
+        self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
 
 
-async def _sleep_on_loop(seconds: float) -> None:
-    import asyncio  # which plain programs do not load
+class AsyncReplyStream(_Stream):
+    """A reply while it arrives: iterate it inside an `async with` block, which closes the connection in any case."""
 
-    await asyncio.sleep(seconds)
+    def __init__(self, call: ReplyCall) -> None:
+        super().__init__(call)
+        self._events: AsyncGenerator[ReplyEvent, None] = self._iterate()
 
+    async def _iterate(self) -> AsyncGenerator[ReplyEvent, None]:
+        call = self._call
+        try:
+            while events := await call.next():
+                for event in events:
+                    yield event
+        finally:
+            await call.aclose()
 
-class AsyncHttpEngine(_OverHttp, AsyncCalls):
-    """A model behind HTTP, for a program on an event loop. Safe to share between tasks."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        transport: Transport,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = _sleep_on_loop,
-    ) -> None:
-        super().__init__(connection, transport, sleep, blocking=False)
+    def __aiter__(self) -> AsyncIterator[ReplyEvent]:
+        return self._events
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
+        """Stop the reply and release the connection."""
+        await self._events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()

@@ -1,68 +1,43 @@
-"""One model call, written once for both colours: attempts, retries, and the account of them.
+"""One call over HTTP, written once for both colours: attempts, retries, and the account of them.
 
-Owns: every decision in a call, the ledger of attempts, and the rule that nothing is retried silently once an event has
-reached the caller.
+Owns: every decision in a call, the ledger of attempts, and the rule that nothing is retried silently once a part of the
+answer has reached the caller.
 Must not know: plain or async. The transport and `sleep` block or await.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec import Struct
 
-from dragoman._stepping import step
-from dragoman.conversation import Failed, Fold, Message, ReplyEvent, ReplyStarted
+from dragoman.conversation import Fold, Message, ReplyEvent
 from dragoman.errors import ProviderError
-from dragoman.providers import Call, Codec, Decoder, Encoded
+from dragoman.providers import Call, Codec, Decoder, Encoded, is_content
 from dragoman.transport import (
     Attempt,
     AttemptRecord,
     GiveUp,
     HttpRequest,
     Response,
-    RetryPolicy,
     Transport,
     decide,
     retry_after_of,
 )
 
+from .base import Reply, failed
 from .keys import without_keys
-from .reply import Reply
 
 if TYPE_CHECKING:
     from dragoman.providers import AnswerReader
 
+    from .http import Connection
+
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _REQUEST_IDS: Final = ("request-id", "x-request-id", "x-goog-request-id", "apim-request-id", "cf-ray")
 """Headers with the id under which a provider can find a request."""
-
-
-class ReplyCall(Protocol):
-    """One call under way, whatever answers it: all of it at once, or pulled event by event."""
-
-    @property
-    def message(self) -> Message:
-        """What was received so far; marked interrupted unless the reply is complete."""
-        ...
-
-    @property
-    def account(self) -> Reply:
-        """The message and the account of the call so far."""
-        ...
-
-    async def reply(self) -> Reply:
-        """Make the call and give the whole reply."""
-        ...
-
-    async def next(self) -> list[ReplyEvent]:
-        """The next events; none when the reply is complete."""
-        ...
-
-    async def aclose(self) -> None:
-        """Stop, and let go of what is open."""
-        ...
 
 
 class Prepared(Struct, frozen=True):
@@ -72,24 +47,7 @@ class Prepared(Struct, frozen=True):
     call: Call
     encoded: Encoded
     reader: AnswerReader | None = None
-
-    def decoder(self) -> Decoder:
-        """What reads one reply."""
-        decoder = self.codec.decoder(self.call, self.encoded)
-        return decoder if self.reader is None else self.reader.wrap(decoder)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """What a reply with such a status says."""
-        return self.codec.error(status, headers, body, self.call)
-
-
-class Conditions(Struct, frozen=True):
-    """Under which a call is made: how hard to try, and what would otherwise be taken from the machine."""
-
-    retry: RetryPolicy
-    clock: Callable[[], float]
-    wall_clock: Callable[[], float]
-    random: Callable[[], float]
+    """What takes the answer out of a reply that had to be asked for in another form."""
 
 
 class ModelCall:
@@ -99,13 +57,13 @@ class ModelCall:
         self,
         request: HttpRequest,
         prepared: Prepared,
-        conditions: Conditions,
+        connection: Connection,
         transport: Transport,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self.request: HttpRequest = request
         self._prepared: Prepared = prepared
-        self._conditions: Conditions = conditions
+        self._connection: Connection = connection
         self._transport: Transport = transport
         self._sleep: Callable[[float], Awaitable[None]] = sleep
         self._fold: Fold = Fold()
@@ -117,7 +75,6 @@ class ModelCall:
         self._started: float = 0.0
         self._headers: Mapping[str, str] = _NO_HEADERS
         self._status: int | None = None
-        self._request_id: str | None = None
         # For a stream:
         self._response: Response | None = None
         self._decoder: Decoder | None = None
@@ -139,10 +96,10 @@ class ModelCall:
         """The message and the account of the call so far."""
         encoded = self._prepared.encoded
         return Reply(
-            message=self._fold.message(),
             request_id=self._request_id,
+            message=self._fold.message(),
             headers=self._headers,
-            received=self._conditions.wall_clock(),
+            received=self._connection.wall_clock(),
             adaptations=encoded.adaptations,
             losses=encoded.losses,
             attempts=tuple(self._attempts),
@@ -153,14 +110,26 @@ class ModelCall:
     async def reply(self) -> Reply:
         """Make the call and give the whole reply. Raises ProviderError."""
         while True:
-            self._begin_attempt()
+            request = self._begin_attempt()
             try:
-                response = await self._transport.open(self.request)
+                response = await self._transport.open(request)
+                self._headers, self._status = response.headers, response.status
+                body = await response.read()  # which frees the connection, however it ends
+                if not 200 <= self._status < 300:
+                    raise self._refusal(body)
+                prepared, events = self._prepared, list[ReplyEvent]()
+                decoder = prepared.codec.decoder(prepared.call, prepared.encoded)
+                if prepared.reader is not None:
+                    decoder = prepared.reader.wrap(decoder)
                 try:
-                    body = await response.read()  # which frees the connection, however it ends
-                finally:
-                    self._note_head(response)
-                self._take_whole(body)
+                    decoder.feed(body, events)
+                    decoder.finish(events)
+                except ProviderError:
+                    self._fold.extend(events)
+                    if not self._fold.completed:  # if it is, the provider had said that this is all
+                        raise
+                else:
+                    self._fold.extend(events)
             except ProviderError as error:
                 pause = self._judge(error)
                 if pause is None:
@@ -169,21 +138,6 @@ class ModelCall:
                 self._record("ok", None)
                 return self.account
             await self._sleep(pause)
-
-    def _take_whole(self, body: bytes) -> None:
-        if not self._accepted:
-            raise self._refusal(body)
-        events: list[ReplyEvent] = []
-        decoder = self._prepared.decoder()
-        try:
-            decoder.feed(body, events)
-            decoder.finish(events)
-        except ProviderError:
-            self._fold.extend(events)
-            if not self._fold.completed:  # if it is, the provider had said that this is all: nothing is missing
-                raise
-        else:
-            self._fold.extend(events)
 
     # --- a stream -----------------------------------------------------------------------------------------------------
 
@@ -200,7 +154,7 @@ class ModelCall:
                 await self.aclose()
                 if pause is None:
                     self._over, self._failure = True, error
-                    return [_failed(error)]
+                    return [failed(error)]
                 await self._sleep(pause)
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -208,12 +162,13 @@ class ModelCall:
         return []
 
     async def _open(self) -> None:
-        self._begin_attempt()
-        response = self._response = await self._transport.open(self.request)
-        self._note_head(response)
-        if not self._accepted:
+        response = self._response = await self._transport.open(self._begin_attempt())
+        self._headers, self._status = response.headers, response.status
+        if not 200 <= self._status < 300:
             raise self._refusal(await response.read())
-        self._decoder = self._prepared.decoder()
+        prepared = self._prepared
+        decoder = prepared.codec.decoder(prepared.call, prepared.encoded)
+        self._decoder = decoder if prepared.reader is None else prepared.reader.wrap(decoder)
 
     async def _read_events(self) -> list[ReplyEvent]:
         """Events to hand over, or none at the end of the reply."""
@@ -224,15 +179,17 @@ class ModelCall:
         try:
             if self._problem is not None:
                 raise self._problem
-            while piece := await response.next():
+            while not decoder.done and (piece := await response.next()):
                 decoder.feed(piece, events)
-                if events and not (len(events) == 1 and type(events[0]) is ReplyStarted):
+                if events and (self._handed_over or any(map(is_content, events))):
                     # That a reply has begun is told together with what it begins with: until then a provider that
                     # accepts the request and fails at once can still be tried again.
                     return self._hand_over(events)
+            if decoder.done:
+                await response.finish()  # the end that the dialect names is the end, whatever the server does
             decoder.finish(events)
         except ProviderError as error:
-            if any(type(event) is not ReplyStarted for event in events):
+            if any(map(is_content, events)):
                 self._problem = error
                 return self._hand_over(events)
             if not self._fold.completed:  # if it is, the provider had said that this is all: nothing is missing
@@ -257,24 +214,28 @@ class ModelCall:
 
     # --- decisions and the ledger -------------------------------------------------------------------------------------
 
-    def _begin_attempt(self) -> None:
-        self._started = self._conditions.clock()
+    def _begin_attempt(self) -> HttpRequest:
+        """The request of the next attempt: a limit of the whole call holds for all attempts together."""
+        self._started = self._connection.clock()
         if not self._attempts:
             self._began = self._started
-
-    def _note_head(self, response: Response) -> None:
-        headers = self._headers = response.headers
-        self._status = response.status
-        self._request_id = next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
+            return self.request
+        timeout = self.request.timeout
+        if timeout.total is None:
+            return self.request
+        left = max(0.001, timeout.total - (self._started - self._began))
+        return msgspec.structs.replace(self.request, timeout=msgspec.structs.replace(timeout, total=left))
 
     @property
-    def _accepted(self) -> bool:
-        return self._status is not None and 200 <= self._status < 300
+    def _request_id(self) -> str | None:
+        headers = self._headers
+        return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None)
 
     def _refusal(self, body: bytes) -> ProviderError:
         """What a response says whose status is not that of a reply."""
-        error = self._prepared.error(self._status or 0, self._headers, body)
-        advice = retry_after_of(self._headers, self._conditions.wall_clock())
+        prepared = self._prepared
+        error = prepared.codec.error(self._status or 0, self._headers, body, prepared.call)
+        advice = retry_after_of(self._headers, self._connection.wall_clock())
         if advice is not None:  # the header is more precise than what a body may say
             error.retry_after = advice
         return error
@@ -282,19 +243,22 @@ class ModelCall:
     def _judge(self, error: ProviderError) -> float | None:
         """The attempt failed: the seconds to wait before another one; None if that is all."""
         without_keys(error, self.request.headers)
-        conditions = self._conditions
-        elapsed = conditions.clock() - self._began
+        connection, total = self._connection, self.request.timeout.total
+        elapsed = connection.clock() - self._began
         attempt = Attempt(headers=self._headers, error=error, elapsed=elapsed, delivered=self._handed_over)
-        now, made = conditions.wall_clock(), len(self._attempts) + 1
-        decision = decide(attempt, conditions.retry, made, random=conditions.random(), now=now)
+        now, made = connection.wall_clock(), len(self._attempts) + 1
+        decision = decide(attempt, connection.retry, made, random=connection.random(), now=now)
+        if not isinstance(decision, GiveUp) and total is not None and elapsed + decision.after >= total:
+            decision = GiveUp(f"{decision.why}; the call may take {total:g} s in all")
         self._record(decision.why, error)
         if isinstance(decision, GiveUp):
-            self._fold.push(_failed(error))
+            self._fold.push(failed(error))
             message = self._fold.message()
             error.partial = message if message.blocks else None
+            error.attempts = tuple(self._attempts)
             return None
         self._fold = Fold()
-        self._headers, self._status, self._request_id = _NO_HEADERS, None, None
+        self._headers, self._status = _NO_HEADERS, None
         self._waited = decision.after
         return decision.after
 
@@ -304,91 +268,8 @@ class ModelCall:
                 number=len(self._attempts) + 1,
                 outcome=outcome,
                 waited=self._waited,
-                duration=self._conditions.clock() - self._started,
+                duration=self._connection.clock() - self._started,
                 status=self._status if error is None else error.status,
                 request_id=self._request_id,
             )
         )
-
-
-def _failed(error: ProviderError) -> Failed:
-    return Failed(type(error).__name__, error.message)
-
-
-# --- streams for callers ---------------------------------------------------------------------------------------------
-
-
-class _Stream:
-    """What the streams of both colours tell."""
-
-    def __init__(self, call: ReplyCall) -> None:
-        self._call: ReplyCall = call
-
-    @property
-    def message(self) -> Message:
-        """What was received so far; marked interrupted unless the reply is complete."""
-        return self._call.message
-
-    @property
-    def reply(self) -> Reply:
-        """The message and the account of the call so far."""
-        return self._call.account
-
-
-class ReplyStream(_Stream):
-    """A reply while it arrives: iterate it inside a `with` block, which closes the connection however it is left."""
-
-    def __init__(self, call: ReplyCall) -> None:
-        super().__init__(call)
-        self._events: Generator[ReplyEvent, None, None] = self._iterate()
-
-    def _iterate(self) -> Generator[ReplyEvent, None, None]:
-        call = self._call
-        try:
-            while events := step(call.next()):
-                yield from events
-        finally:
-            step(call.aclose())
-
-    def __iter__(self) -> Iterator[ReplyEvent]:
-        return self._events
-
-    def close(self) -> None:
-        """Stop the reply and release the connection."""
-        self._events.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-
-class AsyncReplyStream(_Stream):
-    """A reply while it arrives: iterate it inside an `async with` block, which closes the connection in any case."""
-
-    def __init__(self, call: ReplyCall) -> None:
-        super().__init__(call)
-        self._events: AsyncGenerator[ReplyEvent, None] = self._iterate()
-
-    async def _iterate(self) -> AsyncGenerator[ReplyEvent, None]:
-        call = self._call
-        try:
-            while events := await call.next():
-                for event in events:
-                    yield event
-        finally:
-            await call.aclose()
-
-    def __aiter__(self) -> AsyncIterator[ReplyEvent]:
-        return self._events
-
-    async def aclose(self) -> None:
-        """Stop the reply and release the connection."""
-        await self._events.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()

@@ -27,8 +27,8 @@ from dragoman.providers import (
 )
 from dragoman.transport import RetryPolicy, Timeouts, Transport, validate_base_url
 
-from .base import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
-from .connection import Connection
+from .base import AsyncEngine, Engine
+from .http import AsyncHttpEngine, Connection, HttpEngine
 from .keys import Secret, key_of
 
 ENTRY_POINTS = "dragoman.providers"

@@ -36,6 +36,11 @@ class Secret:
         """The value itself."""
         return self._value
 
+    @property
+    def is_sendable(self) -> bool:
+        """Whether it has only characters that a key can have."""
+        return self._value.isascii() and self._value.isprintable() and self._value == self._value.strip()
+
     def bound_to(self, hosts: Iterable[str] | None) -> Secret:
         """The same value, for these hosts only."""
         return Secret(self._value, hosts=hosts)

@@ -6,17 +6,17 @@ Must not know: providers' wire formats (the simulator speaks those).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
-from typing import Self, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Failed, Fold, Message, ReplyEvent, StopReason, ToolSpec, unfold
+from dragoman.conversation import Conversation, Message, StopReason, ToolSpec
 from dragoman.errors import DragomanError, ProviderError
-from dragoman.providers import Loss, ModelOptions, Profile
+from dragoman.providers import ModelOptions, Profile
 
-from .reply import Reply
+from .base import AsyncEngine, BaseEngine, Engine, MessageCall
 
 
 class ScriptedCall(Struct, frozen=True):
@@ -31,7 +31,7 @@ ScriptedReply: TypeAlias = str | Message | DragomanError | Callable[[ScriptedCal
 """A text, a whole message, an error to raise, or a function of the call that gives one of these."""
 
 
-class _Script:
+class _Script(BaseEngine):
     """What both colours share: the replies still to be given, and the calls that were made."""
 
     def __init__(
@@ -41,17 +41,22 @@ class _Script:
         self.name: str = name
         provider, _, self._model = name.partition(":")
         self.profile: Profile = Profile(provider=provider, dialect="scripted")
-        self.options: ModelOptions = ModelOptions()
         self._replies: Iterator[ScriptedReply] = iter(replies)
         self._piece: int | None = piece
 
-    def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
-        """A script loses nothing."""
-        return ()
+    def call(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> MessageCall:
+        """A call that is answered by the next reply of the script."""
+        asked = ScriptedCall(conversation, tuple(tools), options)
 
-    def _next(self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None) -> Message:
-        conversation.ensure_valid()
-        call = ScriptedCall(conversation, tuple(tools), options)
+        async def answer() -> Message:
+            return self._next(asked)
+
+        return MessageCall(answer, piece=self._piece)
+
+    def _next(self, call: ScriptedCall) -> Message:
+        call.conversation.ensure_valid()
         self.calls.append(call)
         said = next(self._replies, None)
         if said is None:
@@ -68,116 +73,10 @@ class _Script:
             said, provider=said.provider or self.profile.provider, model=said.model or self._model, stop_reason=ended
         )
 
-    def _events(
-        self, fold: Fold, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None
-    ) -> Generator[ReplyEvent, None, None]:
-        try:
-            message = self._next(conversation, tools, options)
-        except ProviderError as error:
-            failed = Failed(type(error).__name__, error.message)
-            fold.push(failed)
-            yield failed
-            raise
-        for event in unfold(message, piece=self._piece):
-            fold.push(event)
-            yield event
 
-
-class _ScriptedStream:
-    def __init__(self, fold: Fold, events: Generator[ReplyEvent, None, None]) -> None:
-        self._fold: Fold = fold
-        self._events: Generator[ReplyEvent, None, None] = events
-
-    @property
-    def message(self) -> Message:
-        return self._fold.message()
-
-    @property
-    def reply(self) -> Reply:
-        return Reply(message=self.message)
-
-    def __iter__(self) -> Iterator[ReplyEvent]:
-        return self._events
-
-    def close(self) -> None:
-        self._events.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-    async def _async_events(self) -> AsyncGenerator[ReplyEvent, None]:
-        for event in self._events:
-            yield event
-
-    def __aiter__(self) -> AsyncIterator[ReplyEvent]:
-        return self._async_events()
-
-    async def aclose(self) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        self.close()
-
-
-class ScriptedEngine(_Script):
+class ScriptedEngine(_Script, Engine):
     """Answers from a script, one reply for each call; `calls` tells what it was asked."""
 
-    def run_inference(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Conversation:
-        return conversation.plus(self._next(conversation, tools, options))
 
-    def reply(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Reply:
-        return Reply(message=self._next(conversation, tools, options))
-
-    def stream(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> _ScriptedStream:
-        fold = Fold()
-        return _ScriptedStream(fold, self._events(fold, conversation, tools, options))
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-
-class AsyncScriptedEngine(_Script):
+class AsyncScriptedEngine(_Script, AsyncEngine):
     """ScriptedEngine for a program on an event loop."""
-
-    async def run_inference(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Conversation:
-        return conversation.plus(self._next(conversation, tools, options))
-
-    async def reply(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> Reply:
-        return Reply(message=self._next(conversation, tools, options))
-
-    def stream(
-        self, conversation: Conversation, *, tools: Sequence[ToolSpec] = (), options: ModelOptions | None = None
-    ) -> _ScriptedStream:
-        fold = Fold()
-        return _ScriptedStream(fold, self._events(fold, conversation, tools, options))
-
-    async def aclose(self) -> None:
-        """There is nothing to close."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()

@@ -1,16 +1,17 @@
-"""What a run does with the world: ask a model, run tools, wait for a hook.
+"""What a run does with the world: call a model, run tools, wait.
 
-One I/O for each colour. The methods of the plain one block and never suspend, so that a plain program can step the run.
+One I/O for each colour. What the plain one does blocks and never suspends, so that a plain program can step the run. A
+workflow engine or a test brings its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
-from dragoman.conversation import Conversation, ReplyEvent, ToolFinished, ToolSpec, ToolStarted
-from dragoman.engines import AsyncEngine, AsyncStream, Engine, Reply, Stream
+from dragoman._stop import Stop, stoppable
+from dragoman.conversation import Conversation, ToolFinished, ToolSpec, ToolStarted
+from dragoman.engines import AsyncEngine, Engine, ReplyCall
 from dragoman.errors import ConfigurationError
 from dragoman.providers import ModelOptions
 from dragoman.tools import Batch, ToolExecutor
@@ -18,24 +19,31 @@ from dragoman.tools import Batch, ToolExecutor
 T = TypeVar("T")
 
 
-class ReplySource(NamedTuple):
-    """A reply while it arrives."""
+class MakeCall(Protocol):
+    """Makes a call ready; see `Engine.call`."""
 
-    stream: Stream | AsyncStream
-    next: Callable[[], Awaitable[ReplyEvent | None]]
-    """The next event; None at the end."""
-    close: Callable[[], Awaitable[None]]
+    def __call__(
+        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
+    ) -> ReplyCall: ...
+
+
+class Guard(Protocol):
+    """Ends an await as soon as a run is stopped; see `stoppable`."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], stop: Stop) -> Awaitable[T]: ...
 
 
 class LoopIO(Protocol):
     """The outside of a run."""
 
-    async def reply(self, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions) -> Reply:
-        """The model's reply, whole."""
+    @property
+    def call(self) -> MakeCall:
+        """A model call that is ready to be made."""
         ...
 
-    def stream(self, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions) -> ReplySource:
-        """The model's reply as it arrives."""
+    @property
+    def guard(self) -> Guard | None:
+        """What ends an await as soon as the run is stopped; None where awaiting blocks, and ends by itself."""
         ...
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
@@ -50,24 +58,11 @@ class LoopIO(Protocol):
 class PlainIO:
     """The outside of a run in a plain program."""
 
+    guard: None = None
+
     def __init__(self, engine: Engine, executor: ToolExecutor) -> None:
-        self._engine: Engine = engine
+        self.call: MakeCall = engine.call
         self._executor: ToolExecutor = executor
-
-    async def reply(self, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions) -> Reply:
-        return self._engine.reply(conversation, tools=tools, options=options)
-
-    def stream(self, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions) -> ReplySource:
-        stream = self._engine.stream(conversation, tools=tools, options=options).__enter__()
-        events = iter(stream)
-
-        async def next_event() -> ReplyEvent | None:
-            return next(events, None)
-
-        async def close() -> None:
-            stream.close()
-
-        return ReplySource(stream, next_event, close)
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         return self._executor.stepped_events(batch)
@@ -86,16 +81,11 @@ class PlainIO:
 class AsyncIO:
     """The outside of a run on an event loop."""
 
+    guard: Guard = staticmethod(stoppable)
+
     def __init__(self, engine: AsyncEngine, executor: ToolExecutor) -> None:
-        self._engine: AsyncEngine = engine
+        self.call: MakeCall = engine.call
         self._executor: ToolExecutor = executor
-
-    async def reply(self, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions) -> Reply:
-        return await self._engine.reply(conversation, tools=tools, options=options)
-
-    def stream(self, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions) -> ReplySource:
-        stream = self._engine.stream(conversation, tools=tools, options=options)
-        return ReplySource(stream, partial(anext, aiter(stream), None), stream.aclose)
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         return self._executor.aevents(batch)

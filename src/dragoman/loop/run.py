@@ -11,18 +11,34 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Event, Message, Text, ToolCall, ToolResult, ToolSpec, ToolStarted, Usage
-from dragoman.engines import Reply
+from dragoman._stop import CURRENT, Stop
+from dragoman.conversation import (
+    BROKEN_OFF,
+    Conversation,
+    Event,
+    Failed,
+    Message,
+    ReplyEvent,
+    RunEnded,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolStarted,
+    Usage,
+)
+from dragoman.engines import Reply, ReplyCall, failed
 from dragoman.errors import (
     ConfigurationError,
     LimitReachedError,
     ProviderError,
     StepLimitError,
+    StoppedError,
     ToolAbortedError,
 )
 from dragoman.providers import ModelOptions, Profile
@@ -41,9 +57,11 @@ from .step import (
     Spent,
     append_tool_results,
     drop_unanswerable_calls,
-    keep_current_approvals,
     next_step,
+    refuse_outdated,
 )
+
+_SHOWN: Final = 80
 
 
 class Cancelled(Struct, frozen=True):
@@ -54,17 +72,29 @@ Ending: TypeAlias = Done | AwaitApproval | LimitReached | Cancelled
 """How a run can end other than by an error."""
 
 
+_ENDINGS: Final[dict[type[Ending], Literal["done", "await_approval", "limit_reached", "cancelled"]]] = {
+    Done: "done",
+    AwaitApproval: "await_approval",
+    LimitReached: "limit_reached",
+    Cancelled: "cancelled",
+}
+
+
 class RunResult(Struct, frozen=True):
     """What came of a run."""
 
     conversation: Conversation
     ending: Ending
-    spent: Spent
     replies: tuple[Reply, ...]
     """The account of every call of the model, in order."""
+    spent: Spent
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
+        return f"<RunResult {_ENDINGS[type(self.ending)]}: {text!r}>"
 
     @property
     def text(self) -> str:
@@ -74,15 +104,19 @@ class RunResult(Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         """The tokens of this run, added up."""
-        total = Usage(input=0, output=0)
-        for reply in self.replies:
-            total += reply.message.usage or Usage()
-        return total
+        return _usage_of(self.replies)
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
         """The calls that wait for a person."""
         return self.ending.pending if isinstance(self.ending, AwaitApproval) else ()
+
+
+def _usage_of(replies: Iterable[Reply]) -> Usage:
+    total = Usage(input=0, output=0)
+    for reply in replies:
+        total += reply.message.usage or Usage()
+    return total
 
 
 class LoopRun:
@@ -98,9 +132,12 @@ class LoopRun:
         approvals: Iterable[Approval] = (),
         waiting: Iterable[PendingApproval] = (),
         unread: Iterable[Message] = (),
+        single: bool = False,
     ) -> None:
         calls = conversation.pending_tool_calls
-        answers = self._approvals = keep_current_approvals(calls, approvals)
+        answers = self._approvals = tuple(approvals)
+        if answers:
+            refuse_outdated(calls, answers)
         self.pending: tuple[PendingApproval, ...] = tuple(
             [
                 each
@@ -109,8 +146,6 @@ class LoopRun:
             ]
         )
         """The calls that wait for a person."""
-        self.cancelled: bool = False
-        """Whether the run was told to stop."""
         self.conversation: Conversation = conversation
         self.ending: Ending | None = None
         self.replies: list[Reply] = []
@@ -118,24 +153,28 @@ class LoopRun:
         """Whether the model has said something or tools were begun: what was done must not be forgotten."""
         self.added: list[Message] = []
         """What was said to `add`, taken in or not."""
+        self.unread: deque[Message] = deque(unread)
+        """What was said to the run and has not been taken in."""
         self.partial: Message | None = None
-        """What the model has said so far in a reply that is still arriving; the driver keeps it."""
+        """What the model has said so far in a reply that is still arriving."""
+        self.settled: bool = False
+        """Whether nothing more can come of the run."""
+        self._single: bool = single
+        """Whether the first answer ends the run; what is said meanwhile then stays unread."""
         self._executor: ToolExecutor = executor
         self._settings: LoopSettings = settings
         self._profile: Profile = profile
-        self._inbox: deque[Message] = deque(unread)
         self._tools: ToolRun | None = None
         """What the tool calls of this run share, as soon as there is one."""
         self._batch: Batch | None = None
-        self._settled: bool = False
-        """Whether nothing more can come of the run."""
-        self._began: float = time.monotonic()
+        began = self._began = time.monotonic()
+        seconds = settings.limits.seconds
+        self.stop: Stop = Stop() if seconds is None else Stop(began + seconds)
+        """What ends the run early, in whatever it is doing."""
         self._steps: int = 0
         self._tool_calls: int = 0
         self._tokens: int = 0
         self._cost: float = 0.0
-        self._last: Spent | None = None
-        """What was used up, once that is all."""
         self.hooks: tuple[LoopHooks, ...] = settings.hooks
 
     # --- from outside ---
@@ -143,18 +182,16 @@ class LoopRun:
     def add(self, message: Message) -> None:
         """Say something while the run is under way; the model reads it before it speaks next."""
         self.added.append(message)
-        self._inbox.append(message)
-
-    @property
-    def unread(self) -> tuple[Message, ...]:
-        """What was said to the run and has not been taken in."""
-        return tuple(self._inbox)
+        self.unread.append(message)
 
     def cancel(self) -> None:
-        """Stop at the next opportunity: tools are given up, a stream is closed, a whole reply is waited for."""
-        self.cancelled = True
-        if self._tools is not None:
-            self._tools.cancel()
+        """Stop at once: a call under way is ended, tools are given up."""
+        self.stop.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was told to stop."""
+        return self.stop.cancelled
 
     @property
     def was_cut_short(self) -> bool:
@@ -164,7 +201,7 @@ class LoopRun:
     @property
     def spent(self) -> Spent:
         """What the run has used up so far."""
-        return self._last or Spent(
+        return Spent(
             steps=self._steps,
             model_calls=len(self.replies),
             tool_calls=self._tool_calls,
@@ -179,15 +216,16 @@ class LoopRun:
         if self.ending is None:
             message = "The run has not ended yet, or it ended with an error."
             raise ConfigurationError(message, hint="Read the stream to its end; `conversation` has what was done.")
-        return RunResult(self.conversation, self.ending, self.spent, tuple(self.replies))
+        return RunResult(self.conversation, self.ending, tuple(self.replies), self.spent)
 
     # --- the run ---
 
     async def events(self, io: LoopIO, *, streamed: bool) -> AsyncGenerator[Event, None]:
-        """Carry the run out, and tell of tools, and of replies where they are `streamed`.
+        """Carry the run out, and tell of tools, of replies where they are `streamed`, and how it ended.
 
         An error that ends it has the conversation so far where it has a place for one.
         """
+        last: Event | None = None
         try:
             while (step := await self._next_step(io)) is not None:
                 if isinstance(step, RunTools):
@@ -206,40 +244,83 @@ class LoopRun:
                 await self._notify(io, "before_model")
                 specs = self.offered
                 options = self._options(step, specs)
-                if not streamed:
-                    reply = await io.reply(self.conversation, specs, options)
-                else:
-                    source = io.stream(self.conversation, specs, options)
-                    try:
-                        while (said := await source.next()) is not None:
-                            yield said
-                            if self.cancelled:
-                                break
-                        reply = source.stream.reply
-                    finally:
-                        self.partial = source.stream.message
-                        await source.close()
+                try:
+                    if not streamed:
+                        reply = await self._reply(io, self.conversation, specs, options)
+                    else:
+                        call = io.call(self.conversation, specs, options, stream=True)
+                        try:
+                            while said := await self._next_events(io, call):
+                                for last in said:
+                                    yield last
+                                if self.stop.cancelled:
+                                    break
+                            reply = call.account
+                        finally:
+                            self.partial = call.message
+                            await call.aclose()
+                except Exception as error:
+                    await self._notify(io, "model_failed", error)
+                    raise
                 await self._take_reply(io, reply)
                 if self.ending is not None:
                     break
-            self._check_limit()
+        except (StoppedError, ProviderError) as error:
+            if not self._was_stopped(error):
+                self._settle_after(error)
+                if not isinstance(last, Failed):
+                    yield failed(error)
+                raise
         except BaseException as error:
-            if not isinstance(error, Exception):  # it was left, cancelled or interrupted
-                self.ending = Cancelled()
-            self.settle()
-            if isinstance(error, ProviderError | ToolAbortedError):
-                error.conversation = self.conversation
+            self._settle_after(error)
+            if isinstance(error, Exception):
+                yield failed(error)
             raise
         self.settle()
+        limit = self._check_limit()
+        if limit is not None:
+            yield failed(limit)
+            raise limit
+        if streamed and self.ending is not None:
+            yield RunEnded(_ENDINGS[type(self.ending)], self.conversation.text, _usage_of(self.replies))
+
+    async def _reply(
+        self, io: LoopIO, conversation: Conversation, tools: tuple[ToolSpec, ...], options: ModelOptions
+    ) -> Reply:
+        """A whole reply. StoppedError if the run is stopped meanwhile."""
+        token = CURRENT.set(self.stop)
+        try:
+            coming = io.call(conversation, tools, options, stream=False).reply()
+            return await (coming if io.guard is None else io.guard(coming, self.stop))
+        finally:
+            CURRENT.reset(token)
+
+    async def _next_events(self, io: LoopIO, call: ReplyCall) -> list[ReplyEvent]:
+        """The next events of a reply. StoppedError if the run is stopped meanwhile."""
+        token = CURRENT.set(self.stop)
+        try:
+            return await (call.next() if io.guard is None else io.guard(call.next(), self.stop))
+        finally:
+            CURRENT.reset(token)
+
+    def _was_stopped(self, error: StoppedError | ProviderError) -> bool:
+        """Whether a call failed because the run was stopped; then that is how the run has ended."""
+        if self.stop.cancelled:
+            self.ending = Cancelled()
+        elif isinstance(error, StoppedError) and self._settings.limits.seconds is not None:
+            self.ending = LimitReached("seconds", self._settings.limits.seconds)
+        return self.ending is not None
+
+    def _settle_after(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):  # it was left, cancelled or interrupted
+            self.ending = Cancelled()
+        self.settle()
+        if isinstance(error, ProviderError | ToolAbortedError):
+            error.conversation = self.conversation
 
     def _tool_run(self) -> ToolRun:
         if self._tools is None:
-            settings = self._settings
-            seconds = settings.limits.seconds
-            deadline = None if seconds is None else self._began + seconds
-            self._tools = ToolRun(deps=settings.deps, approvals=self._approvals, deadline=deadline)
-            if self.cancelled:  # meanwhile, from another thread
-                self._tools.cancel()
+            self._tools = ToolRun(deps=self._settings.deps, approvals=self._approvals, stop=self.stop)
         self._tools.conversation = self.conversation
         return self._tools
 
@@ -253,12 +334,13 @@ class LoopRun:
         """What is to be done; None if that is all, and `ending` says why."""
         shortened = not self._settings.context
         while True:
-            while self._inbox and not self.conversation.pending_tool_calls:
-                self.conversation = self.conversation.plus(self._inbox[0])
-                self._inbox.popleft()
+            listens = not self._single or not self.replies
+            while listens and self.unread and not self.conversation.pending_tool_calls:
+                self.conversation = self.conversation.plus(self.unread[0])
+                self.unread.popleft()
             spent = self.spent if self.replies or self._tool_calls else NOTHING_SPENT
             step = next_step(self.conversation, self._settings.limits, spent, self.pending)
-            if self.cancelled and (
+            if self.stop.cancelled and (
                 isinstance(step, AskModel | RunTools) or (isinstance(step, Done) and step.message.interrupted)
             ):
                 step = Cancelled()
@@ -267,29 +349,22 @@ class LoopRun:
                 shortened = True
             elif isinstance(step, AskModel | RunTools):
                 return step
-            elif isinstance(step, Done) and self._inbox and not self.conversation.pending_tool_calls:
+            elif isinstance(step, Done) and listens and self.unread and not self.conversation.pending_tool_calls:
                 continue  # somebody spoke in the very last moment
             else:
-                self.ending, self._last = step, spent
+                self.ending = step
                 return None
 
-    def _check_limit(self) -> None:
-        """Where a limit has ended the run: answer the calls that will not be run, and raise if that is wanted."""
-        if not isinstance(self.ending, LimitReached):
-            return
-        said = (Text(f"This call was not carried out: {self.ending}"),)
-        results = [
-            ToolResult(call.id, call.name, said, is_error=True, error_type="budget")
-            for call in self.conversation.pending_tool_calls
-        ]
-        self.conversation = append_tool_results(self.conversation, results)
-        if self._settings.on_limit == "raise":
-            kind = StepLimitError if self.ending.limit == "steps" else LimitReachedError
-            raise kind(str(self.ending), conversation=self.conversation, limit=self.ending.limit)
+    def _check_limit(self) -> LimitReachedError | None:
+        """The error for a run that a limit has ended, where one is wanted."""
+        if not isinstance(self.ending, LimitReached) or self._settings.on_limit != "raise":
+            return None
+        kind = StepLimitError if self.ending.limit == "steps" else LimitReachedError
+        return kind(str(self.ending), conversation=self.conversation, limit=self.ending.limit)
 
     def settle(self) -> None:
         """Take in what there is of an unfinished step, so that every call has its result and nothing is lost."""
-        if self._settled:
+        if self.settled:
             return
         # Ctrl-C may come between any two calls of functions, so what was taken in is marked as such in the same breath.
         if self.partial is not None:
@@ -300,12 +375,19 @@ class LoopRun:
         if self._batch is not None:
             grown = append_tool_results(self.conversation, self._batch.results)
             self.conversation, self._batch = grown, None
+        if isinstance(self.ending, LimitReached):
+            said = (Text(f"This call was not carried out: {self.ending}"),)
+            results = [
+                ToolResult(call.id, call.name, said, is_error=True, error_type="budget")
+                for call in self.conversation.pending_tool_calls
+            ]
+            self.conversation = append_tool_results(self.conversation, results)
         # A pause is just that: calls whose results are still to come.
         if self.conversation.messages and not isinstance(self.ending, AwaitApproval):
             last = self.conversation.messages[-1]
-            if last.interrupted or self.conversation.pending_tool_calls:
+            if last.stop_reason in BROKEN_OFF or self.conversation.pending_tool_calls:
                 self.conversation = self.conversation.repaired().conversation
-        self._settled = True
+        self.settled = True
 
     async def _take_reply(self, io: LoopIO, reply: Reply) -> None:
         """Take the model's answer in. One that says nothing at all ends the run."""
@@ -314,12 +396,12 @@ class LoopRun:
         grown = self.conversation.plus(message) if message.blocks else self.conversation
         self.conversation, self.partial = grown, None
         self._steps += 1
-        if message.blocks or not message.interrupted:
+        if message.blocks or message.stop_reason not in BROKEN_OFF:
             self.has_done_something = True
         await self._notify(io, "after_model", reply)
-        if not message.blocks and not self._inbox:
+        if not message.blocks and not self.unread:
             # An empty message has no place in a history, and to ask the same again would bring the same.
-            self.ending, self._last = Cancelled() if self.cancelled else Done(message), self.spent
+            self.ending = Cancelled() if self.stop.cancelled else Done(message)
 
     @property
     def offered(self) -> tuple[ToolSpec, ...]:
@@ -349,11 +431,11 @@ class LoopRun:
 
     def _count(self, reply: Reply) -> None:
         self.replies.append(reply)
-        usage = reply.message.usage or Usage()
-        self._tokens += usage.tokens or 0
-        prices = self._settings.limits.prices
-        if prices is not None:
-            self._cost += prices.cost(usage)
+        usage, prices = reply.message.usage, self._settings.limits.prices
+        if usage is not None:
+            self._tokens += usage.total or (usage.input or 0) + (usage.output or 0)
+            if prices is not None:
+                self._cost += prices.cost(usage)
 
     async def _shorten(self, io: LoopIO) -> None:
         """Let the context policies have their say."""
@@ -374,7 +456,7 @@ class LoopRun:
     async def _ask(self, io: LoopIO, conversation: Conversation) -> Message:
         """Ask the model what a context policy wants to know."""
         options = msgspec.structs.replace(self._settings.options, tool_choice="auto", response_format=None)
-        reply = await io.reply(conversation, (), options)
+        reply = await self._reply(io, conversation, (), options)
         self._count(reply)
         return reply.message
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines import Reply
@@ -33,6 +33,9 @@ class LoopHooks:
 
     def after_model(self, run: LoopRun, reply: Reply) -> Hook:
         """The model has answered; its message is the last one of `run.conversation`."""
+
+    def model_failed(self, run: LoopRun, error: Exception) -> Hook:
+        """The model was asked and did not answer; the error is raised when the hooks have returned."""
 
     def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> Hook:
         """These calls are about to be carried out."""
@@ -81,12 +84,24 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     deps: object = None
 
 
+S = TypeVar("S", bound=Struct)
+
+
+def overlay(nearer: S | None, outer: S) -> S:
+    """Settings of which the nearer ones win, field by field; one that is left at its default does not say anything."""
+    if nearer is None or nearer is outer:
+        return outer
+    unsaid = structs.asdict(type(nearer)())
+    return structs.replace(
+        outer, **{name: value for name, value in structs.asdict(nearer).items() if value != unsaid[name]}
+    )
+
+
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:
     """The settings that were given; what was not is as the engine and the tools' config have it."""
-    limits = given.get("limits")
     return LoopSettings(
-        options=given.get("options", model),
-        limits=Limits(steps=tools.max_iterations) if limits is None else limits,
+        options=overlay(given.get("options"), model),
+        limits=overlay(given.get("limits"), Limits(steps=tools.max_iterations)),
         on_limit=given.get("on_limit", "raise"),
         hooks=tuple(given.get("hooks", ())),
         context=tuple(given.get("context", ())),

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from dragoman._checks import CheckedMeta
 from dragoman.conversation import Block, Conversation, Message, StopReason, ToolCall, ToolResult, Usage
 from dragoman.errors import ConfigurationError, InvalidConversationError
 from dragoman.tools import Approval, PendingApproval
@@ -52,18 +53,19 @@ class Spent(Struct, frozen=True, kw_only=True):
 _ASKING: Final = ("steps", "model_calls", "tokens", "cost", "seconds")
 
 
-class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a run may go. None: as far as it likes."""
+class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a run may go. None says nothing: no limit, but for steps. `inf` lifts one that is said elsewhere."""
 
-    steps: int | None = 20
-    model_calls: int | None = None
-    tool_calls: int | None = None
-    tokens: int | None = None
+    steps: float | None = None
+    """Answers of the model. None: as many as the tools' config says, 20 by default."""
+    model_calls: float | None = None
+    tool_calls: float | None = None
+    tokens: float | None = None
     """Of all replies of the run, input and output together. A reply that goes beyond is kept; no other is asked for."""
     cost: float | None = None
     """In the currency of `prices`, which this limit needs."""
     seconds: float | None = None
-    """Checked between steps; tools still running at that time are given up."""
+    """For everything in the run: a model call under way is ended, and tools still running are given up."""
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
@@ -227,9 +229,12 @@ def drop_unanswerable_calls(message: Message) -> Message:
     return message if len(kept) == len(message.blocks) else msgspec.structs.replace(message, blocks=tuple(kept))
 
 
-def keep_current_approvals(calls: Sequence[ToolCall], approvals: Iterable[Approval]) -> list[Approval]:
-    """The answers about calls that wait now. Another one is out of date and must not hold for a call to come."""
-    return [approval for approval in approvals if any(map(approval.answers, calls))] if calls else []
+def refuse_outdated(calls: Sequence[ToolCall], answers: Iterable[Approval]) -> None:
+    """Raise ConfigurationError for an answer about a call that does not wait: it must not hold for one to come."""
+    for answer in answers:
+        if not any(map(answer.answers, calls)):
+            message = f"The call {answer.call_id!r} does not wait for an answer, or was made with other arguments."
+            raise ConfigurationError(message, hint="Answer the calls in `pending`: approve(call) or deny(call).")
 
 
 def refuse_unanswered_calls(conversation: Conversation, answers: Iterable[Approval]) -> Conversation:

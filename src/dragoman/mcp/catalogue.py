@@ -1,4 +1,4 @@
-"""What other programs are told of a server: its tools, and resources and prompts, which are anything with a name.
+"""What other programs are told of a server: its tools, resources and prompts.
 
 Structured results are checked against what was promised for the tool.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, cast, get_type_hints, is_typeddict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, get_type_hints, is_typeddict
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -17,13 +18,19 @@ import mcp_types as types
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Struct
 
-from dragoman.conversation import Media, Text, ToolResult, Value
+from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult, Value
 from dragoman.errors import ToolDefinitionError
 from dragoman.tools import AnyTool, Checker, compile_schema
 
+from .asking import Asking, InputNeededError, answering
+from .content import to_content
 from .settings import ToolAbout, read_about
+
+R = TypeVar("R")
 
 _OURS = (Value, ToolResult, Text, Media)
 
@@ -56,20 +63,19 @@ class Catalogue:
 
 def _describe(tool: AnyTool, about: ToolAbout, output: dict[str, object] | None) -> types.Tool:
     options = tool.options
-    annotations = types.ToolAnnotations(
-        title=about.title or None,
-        read_only_hint=options.read_only,
-        destructive_hint=False if options.read_only else about.destructive,
-        idempotent_hint=options.idempotent or options.read_only,
-        open_world_hint=about.open_world,
-    )
     return types.Tool(
         name=tool.name,
         title=about.title or None,
         description=tool.description or None,
         input_schema=tool.spec.schema,
         output_schema=output,
-        annotations=annotations,
+        annotations=types.ToolAnnotations(
+            title=about.title or None,
+            read_only_hint=options.read_only,
+            destructive_hint=False if options.read_only else about.destructive,
+            idempotent_hint=options.idempotent or options.read_only,
+            open_world_hint=about.open_world,
+        ),
     )
 
 
@@ -124,30 +130,34 @@ def _with_root(schema: dict[str, object]) -> dict[str, object]:
 
 # --- resources and prompts -------------------------------------------------------------------------------------------
 
-MAX_BYTES = 10 * 1024 * 1024
+_MAX_BYTES = 10 * 1024 * 1024
 _RESOURCE_NOT_FOUND = -32002
 """What the specifications up to 2025-11-25 say; later ones use the code for invalid parameters."""
 
 
-class Readable(Protocol):
-    """Something that can be read by its name. It may have a `uri`, a `mime_type` and a `title` as well."""
-
-    @property
-    def name(self) -> str:
-        """What it is asked for by, where it has no `uri`."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """What it is, for people and models."""
-        ...
-
-    def read(self) -> str | bytes | Awaitable[str | bytes]:
-        """The whole of it."""
-        ...
+Content: TypeAlias = str | bytes | ResultPart | Sequence[ResultPart]
 
 
-Offers: TypeAlias = Iterable[Readable] | Callable[[], Iterable[Readable]]
+class Offer(Struct, frozen=True):
+    """A resource or a prompt: something that can be read by its name.
+
+    `read` may be plain or async. Its parameters, which are texts, are the arguments of a prompt, or the variables of a
+    resource whose `uri` is a template, such as `notes://{day}`. It may ask, as a tool may (`ask_user`).
+    """
+
+    name: str
+    description: str
+    read: Callable[..., Content | Awaitable[Content]]
+    """The whole of it: a text or, of a prompt, parts that become a message each."""
+    uri: str = ""
+    """What a resource is asked for by; made of the name where it is empty."""
+    mime_type: str = ""
+    title: str = ""
+    complete: Callable[[str, str], Iterable[str] | Awaitable[Iterable[str]]] | None = None
+    """Suggestions for an argument, from its name and what has been typed of its value."""
+
+
+Offers: TypeAlias = Iterable[Offer] | Callable[[], Iterable[Offer]]
 """What is offered: fixed, or a function that says what there is now."""
 
 
@@ -158,116 +168,139 @@ class Store(Protocol):
     def load(self, name: str, /) -> Any: ...
 
 
-class _Stored:
-    """One text of a store, which is loaded when it is read."""
+def offers_of(store: Store) -> Callable[[], Iterable[Offer]]:
+    """The texts of a store as resources or prompts, loaded when read: `McpServer(prompts=offers_of(skills))`."""
 
-    mime_type: str = "text/markdown"
+    def offer(about: Any) -> Offer:
+        uri = f"skill://{quote(about.name, safe='')}/SKILL.md"
+        return Offer(about.name, about.description, lambda: store.load(about.name).body, uri, "text/markdown")
 
-    def __init__(self, store: Store, about: Any) -> None:
-        self._store: Store = store
-        self.name: str = about.name
-        self.description: str = about.description
-        self.uri: str = f"skill://{quote(about.name, safe='')}/SKILL.md"
-
-    def read(self) -> str:
-        return self._store.load(self.name).body
-
-
-def offers_of(store: Store) -> Callable[[], Iterable[Readable]]:
-    """The texts of a store as resources or prompts: `McpServer(tools, prompts=offers_of(skills))`."""
-    return lambda: [_Stored(store, about) for about in store.list()]
+    return lambda: map(offer, store.list())
 
 
 class OfferList:
-    """The resources, or the prompts, of a server."""
+    """The resources, or the prompts, of a server, as its clients ask for them."""
 
     def __init__(self, kind: Literal["resources", "prompts"], offers: Offers) -> None:
         self._kind: str = kind
         self._offers: Offers = offers
 
-    async def list(self) -> list[Readable]:
-        """What there is now. The function that says so may look at the disk."""
-        return await anyio.to_thread.run_sync(self._now)
+    async def _list(self) -> list[Offer]:
+        # The function that says what there is may look at the disk.
+        return await anyio.to_thread.run_sync(lambda: list(self._offers() if callable(self._offers) else self._offers))
 
-    def _now(self) -> list[Readable]:
-        return list(self._offers() if callable(self._offers) else self._offers)
-
-    def uri(self, offer: Readable) -> str:
-        """Its own, or one made of its name."""
-        own: object = getattr(offer, "uri", None)
-        return str(own) if own else f"dragoman://{self._kind}/{quote(offer.name, safe='')}"
+    def _uri(self, offer: Offer) -> str:
+        return offer.uri or f"dragoman://{self._kind}/{quote(offer.name, safe='')}"
 
     async def list_resources(self, _ctx: object, _params: object) -> types.ListResourcesResult:
-        """What `resources/list` says."""
-        resources = [
-            types.Resource(
-                name=offer.name,
-                title=_optional(offer, "title"),
-                uri=self.uri(offer),
-                description=offer.description or None,
-                mime_type=_optional(offer, "mime_type"),
-            )
-            for offer in await self.list()
-        ]
-        return types.ListResourcesResult(resources=resources)
+        offers = [offer for offer in await self._list() if not UriTemplate.is_template(offer.uri)]
+        found = [types.Resource(uri=self._uri(offer), **_about(offer)) for offer in offers]
+        return types.ListResourcesResult(resources=found)
 
     async def list_templates(self, _ctx: object, _params: object) -> types.ListResourceTemplatesResult:
-        """What `resources/templates/list` says: all resources have fixed names."""
-        return types.ListResourceTemplatesResult(resource_templates=[])
+        offers = [offer for offer in await self._list() if UriTemplate.is_template(offer.uri)]
+        found = [types.ResourceTemplate(uri_template=offer.uri, **_about(offer)) for offer in offers]
+        return types.ListResourceTemplatesResult(resource_templates=found)
 
     async def read_resource(
         self, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        """What `resources/read` says."""
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = str(params.uri)
-        for offer in await self.list():
-            if self.uri(offer) == uri:
-                return types.ReadResourceResult(contents=[_contents(uri, offer, await _read(offer))])
-        code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _RESOURCE_NOT_FOUND
-        raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
+
+        async def read(_asking: Asking) -> types.ReadResourceResult:
+            for offer in await self._list():
+                variables = _variables(offer.uri, uri) if UriTemplate.is_template(offer.uri) else {}
+                if self._uri(offer) == uri or variables:
+                    return types.ReadResourceResult(contents=[_contents(uri, offer, await _read(offer, variables))])
+            code = types.INVALID_PARAMS if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else _RESOURCE_NOT_FOUND
+            raise MCPError(code, f"Resource not found: {uri}", {"uri": uri})
+
+        return await answering(ctx, params, read)
 
     async def list_prompts(self, _ctx: object, _params: object) -> types.ListPromptsResult:
-        """What `prompts/list` says."""
         prompts = [
-            types.Prompt(name=offer.name, title=_optional(offer, "title"), description=offer.description or None)
-            for offer in await self.list()
+            types.Prompt(
+                name=offer.name,
+                title=offer.title or None,
+                description=offer.description or None,
+                arguments=[
+                    types.PromptArgument(name=name, required=parameter.default is parameter.empty)
+                    for name, parameter in inspect.signature(offer.read).parameters.items()
+                ],
+            )
+            for offer in await self._list()
         ]
         return types.ListPromptsResult(prompts=prompts)
 
-    async def get_prompt(self, _ctx: object, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """What `prompts/get` says: the text, as a message of the user."""
-        for offer in await self.list():
-            if offer.name == params.name:
-                text = await _read(offer)
-                words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-                message = types.PromptMessage(role="user", content=types.TextContent(text=words))
-                return types.GetPromptResult(description=offer.description or None, messages=[message])
-        raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+    async def get_prompt(
+        self, ctx: ServerRequestContext[Any, Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        """What it says, as messages of the user."""
+
+        async def get(_asking: Asking) -> types.GetPromptResult:
+            offer = await self._find(params.name)
+            if offer is None:
+                raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+            found = await _read(offer, params.arguments or {})
+            found = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+            parts = [found] if isinstance(found, Text | Media | Json) else found
+            blocks = await anyio.to_thread.run_sync(to_content, [Text(parts)] if isinstance(parts, str) else parts)
+            messages = [types.PromptMessage(role="user", content=block) for block in blocks]
+            return types.GetPromptResult(description=offer.description or None, messages=messages)
+
+        return await answering(ctx, params, get)
+
+    async def complete(self, name: str, argument: str, value: str) -> list[str]:
+        """Suggestions for an argument of a prompt by its name, or of a resource by its template."""
+        offer = await self._find(name)
+        return (
+            [] if offer is None or offer.complete is None else list(await _call(offer, offer.complete, argument, value))
+        )
+
+    async def _find(self, name: str) -> Offer | None:
+        return next((offer for offer in await self._list() if name in (offer.name, self._uri(offer))), None)
 
 
-def _optional(offer: Readable, name: str) -> str | None:
-    value: object = getattr(offer, name, None)
-    return str(value) if value else None
+def _about(offer: Offer) -> dict[str, Any]:
+    about = {"title": offer.title, "description": offer.description, "mime_type": offer.mime_type}
+    return {"name": offer.name, **{key: value or None for key, value in about.items()}}
 
 
-async def _read(offer: Readable) -> str | bytes:
+def _variables(template: str, uri: str) -> dict[str, str]:
+    """The variables of a template, as this address has them; none where it does not fit, or leaves the path."""
+    found = UriTemplate.parse(template).match(uri) or {}
+    texts = {name: value for name, value in found.items() if isinstance(value, str)}
+    return texts if len(texts) == len(found) and not any(".." in value.split("/") for value in texts.values()) else {}
+
+
+async def _read(offer: Offer, arguments: Mapping[str, str]) -> Content:
     """The whole of it, unless that is too much; raises MCPError."""
     try:
-        found = await anyio.to_thread.run_sync(offer.read, abandon_on_cancel=True)
-        if inspect.isawaitable(found):
-            found = await found
-    except Exception as error:
-        message = f"{offer.name!r} cannot be read: {type(error).__name__}: {error}"
-        raise MCPError(types.INTERNAL_ERROR, message) from error
-    if len(found) > MAX_BYTES:
-        message = f"{offer.name!r} is larger than {MAX_BYTES} bytes"
-        raise MCPError(types.INTERNAL_ERROR, message)
+        inspect.signature(offer.read).bind(**arguments)
+    except TypeError as error:
+        raise MCPError(types.INVALID_PARAMS, f"{offer.name!r}: {error}") from None
+    found = await _call(offer, partial(offer.read, **arguments))
+    if isinstance(found, str | bytes) and len(found) > _MAX_BYTES:
+        raise MCPError(types.INTERNAL_ERROR, f"{offer.name!r} is larger than {_MAX_BYTES} bytes")
     return found
 
 
-def _contents(uri: str, offer: Readable, data: str | bytes) -> types.TextResourceContents | types.BlobResourceContents:
-    mime_type = _optional(offer, "mime_type")
+async def _call(offer: Offer, function: Callable[..., R | Awaitable[R]], *given: str) -> R:
+    """What a function of the offer says, plain or async; raises MCPError."""
+    try:
+        found = await anyio.to_thread.run_sync(partial(function, *given), abandon_on_cancel=True)
+        return await found if inspect.isawaitable(found) else cast("R", found)
+    except (InputNeededError, MCPError):
+        raise
+    except Exception as error:
+        message = f"{offer.name!r} cannot be read: {type(error).__name__}: {error}"
+        raise MCPError(types.INTERNAL_ERROR, message) from error
+
+
+def _contents(uri: str, offer: Offer, data: Content) -> types.TextResourceContents | types.BlobResourceContents:
     if isinstance(data, str):
-        return types.TextResourceContents(uri=uri, mime_type=mime_type or "text/plain", text=data)
+        return types.TextResourceContents(uri=uri, mime_type=offer.mime_type or "text/plain", text=data)
+    if not isinstance(data, bytes):
+        raise MCPError(types.INTERNAL_ERROR, f"{offer.name!r} is a resource, and so must give a text or bytes")
     blob = base64.b64encode(data).decode("ascii")
-    return types.BlobResourceContents(uri=uri, mime_type=mime_type or "application/octet-stream", blob=blob)
+    return types.BlobResourceContents(uri=uri, mime_type=offer.mime_type or "application/octet-stream", blob=blob)

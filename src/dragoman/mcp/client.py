@@ -21,10 +21,10 @@ from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError, ToolExecutionError
 from dragoman.tools import AnyTool, LoopThread, ToolSet
 
-from .child import Processes
-from .connection import Connection, State
+from .connection import Connection, Elicit, Sample, State
 from .remote_tools import ToolProblem
 from .settings import AnyServer, HttpServer, Pins, ServerOptions, StdioServer, ToolChange, servers_from_json
+from .transports import kill_all
 
 _CLOSE_SECONDS = 15.0
 """More than the longest a server may take to be ended."""
@@ -45,7 +45,8 @@ class _Home:
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread: LoopThread | None = None
-        self.processes: Processes = Processes()
+        self.groups: set[int] = set()
+        """The process groups of servers that run, to be killed whatever happens."""
         self.connections: dict[str, Connection] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -71,24 +72,13 @@ class _Home:
         if loop is not None and not loop.is_closed():
             for connection in self.connections.values():
                 loop.call_soon_threadsafe(connection.stop)
-        self.processes.kill_all()
+        kill_all(self.groups)
         if thread is not None:
             thread.close()
 
 
-class _OneServer(ToolSet):
-    """The tools of one server, as they are now."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection: Connection = connection
-
-    @property
-    def by_name(self) -> Mapping[str, AnyTool]:  # pyright: ignore[reportIncompatibleVariableOverride] -- follows
-        return self._connection.trust.offered
-
-
-class _AllServers(ToolSet):
-    """The tools of all servers. Of two with one name the first server's counts: no server can take another's away."""
+class _ToolsOf(ToolSet):
+    """The tools of servers, as they are now. Of two with one name the first counts: no server can take one away."""
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections: Mapping[str, Connection] = connections
@@ -124,6 +114,9 @@ class McpServers:
 
     `optional` leaves out a server that cannot be connected, instead of raising; its status says why. `pins` is what was
     approved earlier, for servers with `trust="pinned"`.
+
+    A server may ask during a call. `elicit` gets a Question to the user and gives the answer, `sample` a request to a
+    model (the SDK's) and gives its text; None, or no function at all, declines. Both may be plain or async.
     """
 
     def __init__(
@@ -133,14 +126,18 @@ class McpServers:
         pins: Pins | None = None,
         optional: bool = False,
         environ: Mapping[str, str] | None = None,
+        elicit: Elicit | None = None,
+        sample: Sample | None = None,
     ) -> None:
         self._servers: dict[str, AnyServer] = dict(servers)
         self._pins: Pins | None = pins
         self._optional: bool = optional
         self._environ: Mapping[str, str] = os.environ if environ is None else environ
+        self._elicit: Elicit | None = elicit
+        self._sample: Sample | None = sample
         self._home: _Home = _Home()
         self._connections: dict[str, Connection] = self._home.connections
-        self._all: _AllServers = _AllServers(self._connections)
+        self._all: _ToolsOf = _ToolsOf(self._connections)
         weakref.finalize(self, self._home.abandon)
 
     @classmethod
@@ -151,6 +148,8 @@ class McpServers:
         pins: Pins | None = None,
         optional: bool = False,
         environ: Mapping[str, str] | None = None,
+        elicit: Elicit | None = None,
+        sample: Sample | None = None,
     ) -> McpServers:
         """The servers of a document with an `mcpServers` object: a path, JSON text, or the parsed form.
 
@@ -163,7 +162,8 @@ class McpServers:
             except OSError as error:
                 message = f"The list of MCP servers cannot be read: {error.strerror}."
                 raise ConfigurationError(message) from error
-        return cls(servers_from_json(source, around), pins=pins, optional=optional, environ=environ)
+        servers = servers_from_json(source, around)
+        return cls(servers, pins=pins, optional=optional, environ=environ, elicit=elicit, sample=sample)
 
     # --- what they offer ---
 
@@ -174,7 +174,7 @@ class McpServers:
 
     def __getitem__(self, name: str) -> ToolSet:
         """The tools of one server."""
-        return _OneServer(self._connection(name))
+        return _ToolsOf({name: self._connection(name)})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._servers)
@@ -199,7 +199,9 @@ class McpServers:
     @property
     def problems(self) -> list[ToolProblem]:
         """What servers say that was not believed or not taken over."""
-        return [problem for c in self._connections.values() for problem in c.problems] + self._all.conflicts
+        return [
+            problem for c in self._connections.values() for problem in c.trust.listed.problems
+        ] + self._all.conflicts
 
     # --- approvals ---
 
@@ -273,9 +275,11 @@ class McpServers:
                 name,
                 server,
                 environ=self._environ,
-                processes=self._home.processes,
+                groups=self._home.groups,
                 pins=pins,
                 anywhere=self._home.call,
+                elicit=self._elicit,
+                sample=self._sample,
             )
         for name in self._connections:
             self._home.keep(name)
@@ -302,6 +306,8 @@ def connect(
     name: str = "mcp",
     options: ServerOptions | None = None,
     pins: Pins | None = None,
+    elicit: Elicit | None = None,
+    sample: Sample | None = None,
 ) -> McpServers:
     """One server: an address, a command with its arguments, or one with all its settings; without a prefix."""
     if isinstance(server, str):
@@ -311,4 +317,5 @@ def connect(
     chosen = options or server.options
     if chosen.prefix is None:
         chosen = msgspec.structs.replace(chosen, prefix="")
-    return McpServers({name: msgspec.structs.replace(server, options=chosen)}, pins=pins)
+    chosen_server = msgspec.structs.replace(server, options=chosen)
+    return McpServers({name: chosen_server}, pins=pins, elicit=elicit, sample=sample)

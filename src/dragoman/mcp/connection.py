@@ -9,16 +9,21 @@ only borrow its session.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
-import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Literal, TypeAlias, cast
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp.client import Client, ClientSession, IncomingMessage
+from mcp.client.auth import OAuthFlowError
+from mcp.client.context import ClientRequestContext
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
@@ -34,12 +39,11 @@ from dragoman.errors import (
     ToolTimeoutError,
 )
 
-from .child import LastWords, Processes, child
+from .calls import LISTENER, ProgressListener
 from .content import result_from_mcp
-from .progress import LISTENER, ProgressListener
-from .remote_tools import Remote, ToolProblem, ToolReader, Trust
-from .settings import AnyServer, ClientLimits, HttpServer, LocalServer, StdioServer
-from .web import guard, web
+from .remote_tools import Remote, ToolReader, Trust
+from .settings import AnyServer, ClientLimits, HttpServer, LocalServer, Question, StdioServer
+from .transports import TOO_MANY, LastWords, child, guard, web
 
 State: TypeAlias = Literal["connecting", "ready", "restarting", "failed", "closed"]
 
@@ -55,9 +59,16 @@ _STABLE = 60.0
 _FAREWELL = 2.0
 """Seconds to end a session properly, and a program."""
 _SHOWN = 500
+_MAX_ROUNDS = 10
+_ROUND_PAUSE = 0.1
+_UNAUTHORIZED = frozenset({401, 403})
 _SESSION_GONE = frozenset({"Session terminated", "Session not found"})
 
 
+_Form: TypeAlias = Mapping[str, Any] | None
+_Reply: TypeAlias = str | types.CreateMessageResult | None
+Elicit: TypeAlias = Callable[[Question], Awaitable[_Form] | _Form]
+Sample: TypeAlias = Callable[[types.CreateMessageRequestParams], Awaitable[_Reply] | _Reply]
 Elsewhere: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, ToolResult]]], Awaitable[ToolResult]]
 """Runs a coroutine on the loop of the connections, whichever thread or loop asks."""
 
@@ -71,9 +82,11 @@ class Connection:
         server: AnyServer,
         *,
         environ: Mapping[str, str],
-        processes: Processes,
+        groups: set[int],
         pins: Mapping[str, str] | None,
         anywhere: Elsewhere,
+        elicit: Elicit | None = None,
+        sample: Sample | None = None,
     ) -> None:
         self.name: str = name
         self.options = server.options
@@ -82,12 +95,16 @@ class Connection:
         self.error: McpError | None = None
         """Why it is not ready, or was not when it last died."""
         self.restarts: int = 0
-        self.truncated: bool = False
-        self._reader: ToolReader = ToolReader(name, self.prefix, server.options, self.call)
+        self._reader: ToolReader = ToolReader(name, server.options, self.call)
         self._server: AnyServer = server
         self._environ: Mapping[str, str] = environ
-        self._processes: Processes = processes
+        self._groups: set[int] = groups
         self._anywhere: Elsewhere = anywhere
+        self._elicit: Elicit | None = elicit
+        self._sample: Sample | None = sample
+        self._calls: set[anyio.CancelScope] = set()
+        self._status: int = 0
+        """That of the last answer over HTTP."""
         self._session: ClientSession | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopped: bool = False
@@ -96,24 +113,6 @@ class Connection:
         self._lost: str = ""
         self._stale: bool = False
         self._words: LastWords = LastWords(server)
-
-    @property
-    def prefix(self) -> str:
-        """What is put before the names of the tools."""
-        own = self.options.prefix
-        return re.sub(r"[^A-Za-z0-9_-]", "_", self.name) + "_" if own is None else own
-
-    @property
-    def problems(self) -> tuple[ToolProblem, ...]:
-        """What was not believed or not taken over."""
-        found = self.trust.listed.problems
-        if not self.truncated:
-            return found
-        message = (
-            f"MCP server {self.name!r} lists more than {self.options.limits.max_tools} tools; the rest is left out."
-        )
-        error = McpProtocolError(message, server=self.name)
-        return (*found, ToolProblem(server=self.name, tool="", error=error, usable=False))
 
     # --- the task ---
 
@@ -172,31 +171,28 @@ class Connection:
         except Exception as error:  # noqa: BLE001 -- whatever the SDK and the server make of each other is the reason
             return self._reason(error)
         if scope.cancelled_caught and not ready:
-            message = f"MCP server {self.name!r} was not ready within {self.options.connect_timeout:g} seconds."
-            return McpConnectionError(self._with_words(message), server=self.name)
-        message = f"MCP server {self.name!r} is gone: {self._lost or 'it closed the connection'}."
-        return McpConnectionError(self._with_words(message), server=self.name)
+            return self._error(f"was not ready within {self.options.connect_timeout:g} seconds.")
+        return self._error(f"is gone: {self._lost or 'it closed the connection'}.")
 
     def _client(self) -> Client:
+        server = self._server
+        if isinstance(server, LocalServer):
+            make: object = getattr(server.server, "sdk", None)
+            target: Any = make() if callable(make) else server.server
+        elif isinstance(server, StdioServer):
+            transport = child(server, self._environ, self._groups, self._words)
+            target = guard(transport, self.options.limits, self._end)
+        else:
+            target = guard(web(server, self._hear), self.options.limits, self._end)
         return Client(
-            self._target(),
+            target,
             mode=self.options.protocol,
             cache=None,
             message_handler=self._notice,
+            elicitation_callback=None if self._elicit is None else self._on_elicitation,
+            sampling_callback=None if self._sample is None else self._on_sampling,
             client_info=types.Implementation(name="dragoman", version=__version__),
         )
-
-    def _target(self) -> Any:
-        """What the SDK connects to."""
-        server, limits = self._server, self.options.limits
-        if isinstance(server, LocalServer):
-            make: object = getattr(server.server, "sdk", None)
-            return make() if callable(make) else server.server
-        if isinstance(server, StdioServer):
-            transport = child(server, self._environ, limits, self._processes, self._words)
-        else:
-            transport = web(server, self.options)
-        return guard(transport, limits, self._end)
 
     async def _stay(self, client: Client) -> None:
         """Take over changes until the connection is lost."""
@@ -209,9 +205,17 @@ class Connection:
                     break
                 if self._stale:
                     self._stale = False
-                    await self._refresh_again(client)
+                    try:
+                        with anyio.fail_after(self.options.connect_timeout):
+                            await self._refresh(client)
+                    except (MCPError, ValidationError, TimeoutError) as error:
+                        why = type(error).__name__
+                        LOGGER.warning("MCP server %s: its new list of tools cannot be read: %s", self.name, why)
                     await anyio.sleep(_REFRESH_PAUSE)
             tasks.cancel_scope.cancel()
+
+    def _hear(self, status: int) -> None:
+        self._status = status
 
     def _end(self, why: str) -> None:
         """No more will come from the server; the first reason counts."""
@@ -254,19 +258,12 @@ class Connection:
                 LOGGER.debug("MCP server %s: no notices of changes: %s", self.name, error)
             await anyio.sleep(min(2.0 ** min(attempt, 10), _LONGEST_BACKOFF))
 
-    async def _refresh_again(self, client: Client) -> None:
-        try:
-            with anyio.fail_after(self.options.connect_timeout):
-                await self._refresh(client)
-        except (MCPError, ValidationError, TimeoutError) as error:
-            LOGGER.warning("MCP server %s: its new list of tools cannot be had: %s", self.name, type(error).__name__)
-
     async def _refresh(self, client: Client) -> None:
         found: list[types.Tool] = []
-        self.truncated = False
+        truncated = False
         if client.server_capabilities.tools is not None:
-            found, self.truncated = await _fetch_tools(client.session, self.options.limits)
-        self.trust.take(self._reader.read(found, self.trust.listed))
+            found, truncated = await _fetch_tools(client.session, self.options.limits)
+        self.trust.take(self._reader.read(found, self.trust.listed, truncated=truncated))
 
     # --- calls ---
 
@@ -282,29 +279,49 @@ class Connection:
             if listener is not None:
                 listener(progress, total, message)
 
-        params = types.CallToolRequestParams(name=remote.name, arguments=arguments)
+        progress = None if listener is None else on_progress
         limit = self.options.call_timeout
         try:
-            with anyio.fail_after(limit):
-                session = await self._usable_session(remote.name)
-                answer = await session.send_request(
-                    types.CallToolRequest(params=params),
-                    _RESULT,
-                    progress_callback=None if listener is None else on_progress,
-                )
+            answer = await self._rounds(remote.name, arguments, progress)
         except TimeoutError:
             message = f"MCP server {self.name!r} did not answer the call of {remote.name!r} within {limit:g} seconds."
             raise ToolTimeoutError(message, tool_name=remote.name) from None
         except MCPError as error:
             raise self._call_error(remote.name, error) from error
         except ValidationError:
-            message = f"MCP server {self.name!r} answered the call of {remote.name!r} with something that is not MCP."
-            details = McpProtocolError(message, server=self.name)
-            raise ToolExecutionError(message, tool_name=remote.name, details=details) from None
-        if isinstance(answer, types.InputRequiredResult):
-            message = f"MCP server {self.name!r} asked for input during the call of {remote.name!r}, and was declined."
-            raise ToolExecutionError(message, tool_name=remote.name, hint="Call another tool, or give it all it needs.")
+            why = self._error(f"answered the call of {remote.name!r} with something that is not MCP.", McpProtocolError)
+            raise ToolExecutionError(why.message, tool_name=remote.name, details=why) from None
         return remote.checked(result_from_mcp(answer, self.options.limits.max_result_bytes), self.name)
+
+    async def _rounds(
+        self, tool: str, arguments: dict[str, object], progress: ProgressFnT | None
+    ) -> types.CallToolResult:
+        """Call a tool; again with the answers, as long as the server asks for more."""
+        responses: types.InputResponses | None = None
+        state: str | None = None
+        for _ in range(_MAX_ROUNDS):
+            with anyio.fail_after(self.options.call_timeout) as scope, self._timing(scope):
+                session = await self._usable_session(tool)
+                params = types.CallToolRequestParams(
+                    name=tool, arguments=arguments, input_responses=responses, request_state=state
+                )
+                call = types.CallToolRequest(params=params)
+                answer = await session.send_request(call, _RESULT, progress_callback=progress)
+            if isinstance(answer, types.CallToolResult):
+                return answer
+            state, responses = answer.request_state, {}
+            for key, request in (answer.input_requests or {}).items():
+                ctx = ClientRequestContext(session=session, request_id=key, meta=None)
+                said = await session.dispatch_input_request(ctx, request)
+                if isinstance(said, types.ErrorData):
+                    message = f"MCP server {self.name!r} asked for input during the call of {tool!r}, and was declined."
+                    hint = "Call another tool, or give it all it needs."
+                    raise ToolExecutionError(message, tool_name=tool, hint=hint)
+                responses[key] = said
+            if not responses:
+                await anyio.sleep(_ROUND_PAUSE)
+        message = f"MCP server {self.name!r} asked for input {_MAX_ROUNDS} times during the call of {tool!r}."
+        raise ToolExecutionError(message, tool_name=tool, details=McpProtocolError(message, server=self.name))
 
     async def _usable_session(self, tool: str) -> ClientSession:
         """The session, once there is one; raises ToolExecutionError if there will be none."""
@@ -312,7 +329,7 @@ class Connection:
             if self._session is not None and not self._lost:
                 return self._session
             if self.state in ("failed", "closed"):
-                why = self.error or McpConnectionError(f"MCP server {self.name!r} is closed.", server=self.name)
+                why = self.error or self._error("is closed.")
                 raise ToolExecutionError(why.message, tool_name=tool, details=why) from why
             await self._turn.wait()
 
@@ -320,15 +337,72 @@ class Connection:
         if error.code == types.INVALID_REQUEST and error.message in _SESSION_GONE:
             self._end("it has forgotten the session")
         if self._lost:
-            what = f"MCP server {self.name!r} died during the call of {tool!r}: {self._lost}."
-            message = f"{what} Whether it took effect is not known."
-            cause = McpConnectionError(self._with_words(message), server=self.name)
+            cause = self._error(f"died during the call of {tool!r}: {self._lost}. Whether it took effect is not known.")
             return ToolExecutionError(cause.message, tool_name=tool, details=cause)
+        if error.message.startswith(TOO_MANY):
+            cause = self._error(f"answered the call of {tool!r} with too much: {error.message}.", McpProtocolError)
+            return ToolExecutionError(cause.message, tool_name=tool, details=cause)
+        if self._status in _UNAUTHORIZED:
+            cause = self._unauthorized()
+            return ToolExecutionError(str(cause), tool_name=tool, details=cause)
+        if error.code == types.HEADER_MISMATCH:
+            self._mark_stale()  # the tool has changed
         if error.code == types.REQUEST_TIMEOUT:
             return ToolTimeoutError(f"MCP server {self.name!r}: the call of {tool!r} took too long.", tool_name=tool)
-        text = _shorten(error.message)
-        message = f"MCP server {self.name!r}: the call of {tool!r} failed: {text} (code {error.code})."
+        message = (
+            f"MCP server {self.name!r}: the call of {tool!r} failed: {_shorten(error.message)} (code {error.code})."
+        )
         return ToolExecutionError(message, tool_name=tool, details=McpError(message, server=self.name))
+
+    # --- questions of the server ---
+
+    @contextmanager
+    def _timing(self, scope: anyio.CancelScope) -> Generator[None, None, None]:
+        self._calls.add(scope)
+        try:
+            yield
+        finally:
+            self._calls.discard(scope)
+
+    async def _ask(self, function: Callable[[Any], object], question: object) -> object:
+        """What the program's function says; meanwhile the time of calls stands still, since people take theirs."""
+        began = anyio.current_time()
+        waiting = {scope: scope.deadline for scope in self._calls if scope.deadline < math.inf}
+        for scope in waiting:
+            scope.deadline = math.inf
+        try:
+            said = await anyio.to_thread.run_sync(function, question, abandon_on_cancel=True)
+            return await said if inspect.isawaitable(said) else said
+        except Exception:
+            LOGGER.exception("MCP server %s: its question could not be asked", self.name)
+            return None
+        finally:
+            for scope, deadline in waiting.items():
+                scope.deadline = deadline + anyio.current_time() - began
+
+    async def _on_elicitation(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert self._elicit is not None
+        form = isinstance(params, types.ElicitRequestFormParams)
+        schema = cast("dict[str, object]", params.requested_schema if form else {})
+        url = "" if form else str(params.url)
+        question = Question(server=self.name, message=params.message, schema=schema, url=url)
+        said = await self._ask(self._elicit, question)
+        if not isinstance(said, Mapping):
+            return types.ElicitResult(action="decline")
+        fields = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
+        defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+        return types.ElicitResult(action="accept", content={**defaults, **said} if form else None)
+
+    async def _on_sampling(
+        self, context: object, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        assert self._sample is not None
+        said = await self._ask(self._sample, params)
+        if isinstance(said, str):
+            return types.CreateMessageResult(role="assistant", content=types.TextContent(text=said), model="dragoman")
+        if isinstance(said, types.CreateMessageResult):
+            return said
+        return types.ErrorData(code=types.INVALID_REQUEST, message="The request was declined.")
 
     # --- reasons ---
 
@@ -339,17 +413,24 @@ class Connection:
             return error
         if isinstance(error, ValidationError):
             place = ".".join(map(str, error.errors(include_input=False, include_url=False)[0]["loc"]))
-            message = f"MCP server {self.name!r} is not usable: what it sent is not MCP at {_shorten(place)}."
-            return McpProtocolError(self._with_words(message), server=self.name)
+            return self._error(f"is not usable: what it sent is not MCP at {_shorten(place)}.", McpProtocolError)
+        if self._status in _UNAUTHORIZED:
+            return self._unauthorized()
         what = _shorten(str(error)) or type(error).__name__
         if isinstance(self._server, HttpServer):
-            what = type(error).__name__ if not isinstance(error, MCPError) else what  # the text may hold the address
-        message = f"MCP server {self.name!r} cannot be used: {self._lost or what}."
-        return McpConnectionError(self._with_words(message), server=self.name)
+            # The text of others may hold the address.
+            what = what if isinstance(error, MCPError | OAuthFlowError) else type(error).__name__
+        return self._error(f"cannot be used: {self._lost or what}.")
 
-    def _with_words(self, message: str) -> str:
-        words = self._words.text
-        return f"{message} Its last words: {words}" if words else message
+    def _unauthorized(self) -> McpError:
+        error = self._error(f"does not let us in: it answered with HTTP {self._status}.")
+        error.hint = "Give it a token in `headers`, or sign in with auth=oauth(url, store); see the page about MCP."
+        return error
+
+    def _error(self, what: str, kind: type[McpError] = McpConnectionError) -> McpError:
+        """An error about this server, with its last words."""
+        words = f" Its last words: {self._words.text}" if self._words.text else ""
+        return kind(f"MCP server {self.name!r} {what}{words}", server=self.name)
 
 
 def _innermost_error(error: Exception) -> Exception:

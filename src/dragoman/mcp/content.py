@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
 from urllib.parse import quote
@@ -22,10 +22,8 @@ from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult
 MAX_FILE_BYTES = 20 * 1024 * 1024
 """How large a file may be that a tool's result refers to."""
 
-_MIME = re.compile(r"[A-Za-z0-9.+*-]{1,100}/[A-Za-z0-9.+*-]{1,100}").match
-_BINARY = "application/octet-stream"
+_MIME = re.compile(r"[A-Za-z0-9.+*-]{1,100}/[A-Za-z0-9.+*-]{1,100}").fullmatch
 _TEXTUAL = re.compile(r"text/|application/(?:json|xml|javascript|yaml|[\w.-]+\+(?:json|xml))$").match
-
 _MAX_PARTS = 1_000
 
 _Block: TypeAlias = types.ContentBlock
@@ -88,103 +86,77 @@ def _base64(data: bytes) -> str:
 # --- theirs to ours --------------------------------------------------------------------------------------------------
 
 
-class _Allowance:
-    """How many bytes a result may still hold."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit: int = limit
-        self.left: int = limit
-
-    def take(self, size: int) -> bool:
-        if size > self.left:
-            return False
-        self.left -= size
-        return True
-
-    def text(self, text: str) -> str:
-        """The text, or as much of it as still fits, with a mark."""
-        # A character takes up to four bytes; where even that fits nothing has to be counted.
-        if len(text) * 4 <= self.left:
-            self.left -= len(text)
-            return text
-        kept = text.encode("utf-8", "backslashreplace")[: self.left].decode("utf-8", "ignore")
-        self.left -= len(kept.encode())
-        if len(kept) >= len(text):
-            return kept
-        rest = len(text) - len(kept)
-        return f"{kept}\n[cut here: a result may hold {self.limit} bytes, and {rest} characters more came]"
-
-
 def result_from_mcp(result: types.CallToolResult, max_bytes: int) -> ToolResult:
     """The result of a call. The executor puts its name and id on it."""
-    allowance = _Allowance(max_bytes)
+    reader = _Reader(max_bytes)
     structured = None
     dropped: tuple[ResultPart, ...] = ()
     if "structured_content" in result.model_fields_set and result.structured_content is not None:
         raw = msgspec.json.encode(result.structured_content)
-        if allowance.take(len(raw)):
+        if len(raw) <= reader.left:
+            reader.left -= len(raw)
             structured = Json(Raw(raw))
         else:
             dropped = (Text(f"[left out: a structured value of {len(raw)} bytes]"),)
-    content = _parts(result.content, allowance) + dropped
+    content = reader.parts(result.content) + dropped
     if not content and structured is not None:
         content = (structured,)
     error_type = "execution" if result.is_error else None
     return ToolResult("", "", content, is_error=result.is_error, error_type=error_type, structured=structured)
 
 
-def _parts(blocks: Iterable[_Block], allowance: _Allowance) -> tuple[ResultPart, ...]:
-    parts: list[ResultPart] = []
-    left_out = 0
-    for block in blocks:
-        if allowance.left <= 0 or len(parts) >= _MAX_PARTS:
-            left_out += 1
-        else:
-            parts.append(_from_block(block, allowance))
-    if left_out:
-        parts.append(Text(f"[left out: {left_out} further parts of the result]"))
-    return tuple(parts)
+class _Reader:
+    """Makes parts of blocks, as many bytes of them as a result may hold."""
 
+    def __init__(self, limit: int) -> None:
+        self._limit: int = limit
+        self.left: int = limit
 
-def _from_block(block: _Block, allowance: _Allowance) -> ResultPart:
-    if isinstance(block, types.TextContent):
-        return Text(allowance.text(_readable(block.text)))
-    if isinstance(block, types.ImageContent):
-        return _media(block.data, block.mime_type, allowance, kind="image")
-    if isinstance(block, types.AudioContent):
-        return _media(block.data, block.mime_type, allowance, kind="audio")
-    if isinstance(block, types.ResourceLink):
-        # Not as media by URL: that would have the provider fetch what a stranger names.
-        kind = f" ({block.mime_type})" if block.mime_type else ""
-        about = f": {block.description}" if block.description else ""
-        return Text(allowance.text(_readable(f"[resource {block.name} at {block.uri}{kind}{about}]")))
-    resource = block.resource
-    if isinstance(resource, types.TextResourceContents):
-        return Text(allowance.text(_readable(resource.text)))
-    return _media(resource.blob, resource.mime_type, allowance, kind="resource", name=resource.uri)
+    def parts(self, blocks: Sequence[_Block]) -> tuple[ResultPart, ...]:
+        parts: list[ResultPart] = []
+        for block in blocks:
+            if self.left <= 0 or len(parts) >= _MAX_PARTS:
+                parts.append(Text(f"[left out: {len(blocks) - len(parts)} further parts of the result]"))
+                break
+            parts.append(self._part(block))
+        return tuple(parts)
 
+    def _part(self, block: _Block) -> ResultPart:
+        if isinstance(block, types.TextContent):
+            return self._text(block.text)
+        if isinstance(block, types.ImageContent):
+            return self._media(block.data, block.mime_type, kind="image")
+        if isinstance(block, types.AudioContent):
+            return self._media(block.data, block.mime_type, kind="audio")
+        if isinstance(block, types.ResourceLink):
+            # Not as media by URL: that would have the provider fetch what a stranger names.
+            kind = f" ({block.mime_type})" if block.mime_type else ""
+            about = f": {block.description}" if block.description else ""
+            return self._text(f"[resource {block.name} at {block.uri}{kind}{about}]")
+        resource = block.resource
+        if isinstance(resource, types.TextResourceContents):
+            return self._text(resource.text)
+        return self._media(resource.blob, resource.mime_type, kind="resource", name=resource.uri)
 
-def _media(
-    data: str, mime_type: str | None, allowance: _Allowance, *, kind: str, name: str | None = None
-) -> ResultPart:
-    bare = (mime_type or "").partition(";")[0].strip()
-    mime = bare if _is_mime(bare) else _BINARY
-    if len(data) * 3 // 4 > allowance.left:
-        return Text(f"[left out: {kind} of type {mime}, about {len(data) * 3 // 4} bytes]")
-    try:
-        decoded = base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        return Text(f"[left out: {kind} of type {mime} that is not valid base64]")
-    allowance.take(len(decoded))
-    usable = name if name is not None and len(name) <= 2_048 and name.isprintable() else None
-    return Media.from_bytes(decoded, mime, name=usable)
+    def _text(self, text: str) -> Text:
+        """The text as UTF-8 can carry it, or as much of it as still fits, with a mark."""
+        raw = text.encode("utf-8", "backslashreplace")
+        kept = raw[: self.left]
+        self.left -= len(kept)
+        if len(kept) == len(raw):
+            return Text(text if text.isascii() else raw.decode())
+        mark = f"[cut here: a result may hold {self._limit} bytes, and {len(raw) - len(kept)} more came]"
+        return Text(f"{kept.decode('utf-8', 'ignore')}\n{mark}")
 
-
-def _is_mime(text: str) -> bool:
-    found = _MIME(text)
-    return found is not None and found.end() == len(text)
-
-
-def _readable(text: str) -> str:
-    """The text as UTF-8 can carry it."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    def _media(self, data: str, mime_type: str | None, *, kind: str, name: str | None = None) -> ResultPart:
+        bare = (mime_type or "").partition(";")[0].strip()
+        mime = bare if _MIME(bare) else "application/octet-stream"
+        if len(data) * 3 // 4 > self.left:
+            return Text(f"[left out: {kind} of type {mime}, about {len(data) * 3 // 4} bytes]")
+        try:
+            decoded = base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            return Text(f"[left out: {kind} of type {mime} that is not valid base64]")
+        self.left -= len(decoded)
+        usable = name if name is not None and len(name) <= 2_048 and name.isprintable() else None
+        return Media.from_bytes(decoded, mime, name=usable)

@@ -87,15 +87,16 @@ class Listed(Struct, frozen=True):
 class ToolReader:
     """Reads the lists of one server."""
 
-    def __init__(self, server: str, prefix: str, options: ServerOptions, call: Call) -> None:
+    def __init__(self, server: str, options: ServerOptions, call: Call) -> None:
         self._server: str = server
-        self._prefix: str = prefix
+        own = options.prefix
+        self._prefix: str = re.sub(r"[^A-Za-z0-9_-]", "_", server) + "_" if own is None else own
         self._options: ServerOptions = options
         self._limits: ClientLimits = options.limits
         self._call: Call = call
         self._problems: list[ToolProblem] = []
 
-    def read(self, found: Iterable[types.Tool], known: Listed) -> Listed:
+    def read(self, found: Iterable[types.Tool], known: Listed, *, truncated: bool) -> Listed:
         """What can be used of a list. A tool that is as it was keeps its identity."""
         tools: dict[str, AnyTool] = {}
         prints: dict[str, str] = {}
@@ -119,6 +120,8 @@ class ToolReader:
                     self._report(name, error, usable=False)
                 except (RecursionError, ValueError, TypeError, OverflowError) as error:
                     self._report(name, f"{name!r} cannot be read: {type(error).__name__}", usable=False)
+        if truncated:
+            self._report("", f"it lists more than {self._limits.max_tools} tools; the rest is left out", usable=False)
         return Listed(tools, prints, tuple(self._problems))
 
     def _report(self, name: str, what: str | DragomanError, *, usable: bool) -> None:
@@ -128,6 +131,11 @@ class ToolReader:
 
     def _tool(self, each: types.Tool) -> AnyTool:
         name, hints = each.name, each.annotations or types.ToolAnnotations()
+        if each.execution is not None and each.execution.task_support == "required":
+            message = (
+                f"{name!r} can only be called as a task, a call that outlives its request; that is not spoken here."
+            )
+            raise ToolDefinitionError(message, hint="Ask those who make the server to offer plain calls as well.")
         self._check_size(each.input_schema, f"The schema of {name!r}")
         checker = self._checker(each)
         about = ToolAbout(
@@ -161,20 +169,17 @@ class ToolReader:
         try:
             self._check_size(schema, f"The output schema of {name!r}")
             return compile_schema(cast("dict[str, object]", schema))
-        except ToolDefinitionError as error:
-            self._report(name, error, usable=True)
-        except (RecursionError, ValueError, TypeError) as error:
-            self._report(name, f"the output schema of {name!r} cannot be read: {type(error).__name__}", usable=True)
+        except (ToolDefinitionError, RecursionError, ValueError, TypeError) as error:
+            what = f"the output schema of {name!r} cannot be read: {type(error).__name__}"
+            self._report(name, error if isinstance(error, ToolDefinitionError) else what, usable=True)
         return None
 
     def _description(self, each: types.Tool) -> str:
         text = (each.description or "").encode("utf-8", "backslashreplace").decode()
-        limit = self._limits.max_description_chars
-        if len(text) > limit:
-            self._report(
-                each.name, f"the description of {each.name!r} has {len(text)} characters and was cut", usable=True
-            )
-        return _cut(text, limit)
+        if len(text) > self._limits.max_description_chars:
+            what = f"the description of {each.name!r} has {len(text)} characters and was cut"
+            self._report(each.name, what, usable=True)
+        return _cut(text, self._limits.max_description_chars)
 
 
 def _cut(text: str, limit: int) -> str:
@@ -199,18 +204,15 @@ def _without_nulls(value: object) -> object:
     return value
 
 
-class _Refused:
+def _refused(server: str, remote: Remote) -> Remote:
     """The function of a tool that has changed since it was approved."""
 
-    def __init__(self, server: str, remote: Remote) -> None:
-        self._server: str = server
-        self._name: str = remote.name
-        self.about: object = remote.about
+    async def refuse(remote: Remote, _arguments: object) -> NoReturn:
+        message = f"the tool {remote.name!r} of MCP server {server!r} has changed since it was approved."
+        hint = f"A person must look at the change and approve it: approve({server!r}, {remote.name!r})."
+        raise ToolDeniedError(message, tool_name=remote.name, hint=hint)
 
-    async def __call__(self, /, **_arguments: object) -> NoReturn:
-        message = f"the tool {self._name!r} of MCP server {self._server!r} has changed since it was approved."
-        hint = f"A person must look at the change and approve it: approve({self._server!r}, {self._name!r})."
-        raise ToolDeniedError(message, tool_name=self._name, hint=hint)
+    return Remote(remote.name, remote.about, None, refuse)
 
 
 class Trust:
@@ -224,26 +226,22 @@ class Trust:
         """None until something was approved: then the first list is what people looked at."""
         self._seen: dict[str, AnyTool] = {}
         """Approved tools as they were, so that the model goes on reading what was approved."""
-        self._listed: Listed = Listed({}, {}, ())
+        self.listed: Listed = Listed({}, {}, ())
+        """The server's last list."""
         self.offered: Mapping[str, AnyTool] = {}
         """By the names the model uses. Never changed, but replaced as a whole."""
         self.changes: tuple[ToolChange, ...] = ()
 
     @property
-    def listed(self) -> Listed:
-        """The server's last list."""
-        return self._listed
-
-    @property
     def pins(self) -> dict[str, str]:
         """What is approved now; under `follow`, what is used now."""
         with self._lock:
-            return dict(self._listed.prints if self._mode == "follow" or self._approved is None else self._approved)
+            return dict(self.listed.prints if self._mode == "follow" or self._approved is None else self._approved)
 
     def take(self, listed: Listed) -> None:
         """The server has a new list."""
         with self._lock:
-            self._listed = listed
+            self.listed = listed
             if self._approved is None:
                 self._approved = dict(listed.prints)
             self._decide()
@@ -251,7 +249,7 @@ class Trust:
     def approve(self, tool: str | None = None) -> None:
         """Take what the server says now, of one tool or of all, as approved."""
         with self._lock:
-            prints = self._listed.prints
+            prints = self.listed.prints
             approved = self._approved or {}
             if tool is None:
                 self._approved = dict(prints)
@@ -264,7 +262,7 @@ class Trust:
             self._decide()
 
     def _decide(self) -> None:
-        listed, approved = self._listed, self._approved or {}
+        listed, approved = self.listed, self._approved or {}
         tools: dict[str, AnyTool] = {}
         changes: list[ToolChange] = []
         for name, mark in listed.prints.items():
@@ -284,7 +282,7 @@ class Trust:
                 )
             )
             if before is not None and isinstance(before.function, Remote):
-                refused = _Refused(self._server, before.function)
+                refused = _refused(self._server, before.function)
                 tools[before.name] = msgspec.structs.replace(before, function=refused)
         if self._mode == "pinned":
             gone = [name for name in approved if name not in listed.prints]

@@ -2,7 +2,7 @@
 
 Every call goes through the executor, as everywhere else. Clients are told when a list has changed.
 
-Must not know: how bytes come and go (stdio.py, http.py), and who may come in.
+Must not know: how bytes come and go, and who may come in (doors.py).
 
 By the specification an unknown tool is an error of the protocol, and everything else that goes wrong with a call, its
 arguments included, is a result with `isError`, which the model reads.
@@ -10,11 +10,14 @@ arguments included, is a result with `isError`, which the model reads.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakSet
 
 import anyio
@@ -24,36 +27,56 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import ListenHandler
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman._version import __version__
 from dragoman.conversation import Media, ToolCall
-from dragoman.errors import ConfigurationError, DragomanError
-from dragoman.tools import AnyTool, AnyTools, Outcome, ToolConfig, ToolExecutor, ToolRun, compile_schema, is_object
+from dragoman.errors import ConfigurationError, DragomanError, ToolError
+from dragoman.tools import (
+    AnyTool,
+    AnyTools,
+    Outcome,
+    PendingApproval,
+    ToolConfig,
+    ToolExecutor,
+    ToolRun,
+    compile_schema,
+    is_object,
+)
 
+from .asking import Asking, InputNeededError, answering
+from .calls import LISTENER
 from .catalogue import Catalogue, OfferList, Offers
 from .content import to_content, to_structured
-from .notices import ListName, Notices, ProgressRelay
-from .progress import LISTENER
 from .settings import ToolAbout
 
 if TYPE_CHECKING:
     from dragoman.tools import PermissionCheck
 
-_Context: TypeAlias = "ServerRequestContext[_Door, Any]"
+ListName: TypeAlias = Literal["tools", "resources", "prompts"]
+
+_Context: TypeAlias = "ServerRequestContext[anyio.Semaphore, Any]"
 _NO_TOOLS: Mapping[str, AnyTool] = {}
 
-_REQUEST: ContextVar[ServerRequestContext[Any, Any] | None] = ContextVar("dragoman-mcp-request", default=None)
-
-
-def current_request() -> ServerRequestContext[Any, Any] | None:
-    """The SDK's context of the MCP request that the running tool answers; None where it was called another way.
-
-    For what only MCP has, such as asking the client's user. A tool that uses it must also work without.
-    """
-    return _REQUEST.get()
+MAX_SESSIONS: Final = 1_000
+_MAX_REPORTS: Final = 64
+"""How many reports of progress may wait; of more, the oldest are left out: only the newest tells how far it is."""
+_MAX_SUGGESTIONS: Final = 100
+_MAX_SUBSCRIPTIONS: Final = 1_000
+_NOTICE_SECONDS: Final = 5.0
+"""How long one client may take to accept a notice."""
 
 
 class McpServer:
@@ -89,6 +112,7 @@ class McpServer:
         self.name: str = name
         self.version: str = version
         self.instructions: str = instructions
+        self.watch_seconds: float = watch_seconds
         self._deps: object = deps
         self._about: Mapping[str, ToolAbout] = about or {}
         for each in self._about.values():
@@ -96,27 +120,30 @@ class McpServer:
                 compile_schema(each.output_schema)  # an error belongs here, and not into the first request
         self.resources: OfferList | None = None if resources is None else OfferList("resources", resources)
         self.prompts: OfferList | None = None if prompts is None else OfferList("prompts", prompts)
-        self._watch_seconds: float = watch_seconds
+        self.state_security: RequestStateSecurity = RequestStateSecurity.ephemeral()
+        """How what clients must bring back is sealed; with `RequestStateSecurity(keys=…)` for several processes."""
         self._extend: Callable[[Server[Any]], None] | None = extend
         self._counts: dict[str, int] = {}
         self._catalogue: Catalogue | None = None
-        self._notices: WeakSet[Notices] = WeakSet()
+        self._wires: WeakSet[_Wire] = WeakSet()
 
     def sdk(self) -> Server[Any]:
         """A new server of the official SDK that serves these tools: for `mcp.Client(server.sdk())` and doors of your
         own. Each door needs one of its own.
         """
-        notices = Notices(self.executor.tools, self._watch_seconds)
-        self._notices.add(notices)
-        wire = _Wire(self, notices)
+        wire = _Wire(self)
+        self._wires.add(wire)
         if self._extend is not None:
             self._extend(wire)
         return wire
 
-    def changed(self, name: ListName) -> None:
-        """Tell clients that `resources` or `prompts` have changed; from any thread. Changed tools are noticed."""
-        for notices in list(self._notices):
-            notices.changed(name)
+    def changed(self, name: ListName, uri: str = "") -> None:
+        """Tell clients that `resources` or `prompts` have changed; from any thread. Changed tools are noticed.
+
+        With a `uri`, that one resource is to be read again; who has subscribed to it is told.
+        """
+        for wire in list(self._wires):
+            wire.notices.changed(name, uri)
 
     def close(self) -> None:
         """End the executor's threads, unless the executor was given."""
@@ -143,11 +170,12 @@ class McpServer:
             catalogue = self._catalogue = Catalogue(by_name, self._about)
         return catalogue
 
-    async def call(self, name: str, arguments: Mapping[str, object] | None) -> tuple[ToolCall, Outcome]:
+    async def call(self, name: str, arguments: Mapping[str, object] | None, asking: Asking) -> tuple[ToolCall, Outcome]:
         """Carry out one call, on the running loop. A cancelled task cancels the tool."""
         text = msgspec.json.encode(arguments or {}).decode()
         call = ToolCall(f"mcp_{secrets.token_hex(8)}", name, text)
-        run = ToolRun(deps=self._deps)
+        approval = asking.approval(call)
+        run = ToolRun(deps=self._deps, approvals=[] if approval is None else [approval])
         run.counts = self._counts
         try:
             return call, await self.executor.aoutcome(call, run)
@@ -155,13 +183,22 @@ class McpServer:
             run.cancel()  # for a plain function, which runs on in its thread and may look
             raise
 
+    def raise_error(self, error: ToolError, asking: Asking) -> None:
+        """Raise what is not a result: a question to the client (InputNeededError), an error of the protocol."""
+        if isinstance(error, InputNeededError):
+            name = error.tool_name
+            self._counts[name] = max(0, self._counts.get(name, 0) - 1)  # it is one call, in however many rounds
+            raise error
+        if isinstance(error.details, PendingApproval):
+            asking.ask_approval(error.details)
+        if error.type == "not_found":
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {error.tool_name}")
+        if isinstance(error.details, MCPError):
+            raise error.details  # a tool that speaks of the protocol itself means the protocol
+
     async def answer(self, call: ToolCall, outcome: Outcome, promised: Catalogue, version: str) -> types.CallToolResult:
-        """What the client is told of a call; raises MCPError if there is no such tool."""
+        """What the client is told of a call."""
         result = outcome.result
-        if outcome.error is not None and outcome.error.type == "not_found":
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {call.name}")
-        if outcome.error is not None and isinstance(outcome.error.details, MCPError):
-            raise outcome.error.details  # a tool that speaks of the protocol itself means the protocol
         try:
             if any(isinstance(part, Media) and part.path for part in result.content):
                 content = await anyio.to_thread.run_sync(to_content, result.content)
@@ -179,24 +216,21 @@ class McpServer:
         return types.CallToolResult(content=content, structured_content=structured, is_error=result.is_error)
 
 
+def as_server(tools: AnyTools | McpServer) -> McpServer:
+    """A server as it is, or one made of tools."""
+    return tools if isinstance(tools, McpServer) else McpServer(tools)
+
+
 def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-class _Door:
-    """What all connections of one door share; the SDK hands it to every handler."""
+class _Wire(Server[anyio.Semaphore]):
+    """The SDK's server, whose handlers ask ours. What all its connections share is how many calls may run at once."""
 
-    def __init__(self, notices: Notices, parallel: int) -> None:
-        self.notices: Notices = notices
-        self.slots: anyio.Semaphore = anyio.Semaphore(parallel)
-
-
-class _Wire(Server["_Door"]):
-    """The SDK's server, whose handlers ask ours."""
-
-    def __init__(self, ours: McpServer, notices: Notices) -> None:
+    def __init__(self, ours: McpServer) -> None:
         self._ours: McpServer = ours
-        self._notices: Notices = notices
+        self.notices: _Notices = _Notices(ours)
         resources, prompts = ours.resources, ours.prompts
         super().__init__(
             ours.name,
@@ -209,10 +243,14 @@ class _Wire(Server["_Door"]):
             on_list_resources=resources and resources.list_resources,
             on_list_resource_templates=resources and resources.list_templates,
             on_read_resource=resources and resources.read_resource,
+            on_subscribe_resource=resources and self._subscribe,
+            on_unsubscribe_resource=resources and self._unsubscribe,
             on_list_prompts=prompts and prompts.list_prompts,
             on_get_prompt=prompts and prompts.get_prompt,
-            on_subscriptions_listen=ListenHandler(self._notices.bus),
+            on_completion=self._complete if resources or prompts else None,
+            on_subscriptions_listen=ListenHandler(self.notices.bus),
         )
+        self.middleware.append(RequestStateBoundary(ours.state_security, default_audience=ours.name))
         self.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
 
     def create_initialization_options(
@@ -228,44 +266,162 @@ class _Wire(Server["_Door"]):
         )
 
     @asynccontextmanager
-    async def _lifespan(self, _server: object) -> AsyncGenerator[_Door, None]:
+    async def _lifespan(self, _server: object) -> AsyncGenerator[anyio.Semaphore, None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._notices.watch)
-            yield _Door(self._notices, self._ours.executor.config.max_parallel_tools)
+            tasks.start_soon(self.notices.watch)
+            yield anyio.Semaphore(self._ours.executor.config.max_parallel_tools)
             tasks.cancel_scope.cancel()
 
     async def _initialized(self, ctx: _Context, _params: types.NotificationParams) -> None:
-        ctx.lifespan_context.notices.add(ctx.session)
+        self.notices.add(ctx.session)
 
     async def _list_tools(self, _ctx: _Context, _params: object) -> types.ListToolsResult:
         allowed = self._ours.executor.config.allowed_tools
         tools = [tool for tool in self._ours.catalogue().tools if allowed is None or tool.name in allowed]
         return types.ListToolsResult(tools=tools)
 
-    async def _call_tool(self, ctx: _Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call_tool(
+        self, ctx: _Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         promised = self._ours.catalogue()
-        request = _REQUEST.set(ctx)
-        try:
-            async with ctx.lifespan_context.slots:
-                call, outcome = await self._call_with_progress(ctx, params)
-        finally:
-            _REQUEST.reset(request)
-        return await self._ours.answer(call, outcome, promised, ctx.protocol_version)
 
-    async def _call_with_progress(self, ctx: _Context, params: types.CallToolRequestParams) -> tuple[ToolCall, Outcome]:
-        # Whether the client has asked for progress only the SDK knows for sure; it drops what nobody asked for.
-        relay = ProgressRelay(ctx.session.report_progress)
-        listener = LISTENER.set(relay)
-        try:
+        async def call(asking: Asking) -> types.CallToolResult:
+            # Whether the client has asked for progress only the SDK knows for sure; it drops what nobody asked for.
+            async with ctx.lifespan_context, _sending_progress(ctx.session.report_progress):
+                call, outcome = await self._ours.call(params.name, params.arguments, asking)
+            if outcome.error is not None:
+                self._ours.raise_error(outcome.error, asking)
+            return await self._ours.answer(call, outcome, promised, ctx.protocol_version)
+
+        return await answering(ctx, params, call)
+
+    async def _subscribe(self, ctx: _Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        self.notices.uris_of(ctx.session).add(str(params.uri))
+        return types.EmptyResult()
+
+    async def _unsubscribe(self, ctx: _Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self.notices.uris_of(ctx.session).discard(str(params.uri))
+        return types.EmptyResult()
+
+    async def _complete(self, _ctx: _Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        asks_prompt = isinstance(params.ref, types.PromptReference)
+        offers = self._ours.prompts if asks_prompt else self._ours.resources
+        name = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
+        found = [] if offers is None else await offers.complete(name, params.argument.name, params.argument.value)
+        shown = types.Completion(
+            values=found[:_MAX_SUGGESTIONS], total=len(found), has_more=len(found) > _MAX_SUGGESTIONS
+        )
+        return types.CompleteResult(completion=shown)
+
+
+# --- what clients are told unasked: how far a call is, and that a list has changed -----------------------------------
+
+
+@asynccontextmanager
+async def _sending_progress(
+    send: Callable[[float, float | None, str | None], Awaitable[None]],
+) -> AsyncGenerator[None, None]:
+    """Inside the block, what tools report from any thread is sent, in order; all of it before the block is left."""
+    into, reports = anyio.create_memory_object_stream[tuple[float, float | None, str | None]](_MAX_REPORTS)
+    loop, furthest = asyncio.get_running_loop(), -math.inf
+
+    def put(done: float, total: float | None, message: str | None) -> None:
+        nonlocal furthest
+        # The protocol wants it to grow, and JSON knows no infinity.
+        if not (math.isfinite(done) and done > furthest):
+            return
+        furthest = done
+        with suppress(anyio.ClosedResourceError):  # an abandoned tool still runs
+            if into.statistics().current_buffer_used == _MAX_REPORTS:
+                reports.receive_nowait()
+            into.send_nowait((done, total if total is not None and math.isfinite(total) else None, message))
+
+    def listener(done: float, total: float | None, message: str | None) -> None:
+        with suppress(RuntimeError):  # the loop was closed while an abandoned tool still ran
+            loop.call_soon_threadsafe(put, done, total, message)
+
+    async def pump() -> None:
+        async for report in reports:
+            await send(*report)
+
+    token = LISTENER.set(listener)
+    try:
+        with into, reports:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(relay.pump)
-                call, outcome = await self._ours.call(params.name, params.arguments)
-                relay.end()
-        finally:
-            LISTENER.reset(listener)
-        return call, outcome  # pyright: ignore[reportPossiblyUnboundVariable] -- a task group swallows only its own cancelling
+                tasks.start_soon(pump)
+                yield
+                into.close()
+    finally:
+        LISTENER.reset(token)
 
 
-def as_server(tools: AnyTools | McpServer) -> McpServer:
-    """A server as it is, or one made of tools."""
-    return tools if isinstance(tools, McpServer) else McpServer(tools)
+_NOTICES: Mapping[ListName, tuple[Callable[[], ServerEvent], Callable[[ServerSession], Awaitable[None]]]] = {
+    "tools": (ToolsListChanged, ServerSession.send_tool_list_changed),
+    "resources": (ResourcesListChanged, ServerSession.send_resource_list_changed),
+    "prompts": (PromptsListChanged, ServerSession.send_prompt_list_changed),
+}
+
+
+class _Notices:
+    """Tells the clients of one door that a list has changed, or a resource.
+
+    Up to 2025-11-25 every connection is told, from 2026-07-28 on those that opened a stream to hear it. A set of tools
+    replaces its mapping when it changes and calls nobody, so it is looked at now and then: one comparison of identity.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self.bus: InMemorySubscriptionBus = InMemorySubscriptionBus()
+        self._clients: deque[tuple[ServerSession, set[str]]] = deque(maxlen=MAX_SESSIONS)
+        """Who is told, and the resources they subscribed to. The SDK drops what goes to a client that has left."""
+        self._server: McpServer = server
+        self._lock: threading.Lock = threading.Lock()
+        self._named: set[tuple[ListName, str]] = set()
+
+    def add(self, session: ServerSession) -> None:
+        """From now on, tell this one."""
+        self._clients.append((session, set()))
+
+    def uris_of(self, session: ServerSession) -> set[str]:
+        """What a client has subscribed to. Each of its requests has a session of its own, but the same parameters."""
+        for known, uris in self._clients:
+            if known.client_params is session.client_params and len(uris) < _MAX_SUBSCRIPTIONS:
+                return uris
+        raise MCPError(types.INVALID_REQUEST, f"A client that is initialized may subscribe {_MAX_SUBSCRIPTIONS} times")
+
+    def changed(self, name: ListName, uri: str) -> None:
+        """Say so at the next look; from any thread."""
+        with self._lock:
+            self._named.add((name, uri))
+
+    async def watch(self) -> None:
+        """Look and tell, until cancelled."""
+        known = self._now()
+        while True:
+            await anyio.sleep(self._server.watch_seconds)
+            now = self._now()
+            with self._lock:
+                named, self._named = self._named, set()
+            if now is not known:
+                named.add(("tools", ""))
+                known = now
+            for name, uri in sorted(named):
+                await self._tell(name, uri)
+
+    def _now(self) -> object:
+        try:
+            return self._server.executor.tools.by_name
+        except DragomanError:  # two tools of one name, for the moment; whoever lists them is told
+            return None
+
+    async def _tell(self, name: ListName, uri: str) -> None:
+        make, send = _NOTICES[name]
+
+        async def tell(session: ServerSession) -> None:
+            with anyio.move_on_after(_NOTICE_SECONDS):
+                await (session.send_resource_updated(uri) if uri else send(session))
+
+        await self.bus.publish(ResourceUpdated(uri) if uri else make())
+        async with anyio.create_task_group() as tasks:
+            for session, uris in self._clients:
+                if not uri or uri in uris:
+                    tasks.start_soon(tell, session)

@@ -1,9 +1,6 @@
 """What users set: the MCP servers of a program, how their tools are used, and what is said of tools.
 
 Servers are written in code, or read from the JSON that many programs share: `{"mcpServers": {name: {"command": …}}}`.
-There `${NAME}` and `${env:NAME}` stand for an environment variable and `${NAME:-text}` for the variable or, where it is
-not set, the text. They are replaced once: what a variable holds is not looked into again. `$${` stands for `${` itself,
-and a `$` without braces for itself. A variable that is not set is an error, never an empty text.
 
 Must not know: the SDK, and files.
 """
@@ -24,6 +21,8 @@ from dragoman.errors import ConfigurationError, DragomanError
 from dragoman.transport import validate_base_url
 
 if TYPE_CHECKING:
+    import httpx2
+
     from dragoman.tools import AnyTool
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
@@ -49,11 +48,11 @@ def read_about(tool: AnyTool) -> ToolAbout:
     return about if isinstance(about, ToolAbout) else ToolAbout()
 
 
-def _check_least(settings: Struct, name: str, least: float) -> None:
-    value: float = getattr(settings, name)
-    if not value >= least:
-        message = f"{name} is {value}."
-        raise ConfigurationError(message, hint=f"Give it a value of {least} or more.")
+def _check_least(settings: Struct, **least: float) -> None:
+    for name, lowest in least.items():
+        value: float = getattr(settings, name)
+        if not value >= lowest:
+            raise ConfigurationError(f"{name} is {value}.", hint=f"Give it a value of {lowest} or more.")
 
 
 class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,10 +64,11 @@ class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """For the schema of parameters and that of results, each."""
     max_message_bytes: int = 16 * 1024 * 1024
     max_result_bytes: int = 8 * 1024 * 1024
+    max_items: int = 10_000
+    """In one message: parts of a result, tools of a page. More is refused before it is read."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            _check_least(self, name, 1)
+        _check_least(self, **dict.fromkeys(self.__struct_fields__, 1))
 
 
 class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,9 +98,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     limits: ClientLimits = ClientLimits()
 
     def __post_init__(self) -> None:
-        for name, least in (("connect_timeout", 0.001), ("call_timeout", 0.001), ("max_restarts", 0)):
-            _check_least(self, name, least)
-        _check_least(self, "restart_backoff", 0)
+        _check_least(self, connect_timeout=0.001, call_timeout=0.001, max_restarts=0, restart_backoff=0)
 
     def takes(self, name: str) -> bool:
         """Whether the tool of that name is wanted."""
@@ -110,6 +108,11 @@ class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def _secrets(values: Mapping[str, str | Secret]) -> dict[str, Secret]:
     return {key: value if isinstance(value, Secret) else Secret(value) for key, value in values.items()}
+
+
+def reveal(values: Mapping[str, str | Secret]) -> dict[str, str]:
+    """The values themselves, to be handed to the server that they are for."""
+    return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
 
 
 class StdioServer(Struct, frozen=True):
@@ -137,6 +140,9 @@ class StdioServer(Struct, frozen=True):
         # Arguments may hold what was put in from the environment.
         return f"StdioServer({self.command!r}, <{len(self.args)} arguments>, env={sorted(self.env)})"
 
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []  # rich would print every field
+
 
 class HttpServer(Struct, frozen=True):
     """A server behind an address: https, or http on this machine."""
@@ -144,6 +150,8 @@ class HttpServer(Struct, frozen=True):
     url: str
     headers: Mapping[str, str | Secret] = {}
     options: ServerOptions = ServerOptions()
+    auth: httpx2.Auth | None = None
+    """What signs in, such as `oauth(url, store)`."""
 
     def __post_init__(self) -> None:
         if not self.url:
@@ -159,6 +167,9 @@ class HttpServer(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"HttpServer(<url>, headers={sorted(self.headers)})"
 
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []  # rich would print every field
+
 
 class LocalServer(Struct, frozen=True):
     """A server in this process: an McpServer, or one of the official SDK."""
@@ -168,6 +179,17 @@ class LocalServer(Struct, frozen=True):
 
 
 AnyServer: TypeAlias = StdioServer | HttpServer | LocalServer
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What a server asks the user during a call."""
+
+    server: str
+    message: str
+    schema: dict[str, object] = {}
+    """JSON Schema of the answer, an object of texts, numbers, booleans and choices."""
+    url: str = ""
+    """Instead of an answer, a page to visit."""
 
 
 # --- approvals -------------------------------------------------------------------------------------------------------
@@ -229,7 +251,11 @@ class _Entry(Struct, rename={"ours": "dragoman"}):
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """The text with its variables replaced; raises ConfigurationError."""
+    """The text with `${NAME}`, `${env:NAME}` and `${NAME:-default}` replaced, once; raises ConfigurationError.
+
+    What a variable holds is not looked into again, and one that is not set is an error, never an empty text. `$${`
+    stands for `${` itself, and a `$` without braces for itself.
+    """
 
     def value(found: re.Match[str]) -> str:
         if found[0] == "$${":
@@ -238,21 +264,18 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
         if name is None:
             message = "A ${…} is not the name of an environment variable."
             raise ConfigurationError(message, hint="Write ${NAME} or ${NAME:-default}, or $${ for the characters.")
-        if name in environ:
-            return environ[name]
-        if default is None:
+        if name not in environ and default is None:
             message = f"The environment variable {name!r} is not set."
             raise ConfigurationError(message, hint=f"Set it, or write ${{{name}:-default}}.")
-        return default
+        return environ.get(name, default or "")
 
     return _VARIABLE.sub(value, text)
 
 
 def servers_from_json(source: str | bytes | Mapping[str, object], environ: Mapping[str, str]) -> dict[str, AnyServer]:
     """The servers of a document, without those that are disabled; raises ConfigurationError."""
-    entries = _entries(source)
     servers: dict[str, AnyServer] = {}
-    for name, entry in entries.items():
+    for name, entry in _entries(source).items():
         if _NAME(name) is None:
             message = f"{name!r} cannot be the name of an MCP server."
             raise ConfigurationError(message, hint="Use letters, digits, '_', '-' and '.', at most 64.")
@@ -295,19 +318,15 @@ def _server(given: object, environ: Mapping[str, str]) -> AnyServer | None:
     def put_in(text: str | None) -> str:
         return expand(text or "", environ)
 
-    if not _is_http(entry):
-        args = [put_in(each) for each in entry.args or ()]
-        env = {key: put_in(value) for key, value in (entry.env or {}).items()}
-        return StdioServer(put_in(entry.command), args, env, put_in(entry.cwd) or None, entry.ours)
-    headers = {key: put_in(value) for key, value in (entry.headers or {}).items()}
-    return HttpServer(put_in(entry.url), headers, entry.ours)
-
-
-def _is_http(entry: _Entry) -> bool:
     kind = entry.type or entry.transport or ("http" if entry.command is None else "stdio")
     if kind == "sse":
         message = "the transport 'sse' has been replaced and is not spoken here."
         raise ConfigurationError(message, hint="Most such servers also have an address for streamable HTTP: type http.")
-    if kind != "stdio" and kind not in _HTTP:
+    if kind == "stdio":
+        args = [put_in(each) for each in entry.args or ()]
+        env = {key: put_in(value) for key, value in (entry.env or {}).items()}
+        return StdioServer(put_in(entry.command), args, env, put_in(entry.cwd) or None, entry.ours)
+    if kind not in _HTTP:
         raise ConfigurationError(f"its type {kind!r} is not known.", hint="Use stdio or http.")
-    return kind in _HTTP
+    headers = {key: put_in(value) for key, value in (entry.headers or {}).items()}
+    return HttpServer(put_in(entry.url), headers, entry.ours)

@@ -21,11 +21,12 @@ from .codec import (
     Encoded as Encoded,
     Loss as Loss,
     WireRequest as WireRequest,
+    is_content as is_content,
     remembered as remembered,
 )
 from .failures import failure as failure
 from .openai_chat import CODEC as CODEC
-from .openai_chat.wire import OPEN as OPEN, ThinkTags as ThinkTags
+from .openai_chat.parts import OPEN as OPEN, ThinkTags as ThinkTags
 from .options import (
     Effort as Effort,
     ModelOptions as ModelOptions,
@@ -36,5 +37,5 @@ from .preflight import check as check
 from .profile import Profile as Profile, ProfileRow as ProfileRow, ToolLimits as ToolLimits
 from .programs import PROFILES as PROFILES, profile_with as profile_with
 from .requests import ToolNames as ToolNames, effective_options as effective_options, refuse_or_adapt as refuse_or_adapt
-from .schema.write import restored as restored
+from .schema import restored as restored
 from .structured import AnswerReader as AnswerReader, answer_text as answer_text, prepare as prepare

@@ -16,7 +16,15 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, memory_of
+from dragoman.conversation import (
+    Conversation,
+    Message,
+    ReplyEvent,
+    ReplyStarted,
+    ToolSpec,
+    UsageReported,
+    memory_of,
+)
 from dragoman.errors import ProviderError
 
 from .options import ModelOptions
@@ -82,6 +90,11 @@ class Encoded(Struct, frozen=True, kw_only=True):
 class Decoder(Protocol):
     """Reads one reply."""
 
+    @property
+    def done(self) -> bool:
+        """Whether the reply has come to the end that its dialect marks: there is nothing to wait for but `finish`."""
+        ...
+
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """Take in the next bytes and append the events that they complete.
 
@@ -98,7 +111,10 @@ class Decoder(Protocol):
 class Codec(Protocol):
     """A dialect."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Of the dialect."""
+        ...
 
     def encode(self, call: Call) -> Encoded:
         """The request for this call. Raises ConfigurationError for an option that the model cannot take."""
@@ -111,6 +127,23 @@ class Codec(Protocol):
     def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
         """The typed error of a reply whose status is not 2xx. Header names are lower case."""
         ...
+
+
+class DialectCodec(Struct, frozen=True, kw_only=True):
+    """A dialect as a row: its name, its functions and its decoder."""
+
+    name: str
+    encode: Callable[[Call], Encoded]
+    decoder: Callable[[Call, Encoded], Decoder]
+    error: Callable[[int, Mapping[str, str], bytes, Call], ProviderError]
+
+
+def is_content(event: ReplyEvent) -> bool:
+    """Whether an event tells something of the answer itself, not only that there is one and what it costs so far.
+
+    Until content has reached a caller, a reply that breaks off can be asked for again.
+    """
+    return type(event) not in (ReplyStarted, UsageReported)
 
 
 _T = TypeVar("_T")

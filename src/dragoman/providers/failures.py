@@ -45,10 +45,11 @@ _CODES: Final[dict[type[ProviderError], str]] = {
         too_many_requests""",
     OverloadedError: """overloaded_error server_overloaded insufficient_system_resource server_is_overloaded
         service_unavailable_error slow_down unavailable""",
-    ContextTooLongError: "context_length_exceeded context_window_exceeded exceed_context_size_error",
+    ContextTooLongError: """context_length_exceeded context_window_exceeded exceed_context_size_error
+        too_many_prompt_tokens""",
     ContentFilteredError: """content_filter content_policy_violation image_content_policy_violation
         misalignment_policy_violation bio_policy cyber_policy invalid_prompt""",
-    ModelNotFoundError: "model_not_found model_not_available",
+    ModelNotFoundError: "model_not_found model_not_available deploymentnotfound",
     RequestTimeoutError: "timeout timeout_error vector_store_timeout deadline_exceeded",
     InvalidRequestError: "invalid_request_error invalid_argument failed_precondition",
 }
@@ -75,6 +76,7 @@ _CONTEXT_WORDS: Final = (
     "context size",
     "context limit",
 )
+_KEY_WORDS: Final = ("incorrect api key", "invalid api key", "api key not valid", "api key is invalid")
 _TEXTS: Final = ("message", "msg", "error_message", "detail", "title", "Message")
 # Azure and Amazon name their requests in headers of their own.
 _REQUEST_ID_HEADERS: Final = ("request-id", "x-request-id", "apim-request-id", "x-amzn-requestid")
@@ -116,11 +118,10 @@ def error_from(
     kind = _as(str, inner.get("type")) or _as(str, inner.get("status"))
     request_id = _as(str, whole.get("request_id")) or None
     text = _text_of(inner) or _text_of(whole)
-    made = failure(call, status, code or kind or None, text, headers or {}, request_id)
-    if type(made) is ProviderError and code and kind:
-        # A code of the server's own; the kind beside it may be one that everybody uses.
-        made = failure(call, status, kind, text, headers or {}, request_id)
-        made.code = code
+    # A code of the server's own says nothing to us, nor does "invalid"; the kind beside it may say more.
+    telling_code = next((one for one in (code, kind) if one and _by_code(one) not in (None, InvalidRequestError)), None)
+    made = failure(call, status, telling_code or code or kind or None, text, headers or {}, request_id)
+    made.code = code or kind or None
     for detail in details:
         if (wait := _SECONDS.fullmatch(_as(str, detail.get("retryDelay")) or "")) is not None:
             made.retry_after = float(wait[1])
@@ -183,12 +184,18 @@ def _hint(kind: type[ProviderError], call: Call, status: int | None) -> str | No
 
 def _kind(status: int | None, code: str | None, text: str) -> type[ProviderError]:
     lower = text.lower()
-    kind = _BY_CODE.get((code or "").lower())
+    kind = _by_code(code)
     if kind not in (None, InvalidRequestError):
         return kind
-    # A code that only says "invalid" may stand for something more particular.
+    # A code that only says "invalid" may stand for something more particular, which the text or the status tells.
     if status in (None, 400, 413, 422) and any(words in lower for words in _CONTEXT_WORDS):
         return ContextTooLongError
+    if status in (None, 400) and any(words in lower for words in _KEY_WORDS):
+        return AuthenticationError
     if status == 404 and "model" in lower:
         return ModelNotFoundError
-    return kind or _BY_STATUS.get(status or 0, ProviderError)
+    return _BY_STATUS.get(status or 0, kind or ProviderError)
+
+
+def _by_code(code: str | None) -> type[ProviderError] | None:
+    return _BY_CODE.get((code or "").lower())

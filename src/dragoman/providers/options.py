@@ -7,10 +7,11 @@ nothing is dropped without a word.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
+from dragoman._checks import CheckedMeta
 from dragoman.conversation import ToolChoice
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -35,7 +36,7 @@ class ResponseFormat(Struct, frozen=True, kw_only=True):
     strict: bool = True
 
 
-class ModelOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be asked of a model. None means: as the provider does by default."""
 
     max_tokens: int | None = None
@@ -60,3 +61,15 @@ class ModelOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     extra_headers: Mapping[str, str] = {}
     adapt: bool = False
     """What the model cannot take: False raises ConfigurationError, True leaves it out and reports an Adaptation."""
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What differs from the defaults, without the headers, which may hold keys."""
+        said = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        changed = [(name, value) for name, value in said if value != getattr(_PLAIN, name)]
+        return [(name, "…" if name == "extra_headers" else value) for name, value in changed]
+
+    def __repr__(self) -> str:
+        return f"ModelOptions({', '.join([f'{name}={value!r}' for name, value in self.__rich_repr__()])})"
+
+
+_PLAIN: Final = ModelOptions()

@@ -16,7 +16,7 @@ from dragoman.errors import ConfigurationError, ToolDefinitionError
 
 from .catalogue import profile_of, split_model
 from .profile import Profile
-from .requests import ToolNames
+from .requests import ToolNames, describe_tool
 from .schema import Conversion, convert, together
 
 Severity: TypeAlias = Literal["ok", "rewrite", "error"]
@@ -163,10 +163,8 @@ def _report(
         found.append(Finding("error", "name", "another tool has the same one"))
     if wire_name != spec.name:
         found.append(Finding("rewrite", "name", f"sent as {wire_name!r}"))
-    longest = profile.tool_limits.max_description_length
-    if longest is not None and len(spec.description) > longest:
-        text = f"{len(spec.description)} characters, at most {longest} are allowed"
-        found.append(Finding("error", "description", text))
+    if changed := describe_tool(spec, profile)[1]:
+        found.append(Finding("rewrite", "description", changed))
     if spec.strict and not profile.strict_tools:
         found.append(Finding("rewrite", "strict", "left out, this model does not support it"))
     if isinstance(done, ToolDefinitionError):

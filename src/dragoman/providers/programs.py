@@ -22,8 +22,9 @@ _CLAUDE: Final = BASE.with_changes(
     # The program puts a name of its own before a tool's, and the whole must fit the API's 128 characters.
     tool_limits=ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,64}", max_name_length=64, max_description_length=2048),
     tool_result_media=frozenset(["image"]),
+    tool_examples=False,
     tool_choices=frozenset(["auto", "none"]),
-    parallel_tool_calls=False,
+    single_tool_calls=False,
     needs_tools_of_history=False,
     tool_schema="json_schema",
     structured="native",

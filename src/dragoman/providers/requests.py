@@ -10,13 +10,13 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
 
-from dragoman.conversation import Media, MediaKind, OneTool, ToolSpec
+from dragoman.conversation import Json, Media, MediaKind, OneTool, Text, ToolSpec
 from dragoman.errors import ConfigurationError
 
 from .codec import Adaptation, Call, remembered
@@ -28,6 +28,9 @@ _T = TypeVar("_T")
 _DEFAULTS: Final = ModelOptions()
 # Not sent to the model as parameters of their own.
 _NOT_PARAMETERS: Final = frozenset(["adapt", "extra_body", "extra_headers", "server_tools", "tool_choice", "cache"])
+
+# What models that sample in a way of their own do anyway, and so may be told.
+_NEUTRAL: Final = {"temperature": 1, "top_p": 1}
 
 EFFORTS: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """From less to more."""
@@ -46,7 +49,7 @@ def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions
     options, profile = call.options, call.profile
     changes: dict[str, object] = {}
     for name in sorted(profile.unsupported):  # in the same order in every process
-        if name in _NOT_PARAMETERS or getattr(options, name) == getattr(_DEFAULTS, name):
+        if name in _NOT_PARAMETERS or getattr(options, name) in (getattr(_DEFAULTS, name), _NEUTRAL.get(name)):
             continue
         refuse_or_adapt(call, adaptations, name, "this model does not support it", f"Leave {name} out.")
         changes[name] = getattr(_DEFAULTS, name)
@@ -54,7 +57,7 @@ def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions
         if options.reasoning.effort != "none":  # not to reason is what such a model does anyway
             refuse_or_adapt(call, adaptations, "reasoning", "this model does not reason", "Leave reasoning out.")
         changes["reasoning"] = None
-    if options.parallel_tool_calls is False and not profile.parallel_tool_calls:
+    if options.parallel_tool_calls is False and not profile.single_tool_calls:
         why = "this model cannot be held to one call at a time"
         refuse_or_adapt(call, adaptations, "parallel_tool_calls=False", why, "Leave it out.")
         changes["parallel_tool_calls"] = None
@@ -83,22 +86,46 @@ def declare_tools(
         hint = "Use another model or another API of this provider, or send no tools."
         refuse_or_adapt(call, adaptations, "tools", "this model calls no tools over this API", hint)
         return []
+    most = profile.tool_limits.max_tools
+    if most is not None and len(call.tools) > most:
+        why = f"at most {most} are allowed in one request; those behind are left out"
+        refuse_or_adapt(call, adaptations, f"{len(call.tools)} tools", why, "Offer fewer tools.")
     found: list[_T] = []
-    for spec in call.tools:
+    for spec in call.tools[:most]:
         name, strict = names.wire(spec.name), spec.strict is True and profile.strict_tools
 
-        def make(spec: ToolSpec = spec, name: str = name, strict: bool = strict) -> tuple[_T, tuple[str, ...]]:
+        def make(spec: ToolSpec = spec, name: str = name, strict: bool = strict) -> tuple[_T, tuple[Adaptation, ...]]:
             done = convert(spec.schema, profile.tool_schema, strict=strict)
-            return write(spec, name, done.schema, strict and not done.reasons), done.lines
+            description, changed = describe_tool(spec, profile)
+            told = msgspec.structs.replace(spec, description=description)
+            notes = [Adaptation(f"description of tool {spec.name!r}", changed)] if changed else []
+            notes += [Adaptation(f"schema of tool {spec.name!r}", line) for line in done.lines]
+            return write(told, name, done.schema, strict and not done.reasons), tuple(notes)
 
-        declared, notes = remembered(spec, f"{profile.dialect} {profile.tool_schema} {strict} {name}", make)
+        longest = profile.tool_limits.max_description_length
+        key = f"{profile.dialect} {profile.tool_schema} {strict} {name} {longest} {profile.tool_examples}"
+        declared, notes = remembered(spec, key, make)
         found.append(declared)
-        adaptations += [Adaptation(f"schema of tool {spec.name!r}", note) for note in notes]
+        adaptations += notes
         if name != spec.name:
             adaptations.append(Adaptation(f"name of tool {spec.name!r}", f"sent as {name!r}"))
         if spec.strict and not profile.strict_tools:
             adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "this model does not support it"))
     return found
+
+
+def describe_tool(spec: ToolSpec, profile: Profile) -> tuple[str, str]:
+    """The description of a tool as this model gets it, and what was changed; nothing if it is the tool's own."""
+    text, changes = spec.description, list[str]()
+    if spec.examples and not profile.tool_examples:
+        shown = [msgspec.json.encode(example.input).decode() for example in spec.examples]
+        text = f"{text}\n\nExamples of its arguments: {'; '.join(shown)}".strip()
+        changes.append("the examples are put into it")
+    longest = profile.tool_limits.max_description_length
+    if longest is not None and len(text) > longest:
+        changes.append(f"{len(text)} characters, cut to the {longest} that are allowed")
+        text = f"{text[: longest - 1]}…"
+    return text, "; ".join(changes)
 
 
 def convert_reply_schema(
@@ -136,14 +163,23 @@ def choose_effort(call: Call, effort: Effort, adaptations: list[Adaptation]) -> 
 def why_not_media(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> str | None:
     """Why media cannot be sent as one of these kinds; None if they can. Raises for a file that nobody has read."""
     if media.path is not None:
-        message = f"The file {media.path!r} was not read before the conversation was encoded."
-        hint = "Give Media.from_bytes(...), or send it through an engine, which reads files."
+        message = f"The file {media.name or media.path!r} was not read before the conversation was sent."
+        hint = "If it may be read, call dragoman.engines.read_files(conversation) first."
         raise ConfigurationError(message, hint=hint)
     if media.kind not in kinds:
         return f"this model takes no {media.kind} here"
     if media.url is not None and media.kind not in url_kinds and not media.url.startswith("data:"):
         return f"this model takes {media.kind} as bytes only, not by URL"
     return None
+
+
+def with_error_said(content: Sequence[Text | Json | Media]) -> tuple[Text | Json | Media, ...]:
+    """What a failed tool gave, for an API without a flag for errors: the text must say that it is one."""
+    first = content[0] if content else Text("the tool failed and gave no reason")
+    if isinstance(first, Media):
+        return (Text("Error"), *content)
+    said = first.text if first.text.lower().startswith("error") else f"Error: {first.text}"
+    return (Text(said), *content[1:])
 
 
 def form_key(profile: Profile, names: ToolNames) -> str:

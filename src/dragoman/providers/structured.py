@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -35,8 +35,8 @@ from dragoman.conversation import (
 
 from .codec import Call, Decoder
 from .options import ResponseFormat
-from .schema.read import Document, reference_of
-from .schema.rules import Schema, is_array, is_object, map_subschemas
+from .schema.document import Document
+from .schema.rules import Notes, Schema, is_object, map_subschemas
 
 _WRAPPING: Final = "answer"
 """The property that holds an answer which is not an object."""
@@ -72,7 +72,7 @@ def _with_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader]:
     spec = ToolSpec(name, f"{description} Call this tool once, to give it.", schema, wanted.strict or None)
     choice = _choice(call, name)
     options = msgspec.structs.replace(call.options, response_format=None, tool_choice=choice)
-    if not call.tools and call.profile.parallel_tool_calls and options.parallel_tool_calls is None:
+    if not call.tools and call.profile.single_tool_calls and options.parallel_tool_calls is None:
         options = msgspec.structs.replace(options, parallel_tool_calls=False)
     # Where no tool can be named, the caller's "none" is kept by offering no other tool.
     others = call.tools if call.options.tool_choice != "none" or choice == OneTool(name) else ()
@@ -132,8 +132,7 @@ _LEADS_INSIDE: Final = re.compile(r"#(?:$|/(?!\$defs/|definitions/))")
 def _as_object(raw: Raw) -> tuple[Raw, bool]:
     """The schema of an object that is or holds the answer, and whether it holds it."""
     schema = cast("object", msgspec.json.decode(raw))
-    document = Document(schema if is_object(schema) else {})
-    if _describes_object(schema, document, frozenset()):
+    if is_object(schema) and _describes_object(schema):
         return raw, False
     inner: Schema = schema if is_object(schema) else {"not": {}} if schema is False else {}
     kept = {word: inner[word] for word in _DEFINITIONS if word in inner}
@@ -143,17 +142,11 @@ def _as_object(raw: Raw) -> tuple[Raw, bool]:
     return Raw(msgspec.json.encode({**whole, "additionalProperties": False, **definitions})), True
 
 
-def _describes_object(schema: object, document: Document, seen: frozenset[str]) -> bool:
+def _describes_object(schema: Schema) -> bool:
     """Whether a schema is about one kind of object; of alternatives nobody would know which one is meant."""
-    if not is_object(schema) or schema.keys() & {"anyOf", "oneOf", "enum", "const"}:
-        return False
-    if schema.get("type") == "object" or ("type" not in schema and "properties" in schema):
-        return True
-    if (reference := reference_of(schema)) is not None and "type" not in schema:
-        pointer = document.pointer(reference, "")
-        return pointer not in seen and _describes_object(document.at(pointer), document, seen | {pointer})
-    members = schema.get("allOf")
-    return is_array(members) and any(_describes_object(member, document, seen) for member in members)
+    forms = Document(schema, Notes()).forms(schema, "")
+    about = forms[0] if len(forms) == 1 else {}
+    return "enum" not in about and (about.get("type") == "object" or ("type" not in about and "properties" in about))
 
 
 def _moved(schema: object, _at: str) -> object:
@@ -171,8 +164,6 @@ def _moved(schema: object, _at: str) -> object:
 
 # The word behind the fence names a language; some models write the JSON on the same line.
 _FENCE: Final = re.compile(r"\s*```[\w+-]*(?:\s+|(?=[\[{\"]))")
-_MAY_BE_FENCE: Final = re.compile(r"\s*(?:`{0,2}|```[\w+-]*)")
-_MAY_BE_END: Final = re.compile(r"\s*`{0,3}\s*\Z")
 _END: Final = re.compile(r"\s*```\s*\Z")
 
 
@@ -195,60 +186,27 @@ class AnswerReader(Struct, frozen=True, kw_only=True):
         reading = _Reading(self)
         return [*(new for event in events for new in reading.take(event)), *reading.rest()]
 
-
-class _GrowingAnswer:
-    """An answer while it grows. It holds back only what it cannot yet be certain of."""
-
-    __slots__ = ("_state", "held")
-
-    def __init__(self, reader: AnswerReader) -> None:
-        self._state: Literal["undecided", "fenced", "bare", "wrapped"] = "undecided" if reader.fenced else "bare"
-        if reader.wrapped:
-            self._state = "wrapped"
-        self.held: list[str] = []
-
-    def take(self, text: str) -> str:
-        """The next piece, as far as it is certain."""
-        if self._state == "bare":
-            return text
-        self.held.append(text)
-        if self._state == "wrapped":  # where the answer stands in its object is only known at the end
-            return ""
-        text = "".join(self.held)
-        if self._state == "undecided":
-            fence = _FENCE.match(text)
-            if fence is None and _MAY_BE_FENCE.fullmatch(text) is not None:
-                return ""
-            self._state = "bare" if fence is None else "fenced"
-            text = text if fence is None else text[fence.end() :]
-        # The longest end that may still turn out to be the closing fence.
-        cut = _MAY_BE_END.search(text) if self._state == "fenced" else None
-        end = len(text) if cut is None else cut.start()
-        self.held = [text[end:]]
-        return text[:end]
-
-    def end(self) -> str:
-        """The last piece."""
-        text = "".join(self.held)
-        if self._state == "fenced":
-            return _END.sub("", text)
-        if self._state != "wrapped":
-            return text
-        try:
-            return bytes(msgspec.json.decode(text, type=dict[str, Raw])[_WRAPPING]).decode()
-        except (msgspec.MsgspecError, KeyError):  # not what was asked for; it stays as it is
-            return text
+    def bare(self, text: str) -> str:
+        """The answer without what is around it."""
+        if self.wrapped:
+            try:
+                return bytes(msgspec.json.decode(text, type=dict[str, Raw])[_WRAPPING]).decode()
+            except (msgspec.MsgspecError, KeyError):  # not what was asked for; it stays as it is
+                return text
+        fence = _FENCE.match(text) if self.fenced else None
+        return text if fence is None else _END.sub("", text[fence.end() :])
 
 
 class _Reading(Struct, eq=False):
     """Rewrites the events of one reply, one by one.
 
     Without a tool each text may be the answer. The first call of the answer's tool becomes a text; further ones are
-    repetitions and are left out.
+    repetitions and are left out. An answer with something around it is held back until it is complete.
     """
 
     reader: AnswerReader
-    open: dict[int, _GrowingAnswer] = {}
+    open: dict[int, list[str]] = {}
+    """What was held back of the answers that are not complete, by index."""
     answer: int | None = None
     """The index of the call that became a text."""
     is_empty: bool = True
@@ -259,22 +217,22 @@ class _Reading(Struct, eq=False):
         """What becomes of one event."""
         match event:
             case TextStarted() if self.reader.tool is None:
-                self.open[event.index] = _GrowingAnswer(self.reader)
+                self.open[event.index] = []
             case TextDelta() if event.index in self.open:
-                return _delta(event.index, event.id, self.open[event.index].take(event.text))
+                return self._grow(event.index, event.id, event.text)
             case TextEnded() if event.index in self.open:
-                return [*_delta(event.index, event.id, self.open.pop(event.index).end()), event]
+                return [*self._end(event.index, event.id), event]
             case ToolCallStarted():
                 return self._start(event)
             case ToolCallDelta() | ToolCallEnded() if event.index in self.repeated:
                 return []
             case ToolCallDelta() if event.index in self.open:
                 self.is_empty = self.is_empty and not event.arguments.strip()
-                return _delta(event.index, "", self.open[event.index].take(event.arguments))
+                return self._grow(event.index, "", event.arguments)
             case ToolCallEnded() if event.index in self.open:
-                end = self.open.pop(event.index).end()
-                nothing = "" if self.reader.wrapped else "{}"  # what a call without any arguments means
-                return [*_delta(event.index, "", nothing if self.is_empty else end), TextEnded(event.index, "")]
+                if self.is_empty and not self.reader.wrapped:  # what a call without any arguments means
+                    self.open[event.index] = ["{}"]
+                return [*self._end(event.index, ""), TextEnded(event.index, "")]
             case Completed(stop_reason=StopReason.TOOL_CALLS) if self.answer is not None and not self.other_calls:
                 return [msgspec.structs.replace(event, stop_reason=StopReason.END)]
             case _:
@@ -289,14 +247,21 @@ class _Reading(Struct, eq=False):
             self.repeated.add(event.index)
             return []
         self.answer = event.index
-        self.open[event.index] = _GrowingAnswer(self.reader)
+        self.open[event.index] = []
         return [TextStarted(event.index, "")]
+
+    def _grow(self, index: int, part_id: str, piece: str) -> list[ReplyEvent]:
+        if not self.reader.fenced and not self.reader.wrapped:
+            return _delta(index, part_id, piece)
+        self.open[index].append(piece)
+        return []
+
+    def _end(self, index: int, part_id: str) -> list[ReplyEvent]:
+        return _delta(index, part_id, self.reader.bare("".join(self.open.pop(index))))
 
     def rest(self) -> list[ReplyEvent]:
         """What was held back, when nothing more comes."""
-        found = [event for index, text in self.open.items() for event in _delta(index, "", "".join(text.held))]
-        self.open = {}
-        return found
+        return [event for index in [*self.open] for event in self._end(index, "")]
 
 
 def _delta(index: int, part_id: str, text: str) -> list[ReplyEvent]:
@@ -309,6 +274,11 @@ class _WrappedDecoder:
     def __init__(self, decoder: Decoder, reading: _Reading) -> None:
         self._decoder: Decoder = decoder
         self._reading: _Reading = reading
+
+    @property
+    def done(self) -> bool:
+        """As in Decoder."""
+        return self._decoder.done
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """As in Decoder: what came before an error is in the list when it is raised."""

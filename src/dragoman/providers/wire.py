@@ -2,24 +2,28 @@
 
 What a codec does not understand is kept as it came, as `Raw`: slices that hold on to the bytes they came from, so copy
 the ones that are kept. `read_*` raise for what is not as it should be; the others make the best of what servers send.
+`DecoderBase` is what the decoders of all dialects do alike.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeGuard, cast
 
 import msgspec
 from msgspec import Raw
 
+from dragoman.conversation import ReplyEvent
 from dragoman.errors import ProtocolError
+
+from .codec import Call, Encoded
 
 ABSENT: Final = Raw(b"")
 """Stands for a member that is not there."""
 
-MALFORMED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+MALFORMED: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
 """What reading bytes that somebody else wrote can raise."""
 
 read_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -44,27 +48,11 @@ def read_number(raw: Raw | None) -> int | None:
     return None if raw is None else _read_number(raw)
 
 
-def read_value(raw: Raw | None) -> object:
-    """A member, parsed; None where it is absent."""
-    return _read_value(raw) if raw else None
-
-
-def read_array(raw: Raw | None) -> list[Raw]:
-    """The elements of a JSON array; none where it is absent, null or something else."""
-    return read_elements(raw) if raw and bytes(memoryview(raw)[:1]) == b"[" else []
-
-
-def read_string(raw: Raw | None) -> str | None:
-    """A member that is a string; None for anything else."""
-    value = read_value(raw)
-    return value if isinstance(value, str) else None
-
-
 # --- from servers of all kinds ----------------------------------------------------------------------------------------
 
 
 def document(data: bytes) -> dict[str, Raw]:
-    """The members of a whole JSON document as it came from outside. Raises ProtocolError if it is not one."""
+    """The members of a whole JSON document as it came from outside."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -73,17 +61,16 @@ def document(data: bytes) -> dict[str, Raw]:
 
 
 def members(data: bytes | Raw) -> dict[str, Raw]:
-    """The members of a JSON object. Raises ProtocolError if it is not one."""
+    """The members of a JSON object. Raises one of MALFORMED if it is not one."""
     try:
         return read_members(data)
     except MALFORMED:
         pass
     try:
         return read_members(_mend(bytes(data)))
-    except (ValueError, RecursionError) as error:  # DecodeError and UnicodeError are ValueErrors
-        start = bytes(data)[:80]
-        message = f"A part of the reply is not the JSON object that belongs there: {error}. It starts {start!r}."
-        raise ProtocolError(message) from None
+    except ValueError as error:
+        message = f"it is not the JSON object that belongs there: {error}. It starts {bytes(data)[:80]!r}"
+        raise msgspec.DecodeError(message) from None
 
 
 def elements(raw: Raw | None) -> list[Raw]:
@@ -110,7 +97,7 @@ def value_of(raw: Raw | None) -> object:
 
 def string(raw: Raw | None) -> str:
     """A JSON string's text; empty if it is something else."""
-    value = value_of(raw)
+    value = value_of(raw) if raw is not None else None
     return value if isinstance(value, str) else ""
 
 
@@ -286,6 +273,9 @@ def _parsed_by_lines(frame: bytes) -> tuple[bytes, bytes] | None:
             lines.append(value)
         elif field == b"event":
             name = value
+        elif field == b"error" and value.startswith(b"{"):  # GPUStack
+            name = field
+            lines.append(value)
     return (name, b"\n".join(lines)) if lines else None
 
 
@@ -327,3 +317,75 @@ class ReplyBytes:
     def whole(self) -> bytes:
         """The whole reply, where it is not a stream."""
         return b"".join(self._begun).lstrip(BLANK)
+
+
+class DecoderBase:
+    """Reads one reply, a stream or a whole one, whichever comes. A dialect says what an event and a whole body mean."""
+
+    def __init__(self, call: Call, encoded: Encoded) -> None:
+        self.call: Call = call
+        self.names: Mapping[str, str] = encoded.tool_names
+        """Maps the names of tools back to their own."""
+        self.ended: bool = False
+        """Whether the last event was given out."""
+        self._bytes: ReplyBytes = ReplyBytes()
+
+    @property
+    def done(self) -> bool:
+        """As in Decoder."""
+        return self.ended
+
+    def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
+        """An event of a stream."""
+        raise NotImplementedError
+
+    def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        """A whole reply."""
+        raise NotImplementedError
+
+    def end_stream(self, events: list[ReplyEvent]) -> None:
+        """A stream has ended without the dialect's own sign of an end."""
+        raise self.broken("the stream ended before the reply was complete")
+
+    def break_off(self, events: list[ReplyEvent]) -> None:
+        """The reply will not be completed: give out what is still held."""
+
+    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
+        """As in Decoder."""
+        self._take(self._bytes.feed(data), events)
+
+    def finish(self, events: list[ReplyEvent]) -> None:
+        """As in Decoder."""
+        if self.ended:
+            return
+        try:
+            if self._bytes.is_stream:
+                self._take(self._bytes.finish(), events)
+                if not self.ended:
+                    self.end_stream(events)
+            else:
+                self.take_whole(self._bytes.whole(), events)
+        except (*MALFORMED, ProtocolError) as error:
+            raise self._explain(error, events) from None
+
+    def _take(self, frames: Iterable[tuple[bytes, bytes]], events: list[ReplyEvent]) -> None:
+        try:
+            for name, payload in frames:
+                if self.ended:
+                    return
+                self.take_event(name, payload, events)
+        except (*MALFORMED, ProtocolError) as error:
+            raise self._explain(error, events) from None
+
+    def _explain(self, error: Exception, events: list[ReplyEvent]) -> ProtocolError:
+        self.break_off(events)
+        if not isinstance(error, ProtocolError):
+            return self.broken(f"a part of it cannot be read ({error})")
+        error.provider, error.model = self.call.profile.provider, self.call.model
+        return error
+
+    def broken(self, what: str) -> ProtocolError:
+        """The error for a reply that breaks the protocol."""
+        provider, model = self.call.profile.provider, self.call.model
+        message = f"The reply of {provider}:{model} cannot be used: {what}."
+        return ProtocolError(message, provider=provider, model=model)

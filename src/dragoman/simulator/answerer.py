@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -14,21 +14,27 @@ import msgspec
 from dragoman.conversation import Block, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
 from .anthropic import ANTHROPIC
-from .dialect import Answer, Dialect, Frame, JsonObject, Refusal, UnwritableReplyError
+from .dialect import Answer, Dialect, Frame, Refusal, UnwritableReplyError
 from .exchange import Chunking, Content, Reply, Request
-from .faults import Fault
+from .faults import Fault, Stall
 from .gemini import GEMINI
 from .openai_chat import OPENAI_CHAT
 from .openai_responses import OPENAI_RESPONSES
 from .plan import Plan
+from .reading import JsonObject
 from .script import Player, ScriptError
 
 _ENDINGS: Final[Mapping[str, Dialect]] = {
     "/chat/completions": OPENAI_CHAT,
     "/responses": OPENAI_RESPONSES,
+    "/responses/input_tokens": OPENAI_RESPONSES,
     "/messages": ANTHROPIC,
+    "/messages/count_tokens": ANTHROPIC,
 }
-_GENERATE: Final = re.compile(r".*/(?:models|tunedModels)/(?P<model>[^:]+):(?P<method>(?:g|streamG)enerateContent)")
+_GENERATE: Final = re.compile(
+    r".*/(?:models|tunedModels)/(?P<model>[^:]+):(?P<method>(?:g|streamG)enerateContent|countTokens)"
+)
+_COUNTS: Final = ("/input_tokens", "/count_tokens", ":countTokens")
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,11 @@ class HttpRequest:
     """One request, as it came over HTTP."""
 
     method: str
-    target: str
-    headers: dict[str, str]
+    # Not printed: a test that was pointed here by mistake may carry a real key.
+    target: str = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
     """Names in lower case."""
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
     keep_alive: bool = True
     """Whether the client means to use the connection again."""
 
@@ -62,82 +69,82 @@ class HttpRequest:
         return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or self.query.get("key")
 
 
-@dataclass(frozen=True)
-class _Route:
-    """Where a request goes."""
+def _route(http: HttpRequest) -> tuple[Dialect, str | None, bool | None]:
+    """The dialect of a path, and the model and whether to stream, where the path says so; model None: a path of nobody.
 
-    dialect: Dialect
-    """Of an unknown path: the one in whose shape the error is written."""
-    known: bool = True
-    model: str = ""
-    """Where the path names it."""
-    stream: bool | None = None
-    """Where the path says it."""
-
-
-def _route(http: HttpRequest) -> _Route:
-    """Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …"""
+    Only the end of a path counts, so that every base URL works: `/v1/messages`, `/openai/v1/chat/completions` …
+    """
     if http.method == "POST":
         if found := _GENERATE.fullmatch(http.path):
-            return _Route(GEMINI, model=found["model"], stream=found["method"] == "streamGenerateContent")
+            return GEMINI, found["model"], found["method"] == "streamGenerateContent"
         for ending, dialect in _ENDINGS.items():
             if http.path.endswith(ending):
-                return _Route(dialect)
+                return dialect, "", None
     if "x-goog-api-key" in http.headers or "/v1beta" in http.path:
-        return _Route(GEMINI, known=False)
-    return _Route(ANTHROPIC if "anthropic-version" in http.headers else OPENAI_CHAT, known=False)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a simulator behaves, whatever its script says."""
-
-    api_key: str | None
-    check: bool
-    chunking: Chunking
-    faults: tuple[Fault, ...]
+        return GEMINI, None, None
+    return ANTHROPIC if "anthropic-version" in http.headers else OPENAI_CHAT, None, None
 
 
 class Answerer:
     """Answers requests, one after the other."""
 
-    def __init__(self, settings: Settings, script: Player, on_request: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        script: Player,
+        on_request: Callable[[Request], None],
+        *,
+        api_key: str | None,
+        check: bool,
+        chunking: Chunking,
+        faults: Sequence[Fault],
+    ) -> None:
         self.player = script
         self.errors: list[Exception] = []
-        self._settings = settings
         self._on_request = on_request
+        self._api_key = api_key
+        self._check = check
+        self._chunking = chunking
+        self._faults = faults
         self._count = 0
+        self.is_deaf = any(isinstance(fault, Stall) and fault.where == "request" for fault in faults)
+        """Whether requests are not even read."""
 
     async def answer(self, http: HttpRequest) -> Plan:
         """The plan of the answer to this request."""
-        route = _route(http)
+        dialect, model, stream = _route(http)
         body = _parse_body(http)
-        request = self._request(http, route, body or {})
+        request = self._request(http, dialect, model, stream, body or {})
         self._on_request(request)
-        refusal = self._refusal(http, route, request, body)
+        refusal = self._refusal(http, dialect, request, body)
+        if refusal is None and request.path.endswith(_COUNTS):
+            plan = self._bare_plan(dialect, request, Reply())
+            plan.frames = [Frame(dialect.count(_estimate(request.raw)))]
+            return plan
         if refusal is None:
             try:
-                return self._plan(route.dialect, request, await self.player.next(request))
+                return self._plan(dialect, request, await self.player.next(request))
             except (ScriptError, UnwritableReplyError) as error:
                 self.errors.append(error)
                 refusal = Refusal(500, str(error))
             except Exception as error:  # noqa: BLE001 -- the script's own function may fail in any way
                 self.errors.append(error)
                 refusal = Refusal(500, f"The simulator's script failed: {type(error).__name__}: {error}")
-        plan = self._bare_plan(route.dialect, request, Reply())
+        plan = self._bare_plan(dialect, request, Reply())
         plan.refuse(refusal)
         # Trying again cannot help here, and the official SDKs believe this header.
         plan.headers["x-should-retry"] = "false"
         return plan
 
-    def _request(self, http: HttpRequest, route: _Route, body: JsonObject) -> Request:
-        content = route.dialect.read(body) if route.known else Content()
+    def _request(
+        self, http: HttpRequest, dialect: Dialect, model: str | None, stream: bool | None, body: JsonObject
+    ) -> Request:
+        content = Content() if model is None else dialect.read(body)
         number, self._count = self._count, self._count + 1
         return Request(
             **vars(content),
-            dialect=route.dialect.name if route.known else "unknown",
-            model=route.model or str(body.get("model") or ""),
-            stream=body.get("stream") is True if route.stream is None else route.stream,
+            dialect="unknown" if model is None else dialect.name,
+            model=model or str(body.get("model") or ""),
+            stream=body.get("stream") is True if stream is None else stream,
             number=number,
             method=http.method,
             path=http.path,
@@ -147,22 +154,25 @@ class Answerer:
             raw=http.body,
         )
 
-    def _refusal(self, http: HttpRequest, route: _Route, request: Request, body: JsonObject | None) -> Refusal | None:
+    def _refusal(
+        self, http: HttpRequest, dialect: Dialect, request: Request, body: JsonObject | None
+    ) -> Refusal | None:
         """What speaks against an answer, in the order in which a provider would look at it."""
-        dialect, settings = route.dialect, self._settings
-        if not route.known:
+        if request.dialect == "unknown":
             return Refusal(404, f"Invalid URL ({http.method} {request.path})")
-        if settings.api_key is not None and http.api_key != settings.api_key:
+        if self._api_key is not None and http.api_key != self._api_key:
             return dialect.bad_key(http.api_key)
         if body is None:
             return Refusal(400, "The body of the request is not a JSON object.")
         if dialect is GEMINI and request.stream and http.query.get("alt") != "sse":
             return Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
-        return next(dialect.problems(body, http.headers), None) if settings.check else None
+        if not self._check or request.path.endswith(_COUNTS):
+            return None
+        return next(dialect.problems(body, http.headers), None)
 
     def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
         """A plan for the headers and what a script left open, without a body."""
-        chunking = reply.chunking or self._settings.chunking
+        chunking = reply.chunking or self._chunking
         answer = _decide(dialect.name, request, reply, chunking)
         headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
         headers |= {name.lower(): value for name, value in reply.headers.items()}
@@ -175,7 +185,7 @@ class Answerer:
             plan.headers["content-type"] = dialect.stream_type
         else:
             plan.frames = [Frame(dialect.whole(plan.answer))]
-        for fault in (*self._settings.faults, *reply.faults):
+        for fault in (*self._faults, *reply.faults):
             fault.apply(plan)
         return plan
 
@@ -186,6 +196,11 @@ def _parse_body(http: HttpRequest) -> JsonObject | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def _estimate(text: str | bytes) -> int:
+    """Tokens, as one guesses them."""
+    return max(len(text) // 4, 1)
 
 
 def _decide(dialect: str, request: Request, reply: Reply, chunking: Chunking) -> Answer:
@@ -205,7 +220,7 @@ def _decide(dialect: str, request: Request, reply: Reply, chunking: Chunking) ->
     calls = [block.name + block.arguments for block in blocks if isinstance(block, ToolCall)]
     usage = reply.usage
     if usage is None:
-        usage = Usage(input=max(len(request.raw) // 4, 1), output=max(len("".join(texts + calls)) // 4, 1))
+        usage = Usage(input=_estimate(request.raw), output=_estimate("".join(texts + calls)))
     return Answer(
         blocks=tuple(blocks),
         usage=None if usage == Usage() else usage,

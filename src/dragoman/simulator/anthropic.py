@@ -6,17 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dragoman.conversation import (
-    Block,
-    Media,
-    Opaque,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from dragoman.conversation import Block, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 
 from .dialect import (
     Answer,
@@ -24,22 +14,15 @@ from .dialect import (
     ErrorForm,
     Frame,
     FrameKind,
-    JsonObject,
     Refusal,
-    Transcript,
     UnwritableReplyError,
     is_spoilt,
-    items,
-    members,
     native_fields,
-    objects,
     parsed_arguments,
-    result_parts,
     sign,
-    string,
-    text_of,
 )
 from .exchange import Content
+from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
 _ERROR_TYPES: Final[dict[int, str]] = {
     401: "authentication_error",

@@ -26,8 +26,7 @@ Without a script, the simulator says what the user said. A script is a JSON file
     {"faults": [{"fault": "status", "status": 429, "headers": {"retry-after": "2"}}]}
   ]
 
-An object {"word": [...], ...} instead of the list has a script for each conversation whose user says that word. A file
-FILE.py is run, and its name `script` taken: a list, or a function from a request to a reply.
+A file FILE.py is run, and its name `script` taken: a list, or a function from a request to a reply.
 
 Point any client at it; every key is accepted unless --api-key says otherwise:
 

@@ -1,6 +1,6 @@
 """What can go wrong between a provider and its client, as values.
 
-Faults combine: Reply("Hello", faults=[Delay(0.1), UnknownFields(), Cut(after=200)]). Those that change events do so in
+Faults combine: Reply("Hello", faults=[Drip(), UnknownFields(), Cut(after=200)]). Those that change events do so in
 the given order; a whole reply counts as one event. A fault changes a plan; carrying it out is done elsewhere.
 """
 
@@ -12,8 +12,9 @@ from typing import ClassVar, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from .dialect import ErrorForm, Frame, Refusal, items, members
+from .dialect import ErrorForm, Frame, Refusal
 from .plan import Ending, Pause, Place, Plan
+from .reading import items, members
 
 Effect: TypeAlias = Literal["none", "failure", "broken", "silence", "unclear"]
 """What a client makes of a reply with a fault.
@@ -78,19 +79,6 @@ class Status(Fault, frozen=True):
             plan.headers["content-type"] = "text/html; charset=UTF-8"
 
 
-class Silence(Fault, frozen=True):
-    """The request is taken and never answered."""
-
-    seconds: float | None = None
-    """After which the connection is closed; None: when the client closes it, or at the simulator's limit."""
-
-    usual_effect = "silence"
-
-    def apply(self, plan: Plan) -> None:
-        """Wait, and do nothing more."""
-        plan.before = Pause(self.seconds)
-
-
 class NoResponse(Fault, frozen=True):
     """The connection ends before a byte of the response."""
 
@@ -106,16 +94,6 @@ class NoResponse(Fault, frozen=True):
 # --- on the way: pace, completeness, HTTP ----------------------------------------------------------------------------
 
 
-class Delay(Fault, frozen=True):
-    """The reply comes late."""
-
-    seconds: float
-
-    def apply(self, plan: Plan) -> None:
-        """Wait before the first byte."""
-        plan.before = Pause(self.seconds, go_on=True)
-
-
 class Drip(Fault, frozen=True):
     """The reply comes in small pieces with pauses between them."""
 
@@ -129,10 +107,13 @@ class Drip(Fault, frozen=True):
 
 
 class Stall(Fault, frozen=True):
-    """The reply stops in the middle, and the connection stays open."""
+    """The reply stops for a while, and the connection stays open."""
 
     seconds: float | None = None
     """None: until the client closes, or the simulator's limit."""
+    where: Literal["request", "head", "body", "end"] = "body"
+    """The request is not read (only as a fault of the simulator, which then lasts to its limit); nothing is answered;
+    in the middle of the body; behind the body, which is complete but for what HTTP says at its end."""
     after: int | None = None
     """Bytes of the body, from its end if negative; None: a share of it."""
     share: float = 0.5
@@ -140,12 +121,16 @@ class Stall(Fault, frozen=True):
     """Whether the rest comes after the stall; otherwise the connection is closed."""
 
     def effect(self, *, streamed: bool = True) -> Effect:
-        """A stall that ends is only slow."""
-        return "none" if self.go_on else "silence"
+        """A stall that ends is only slow, and one behind the end is nobody's business."""
+        return "none" if self.go_on or self.where == "end" else "silence"
 
     def apply(self, plan: Plan) -> None:
-        """Stop in the middle."""
-        plan.stall = (Place(self.after, self.share), Pause(self.seconds, self.go_on))
+        """Put the pause into the plan."""
+        pause = Pause(self.seconds, self.go_on)
+        if self.where in {"body", "end"}:
+            plan.stall = (Place(self.after, 1.0 if self.where == "end" else self.share), pause)
+        else:
+            plan.before = pause
 
 
 class Cut(Fault, frozen=True):
@@ -179,14 +164,6 @@ class WrongLength(Fault, frozen=True):
     def apply(self, plan: Plan) -> None:
         """Promise something else than what is sent."""
         plan.length_error = self.by
-
-
-class Gzip(Fault, frozen=True):
-    """The body is compressed, where the client said that it can read that."""
-
-    def apply(self, plan: Plan) -> None:
-        """Compress the body, each event so that it can be read at once."""
-        plan.compressed = "gzip" in plan.answer.request.headers.get("accept-encoding", "")
 
 
 # --- in what is said -------------------------------------------------------------------------------------------------
@@ -333,20 +310,22 @@ class UnknownFields(Fault, frozen=True):
         return grown | {"x_simulated": {"new": [1, None, "field"]}}
 
 
-class KeepAlive(Fault, frozen=True):
-    """Comments between the events that keep the connection open; before a whole reply, empty lines."""
+class Form(Fault, frozen=True):
+    """The reply is written in another form than usual."""
+
+    what: Literal["gzip", "keep_alive", "crlf"]
+    """Compressed, where the client said that it can read that; with comments between the events that keep the
+    connection open (before a whole reply, empty lines); with CR LF at the end of lines."""
 
     def apply(self, plan: Plan) -> None:
-        """Put the comments in."""
-        plan.keep_alive_comment = b": keep-alive"
-
-
-class Crlf(Fault, frozen=True):
-    """Lines end with CR LF."""
-
-    def apply(self, plan: Plan) -> None:
-        """End lines that way."""
-        plan.line_end = b"\r\n"
+        """Choose the form."""
+        match self.what:
+            case "gzip":
+                plan.compressed = "gzip" in plan.answer.request.headers.get("accept-encoding", "")
+            case "keep_alive":
+                plan.keep_alive_comment = b": keep-alive"
+            case "crlf":
+                plan.line_end = b"\r\n"
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
@@ -359,14 +338,15 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "status_429_retry_after_date": Status(429, headers={"retry-after": "Thu, 01 Jan 2026 00:00:00 GMT"}),
     "status_502_html": Status(502, body="<html><body><h1>502 Bad Gateway</h1></body></html>"),
     "status_504_empty": Status(504, body=""),
-    "silence": Silence(),
+    "silence": Stall(where="head"),
     "no_response_close": NoResponse("close"),
     "no_response_reset": NoResponse("reset"),
     # on the way
-    "delay": Delay(0.05),
+    "delay": Stall(0.05, "head", go_on=True),
     "drip": Drip(),
     "stall": Stall(),
     "stall_after_headers": Stall(after=0),
+    "stall_at_end": Stall(where="end"),
     "stall_then_go_on": Stall(0.05, go_on=True),
     "cut_close": Cut("close"),
     "cut_reset": Cut("reset"),
@@ -375,7 +355,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "cut_last_byte": Cut("close", after=-1),
     "length_too_long": WrongLength(7),
     "length_too_short": WrongLength(-7),
-    "gzip": Gzip(),
+    "gzip": Form("gzip"),
     # in what is said
     "malformed_json": Malformed("json"),
     "malformed_event": Malformed("html"),
@@ -393,8 +373,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "missing_finish": MissingEnd(all_marks=True),
     "unknown_event": UnknownEvent(),
     "unknown_fields": UnknownFields(),
-    "keep_alive": KeepAlive(),
-    "crlf": Crlf(),
+    "keep_alive": Form("keep_alive"),
+    "crlf": Form("crlf"),
 }
 """Every kind of fault, with settings that suit any reply and any dialect: for tests that try them all."""
 

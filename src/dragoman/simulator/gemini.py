@@ -22,19 +22,15 @@ from .dialect import (
     Dialect,
     Frame,
     FrameKind,
-    JsonObject,
     Refusal,
-    Transcript,
     UnwritableReplyError,
     is_spoilt,
-    members,
     native_fields,
-    objects,
     parsed_arguments,
     sign,
-    string,
 )
 from .exchange import Content
+from .reading import JsonObject, Transcript, members, objects, string
 
 _ERROR_STATUSES: Final[dict[int, str]] = {
     401: "UNAUTHENTICATED",
@@ -84,8 +80,8 @@ class _Gemini(Dialect):
             return _response(answer, final=True) | {"promptFeedback": {"blockReason": "SAFETY"}}
         parts = _parts(answer)
         content: JsonObject = {"parts": parts, "role": "model"} if parts else {"role": "model"}
-        candidate: JsonObject = {"content": content, "finishReason": _finish_reason(answer), "index": 0}
-        return {"candidates": [candidate], **_response(answer, final=True)}
+        candidate: JsonObject = {"content": content, "finishReason": _finish_reason(answer)}
+        return {"candidates": _candidates(answer, candidate), **_response(answer, final=True)}
 
     def frames(self, answer: Answer) -> list[Frame]:
         """The reply as responses, the last of which brings the finish reason and an empty text."""
@@ -96,8 +92,12 @@ class _Gemini(Dialect):
             kind: FrameKind = "delta" if "text" in part else "part"
             result += [_frame(answer, piece, kind) for piece in _pieces(part, answer)]
         last: JsonObject = {"content": {"parts": [{"text": ""}], "role": "model"}}
-        last |= {"finishReason": _finish_reason(answer), "index": 0}
-        return [*result, Frame({"candidates": [last], **_response(answer, final=True)}, kind="end")]
+        last["finishReason"] = _finish_reason(answer)
+        ending = {"candidates": _candidates(answer, last), **_response(answer, final=True)}
+        return [*result, Frame(ending, kind="end")]
+
+    def count(self, tokens: int) -> JsonObject:
+        return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
 
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
         """When to try again stands in the body, not in a header."""
@@ -209,8 +209,15 @@ def _is_blocked(answer: Answer) -> bool:
 
 
 def _frame(answer: Answer, part: JsonObject, kind: FrameKind) -> Frame:
-    candidate: JsonObject = {"content": {"parts": [part], "role": "model"}, "index": 0}
-    return Frame({"candidates": [candidate], **_response(answer, final=False)}, kind=kind)
+    candidates = _candidates(answer, {"content": {"parts": [part], "role": "model"}})
+    return Frame({"candidates": candidates, **_response(answer, final=False)}, kind=kind)
+
+
+def _candidates(answer: Answer, candidate: JsonObject) -> list[JsonObject]:
+    """As many as were asked for; all say the same."""
+    config = members(_either(members(answer.request.body), "generationConfig"))
+    count = _either(config, "candidateCount")
+    return [candidate | {"index": index} for index in range(count if isinstance(count, int) and count > 1 else 1)]
 
 
 def _response(answer: Answer, *, final: bool) -> JsonObject:

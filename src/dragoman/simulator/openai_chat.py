@@ -12,29 +12,17 @@ from typing import Final
 
 from dragoman.conversation import Media, Opaque, StopReason, Text, Thinking, ToolCall, Usage
 
-from .dialect import (
-    Answer,
-    Dialect,
-    Frame,
-    FrameKind,
-    JsonObject,
-    Refusal,
-    Transcript,
-    UnwritableReplyError,
-    members,
-    native_fields,
-    objects,
-    result_parts,
-    string,
-    text_of,
-)
+from .dialect import Answer, Dialect, Frame, FrameKind, Refusal, UnwritableReplyError, native_fields
 from .exchange import Content
+from .reading import JsonObject, Transcript, members, objects, result_parts, string, text_of
 
 CREATED: Final = 1_767_225_600
 """The moment at which everything here was made: a fixed one, so that replies are the same in every run."""
 
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
-_TOOL_NAME_LENGTH: Final = 64
+_LONGEST: Final = {"name": 64, "description": 1024}
+_MOST_TOOLS: Final = 128
+_MOST_CHOICES: Final = 128
 
 # (type, code) for each status
 _KINDS: Final[dict[int, tuple[str, str | None]]] = {
@@ -81,16 +69,24 @@ def error_object(refusal: Refusal) -> JsonObject:
     return {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code or code}
 
 
-def tool_name_problems(names: Mapping[str, str]) -> Iterator[Refusal]:
-    """What is wrong with the names of functions, given by their places in the request."""
-    for place, name in names.items():
+def tool_problems(tools: list[JsonObject], functions: Mapping[str, JsonObject]) -> Iterator[Refusal]:
+    """What is wrong with tools; the functions among them are given by their places in the request."""
+    if len(tools) > _MOST_TOOLS:
+        expected = f"maximum length {_MOST_TOOLS}, but got an array with length {len(tools)} instead."
+        text = f"Invalid 'tools': array too long. Expected an array with {expected}"
+        yield Refusal(400, text, "array_above_max_length", "tools")
+    for place, function in functions.items():
+        name = string(function.get("name"))
         if not _TOOL_NAME.fullmatch(name):
             expected = f"Expected a string that matches the pattern '^{_TOOL_NAME.pattern}$'."
-            yield Refusal(400, f"Invalid '{place}': string does not match pattern. {expected}", "invalid_value", place)
-        if len(name) > _TOOL_NAME_LENGTH:
-            expected = f"maximum length {_TOOL_NAME_LENGTH}, but got a string with length {len(name)} instead."
-            text = f"Invalid '{place}': string too long. Expected a string with {expected}"
-            yield Refusal(400, text, "string_above_max_length", place)
+            text = f"Invalid '{place}.name': string does not match pattern. {expected}"
+            yield Refusal(400, text, "invalid_value", f"{place}.name")
+        for member, longest in _LONGEST.items():
+            length = len(string(function.get(member)))
+            if length > longest:
+                expected = f"maximum length {longest}, but got a string with length {length} instead."
+                text = f"Invalid '{place}.{member}': string too long. Expected a string with {expected}"
+                yield Refusal(400, text, "string_above_max_length", f"{place}.{member}")
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -162,11 +158,13 @@ class _OpenAIChat(OpenAIDialect):
         if not messages:
             expected = "Expected an array with minimum length 1, but got an empty array instead."
             yield Refusal(400, f"Invalid 'messages': empty array. {expected}", "empty_array", "messages")
-        tools = enumerate(objects(body.get("tools")))
-        functions = {index: members(tool.get("function")) for index, tool in tools if tool.get("type") == "function"}
-        yield from tool_name_problems(
-            {f"tools[{index}].function.name": string(one.get("name")) for index, one in functions.items()}
-        )
+        choices = body.get("n")
+        if isinstance(choices, int) and not 1 <= choices <= _MOST_CHOICES:
+            text = f"Invalid 'n': Expected a value from 1 to {_MOST_CHOICES}, but got {choices} instead."
+            yield Refusal(400, text, "integer_out_of_range", "n")
+        tools = objects(body.get("tools"))
+        functions = {f"tools[{index}].function": members(tool.get("function")) for index, tool in enumerate(tools)}
+        yield from tool_problems(tools, {place: one for place, one in functions.items() if one})
         yield from _problems_of_calls(messages)
 
     def whole(self, answer: Answer) -> JsonObject:
@@ -188,8 +186,9 @@ class _OpenAIChat(OpenAIDialect):
                 for call in calls
             ]
         message |= _further_fields(answer)
-        choice: JsonObject = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
-        completion = _base(answer, "chat.completion") | {"choices": [choice]}
+        choice: JsonObject = {"message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
+        choices = [{"index": index} | choice for index in range(_choices(answer))]
+        completion = _base(answer, "chat.completion") | {"choices": choices}
         if answer.usage is not None:
             completion["usage"] = _usage(answer.usage)
         return completion
@@ -198,21 +197,22 @@ class _OpenAIChat(OpenAIDialect):
         """The reply in chunks. Usage comes in a chunk of its own, and only if the request asked for it."""
         calls = any(isinstance(block, ToolCall) for block in answer.blocks)
         first: JsonObject = {"role": "assistant", "content": None if calls else "", "refusal": None}
-        result = [_chunk(answer, first | _further_fields(answer), kind="start")]
+        result = _chunks(answer, first | _further_fields(answer), kind="start")
         field = "refusal" if answer.stop_reason is StopReason.REFUSAL else "content"
         index = 0
         for block in answer.blocks:
             match block:
                 case Text():
-                    result += [_chunk(answer, {field: piece}) for piece in answer.pieces(block.text)]
+                    result += [one for piece in answer.pieces(block.text) for one in _chunks(answer, {field: piece})]
                 case Thinking():
-                    result += [_chunk(answer, {"reasoning_content": piece}) for piece in answer.pieces(block.text)]
+                    thoughts = answer.pieces(block.text)
+                    result += [one for piece in thoughts for one in _chunks(answer, {"reasoning_content": piece})]
                 case ToolCall():
                     result += _call_chunks(answer, block, index)
                     index += 1
                 case _:
                     pass
-        result.append(_chunk(answer, {}, kind="finish", finish_reason=_finish_reason(answer)))
+        result += _chunks(answer, {}, kind="finish", finish_reason=_finish_reason(answer))
         if answer.usage is not None and _wants_usage(answer):
             totals: JsonObject = {"choices": [], "usage": _usage(answer.usage)}
             result.append(Frame(_base(answer, "chat.completion.chunk") | totals, kind="finish"))
@@ -235,12 +235,19 @@ def _base(answer: Answer, kind: str) -> JsonObject:
     }
 
 
-def _chunk(answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None) -> Frame:
-    choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    data = _base(answer, "chat.completion.chunk") | {"choices": [choice]}
-    if _wants_usage(answer):
-        data["usage"] = None
-    return Frame(data, kind=kind)
+def _chunks(
+    answer: Answer, delta: JsonObject, *, kind: FrameKind = "delta", finish_reason: str | None = None
+) -> list[Frame]:
+    """The chunk, for each of the choices that were asked for; all say the same."""
+    usage: JsonObject = {"usage": None} if _wants_usage(answer) else {}
+    choice: JsonObject = {"delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    choices = [{"choices": [{"index": index} | choice]} for index in range(_choices(answer))]
+    return [Frame(_base(answer, "chat.completion.chunk") | one | usage, kind=kind) for one in choices]
+
+
+def _choices(answer: Answer) -> int:
+    count = answer.request.body.get("n")
+    return count if isinstance(count, int) and count > 1 else 1
 
 
 def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
@@ -248,10 +255,8 @@ def _call_chunks(answer: Answer, call: ToolCall, index: int) -> list[Frame]:
     head: JsonObject = {"index": index, "id": call.id, "type": "function"}
     head |= {"function": {"name": call.name, "arguments": ""}} | native_fields(call.native)
     pieces = [{"index": index, "function": {"arguments": piece}} for piece in answer.pieces(call.arguments)]
-    return [
-        _chunk(answer, {"tool_calls": [head]}, kind="part"),
-        *(_chunk(answer, {"tool_calls": [piece]}) for piece in pieces),
-    ]
+    result = _chunks(answer, {"tool_calls": [head]}, kind="part")
+    return [*result, *(one for piece in pieces for one in _chunks(answer, {"tool_calls": [piece]}))]
 
 
 def _wants_usage(answer: Answer) -> bool:

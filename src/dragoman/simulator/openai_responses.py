@@ -8,38 +8,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from dragoman.conversation import (
-    Block,
-    Media,
-    Opaque,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from dragoman.conversation import Block, Media, Opaque, StopReason, Text, Thinking, ToolCall, ToolResult, Usage
 
-from .dialect import (
-    Answer,
-    ErrorForm,
-    Frame,
-    FrameKind,
-    JsonObject,
-    Refusal,
-    Transcript,
-    UnwritableReplyError,
-    items,
-    members,
-    native_fields,
-    objects,
-    result_parts,
-    sign,
-    string,
-    text_of,
-)
+from .dialect import Answer, ErrorForm, Frame, FrameKind, Refusal, UnwritableReplyError, native_fields, sign
 from .exchange import Content
-from .openai_chat import CREATED, OpenAIDialect, error_object, tool_name_problems
+from .openai_chat import CREATED, OpenAIDialect, error_object, tool_problems
+from .reading import JsonObject, Transcript, items, members, objects, result_parts, string, text_of
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -128,14 +102,18 @@ class _OpenAIResponses(OpenAIDialect):
             one_of = '"input" or "previous_response_id" or "prompt" or "conversation"'
             yield Refusal(400, f"One of {one_of} must be provided.", "missing_required_parameter", "input")
         entries = _input(body)
-        tools = enumerate(objects(body.get("tools")))
-        functions = {index: string(tool.get("name")) for index, tool in tools if tool.get("type") == "function"}
-        yield from tool_name_problems({f"tools[{index}].name": name for index, name in functions.items()})
+        tools = objects(body.get("tools"))
+        yield from tool_problems(
+            tools, {f"tools[{index}]": tool for index, tool in enumerate(tools) if tool.get("type") == "function"}
+        )
         yield from _problems_of_calls(entries, continued=continued)
         yield from _problems_of_reasoning(entries)
 
     def whole(self, answer: Answer) -> JsonObject:
         return _finished_response(answer, _items(answer))
+
+    def count(self, tokens: int) -> JsonObject:
+        return {"object": "response.input_tokens", "input_tokens": tokens}
 
     def frames(self, answer: Answer) -> list[Frame]:
         """The reply as events: each is numbered, each item is announced, grows, and is repeated whole when done."""

@@ -1,12 +1,9 @@
-"""Which reply comes next: lists that are played once, functions, one script for each of several conversations.
-
-Scripts come from a program, or from a file (JSON, or Python that has one).
-"""
+"""Which reply comes next: from a list that is played once, or from a function. Also scripts in files."""
 
 from __future__ import annotations
 
 import runpy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -26,11 +23,8 @@ Item: TypeAlias = str | Reply | Fault
 Function: TypeAlias = Callable[[Request], Item] | Callable[[Request], Awaitable[Item]]
 """Called in the simulator's own thread, so it must not block; write it with `async def` where it has to wait."""
 
-OneScript: TypeAlias = Item | Sequence[Item] | Function
+Script: TypeAlias = Item | Sequence[Item] | Function
 """One reply, replies in order, or a function that is asked for each."""
-
-Script: TypeAlias = OneScript | Mapping[str, OneScript]
-"""A mapping has a script for each conversation: by the first key that occurs in a user message, else under ""."""
 
 
 class ScriptError(Exception):
@@ -46,50 +40,29 @@ class Player:
     """A script that is being played."""
 
     def __init__(self, script: Script | None) -> None:
-        self._scripts: dict[str | None, _List | Function] = {}
-        if isinstance(script, Mapping):
-            for key, one in cast("Mapping[str, OneScript]", script).items():
-                self._scripts[key] = _prepare(one)
-        else:
-            self._scripts[None] = _prepare(echo if script is None else script)
+        self._function: Function | None = echo if script is None else None
+        self._replies: list[Reply] = []
+        self._asked = 0
+        if isinstance(script, str | Reply | Fault):
+            self._replies = [_reply(script)]
+        elif isinstance(script, Sequence):
+            self._replies = [_reply(item) for item in cast("Sequence[Item]", script)]
+        elif callable(script):
+            self._function = script
+        elif script is not None:
+            message = f"a script is a list of replies or a function, not {type(script).__name__}"
+            raise TypeError(message)
 
     @property
     def unplayed(self) -> int:
-        """How many replies of lists are left."""
-        return sum(one.left for one in self._scripts.values() if isinstance(one, _List))
+        """How many replies of a list are left."""
+        return max(len(self._replies) - self._asked, 0)
 
     async def next(self, request: Request) -> Reply:
         """The reply to this request. Raises ScriptError, or whatever the script's own function raises."""
-        script = self._scripts[self._key(request)]
-        if isinstance(script, _List):
-            return script.next()
-        given = script(request)
-        return _reply(await given if isawaitable(given) else given)
-
-    def _key(self, request: Request) -> str | None:
-        if None in self._scripts:
-            return None
-        keys = [key for key in self._scripts if key]
-        if found := [key for key in keys if any(key in text for text in request.user_texts)]:
-            return found[0]
-        if "" in self._scripts:
-            return ""
-        message = f"The simulator's script has no replies for this conversation. It has some for: {', '.join(keys)}."
-        raise ScriptError(message)
-
-
-class _List:
-    """Replies that are given one after the other."""
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self._replies = [_reply(item) for item in items]
-        self._asked = 0
-
-    @property
-    def left(self) -> int:
-        return max(len(self._replies) - self._asked, 0)
-
-    def next(self) -> Reply:
+        if self._function is not None:
+            given = self._function(request)
+            return _reply(await given if isawaitable(given) else given)
         self._asked += 1
         if self._asked > len(self._replies):
             message = (
@@ -98,17 +71,6 @@ class _List:
             )
             raise ScriptError(message)
         return self._replies[self._asked - 1]
-
-
-def _prepare(script: OneScript) -> _List | Function:
-    if isinstance(script, str | Reply | Fault):
-        return _List([script])
-    if isinstance(script, Sequence):
-        return _List(cast("Sequence[Item]", script))
-    if callable(script):
-        return script
-    message = f"a script is a list of replies, a function or a mapping of these, not {type(script).__name__}"
-    raise TypeError(message)
 
 
 def _reply(item: object) -> Reply:
@@ -145,9 +107,6 @@ class _Entry(Struct, forbid_unknown_fields=True):
     model: str | None = None
 
 
-_Entries: TypeAlias = list[str | _Entry]
-
-
 def load_script(path: str | Path) -> Script:
     """The script in a file: JSON, or Python whose name `script` is one. Raises ConfigurationError."""
     file = Path(path)
@@ -158,12 +117,7 @@ def load_script(path: str | Path) -> Script:
                 message = "it has no name `script`"
                 raise ValueError(message)
             return cast("Script", names["script"])
-        found: _Entries | dict[str, _Entries] = msgspec.json.decode(
-            file.read_bytes(), type=_Entries | dict[str, _Entries]
-        )
-        if isinstance(found, list):
-            return [_read_item(entry) for entry in found]
-        return {key: [_read_item(entry) for entry in entries] for key, entries in found.items()}
+        return [_read_item(entry) for entry in msgspec.json.decode(file.read_bytes(), type=list[str | _Entry])]
     except (OSError, UnicodeError, msgspec.MsgspecError, ValueError) as error:
         message = f"The script {str(path)!r} cannot be used: {error}."
         raise ConfigurationError(message) from None

@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpRequestParser
 
 from dragoman.providers import ALIASES, PROVIDERS
 
-from .answerer import Answerer, HttpRequest, Settings
+from .answerer import Answerer, HttpRequest
 from .exchange import Chunking, Request
 from .faults import Fault
 from .plan import Ending, Pause, Plan, steps
@@ -37,9 +37,8 @@ class Simulator:
         with Simulator(["Hello!", Reply(ToolCall("c1", "weather", '{"city":"Paris"}'))]) as simulator:
             client = openai.OpenAI(base_url=simulator.base_url("openai"), api_key="any")
 
-    The script is a list of replies (texts, `Reply`s, faults) that are given in order, a function from a Request to a
-    reply, or a mapping with one of these for each conversation; without one, it says what the user said. It listens on
-    the loopback address only.
+    The script is a list of replies (texts, `Reply`s, faults) that are given in order, or a function from a Request to a
+    reply; without one, it says what the user said. It listens on the loopback address only.
 
     api_key         the only key that is accepted; None accepts any, and none
     check           whether requests that a provider would refuse are refused, in the provider's words
@@ -59,15 +58,12 @@ class Simulator:
         faults: Sequence[Fault] = (),
         longest_pause: float = 30.0,
     ) -> None:
-        settings = Settings(
-            api_key=api_key,
-            check=check,
-            chunking=chunking or Chunking(),
-            faults=tuple(faults),
-        )
         self._longest_pause = longest_pause
         self._port = port
-        self._answerer = Answerer(settings, Player(script), self._record)
+        chunking = chunking or Chunking()
+        self._answerer = Answerer(
+            Player(script), self._record, api_key=api_key, check=check, chunking=chunking, faults=tuple(faults)
+        )
         self._changed = threading.Condition()
         self._requests: list[Request] = []
         self._connections: set[_Connection] = set()
@@ -172,7 +168,7 @@ class Simulator:
 
     @property
     def unplayed(self) -> int:
-        """How many replies of the script's lists nobody has asked for yet."""
+        """How many replies of the script nobody has asked for yet."""
         return self._answerer.player.unplayed
 
     # --- what happened ---
@@ -250,6 +246,9 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # asyncio does this itself, but not for connections of a listener that it did not make.
+        sock = cast("socket.socket", transport.get_extra_info("socket"))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._on_open(self)
         self.task = asyncio.get_running_loop().create_task(self._serve())
 
@@ -310,6 +309,10 @@ class _Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         try:
+            if self._answerer.is_deaf:
+                self._transport.pause_reading()
+                await self._pause(Pause(None))
+                return
             while (http := await self._next_request()) is not None:
                 if not await self._send(await self._answerer.answer(http)) or not http.keep_alive:
                     break

@@ -4,12 +4,12 @@ snapshot.py      one point of a conversation, as a value, and its id; json_form.
 journal.py       what happened since the newest snapshot, and how to go on from there
 protocol.py      what a store is, in two colours, and the rules that every store keeps
 listing.py       what a list shows; filters, cursors, pages and words, the same for every store
-sealing.py       which records of a store are sealed; encryption.py: keys, AES-GCM
-memory.py        MemoryStore
-file.py          FileStore; directory.py: its files and its lock
+sealing.py       keys, AES-GCM, and which records of a store are sealed
+file.py          FileStore; file_layout.py: names and lines of its files; directory.py: writing them safely, the lock
 sql.py           the store of both databases; sql_schema.py: its tables and statements
-sqlite.py        SqliteStore; postgres.py: PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
-blocking.py      plain stores in code that is stepped, `resume` and `reseal`
+sqlite.py        SqliteStore, MemoryStore; sqlite_driver.py: connections, forks, errors
+postgres.py      PostgresStore, AsyncPostgresStore; postgres_driver.py: psycopg
+blocking.py      plain stores in code that is stepped, and `resume`
 async_store.py   AsyncStore: any plain store for asyncio, in worker threads
 """
 

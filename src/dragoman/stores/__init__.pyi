@@ -1,16 +1,5 @@
 from .async_store import AsyncStore as AsyncStore
-from .blocking import (
-    BlockingStore as BlockingStore,
-    areseal as areseal,
-    aresume as aresume,
-    reseal as reseal,
-    resume as resume,
-)
-from .encryption import (
-    AesGcmSealing as AesGcmSealing,
-    EncryptionKey as EncryptionKey,
-    generate_encryption_key as generate_encryption_key,
-)
+from .blocking import BlockingStore as BlockingStore, aresume as aresume, resume as resume
 from .file import FileStore as FileStore
 from .journal import (
     Journal as Journal,
@@ -29,13 +18,21 @@ from .listing import (
     SnapshotSummary as SnapshotSummary,
     Unreadable as Unreadable,
 )
-from .memory import MemoryStore as MemoryStore
 from .postgres import AsyncPostgresStore as AsyncPostgresStore, PostgresStore as PostgresStore
-from .protocol import AsyncConversationStore as AsyncConversationStore, ConversationStore as ConversationStore
-from .sealing import Sealing as Sealing
+from .protocol import (
+    AsyncConversationStore as AsyncConversationStore,
+    ConversationStore as ConversationStore,
+    Resealed as Resealed,
+)
+from .sealing import (
+    AesGcmSealing as AesGcmSealing,
+    EncryptionKey as EncryptionKey,
+    generate_encryption_key as generate_encryption_key,
+)
 from .snapshot import (
     ErrInvalidSnapshotID as ErrInvalidSnapshotID,
     Snapshot as Snapshot,
+    conversation_id as conversation_id,
     validate_snapshot_id as validate_snapshot_id,
 )
-from .sqlite import SqliteStore as SqliteStore
+from .sqlite import MemoryStore as MemoryStore, SqliteStore as SqliteStore

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from dragoman._descriptors import owned
+from dragoman._stop import sleep
 from dragoman.errors import SnapshotCorruptError, StoreUnavailableError
 
 _T = TypeVar("_T")
@@ -82,6 +83,12 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(file.number)
 
 
+def make_empty_file(path: Path) -> None:
+    """A file with nothing in it, whose name is on the disk when this returns, and the other names of its directory."""
+    owned(os.open, path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FILE, 0o600).close()
+    sync_directory(path.parent)
+
+
 def append_to_file(path: Path, data: bytes, at: int) -> None:
     """Write behind the first `at` bytes of a file, instead of what stands there; all of it, or nothing."""
     with owned(os.open, path, os.O_RDWR | os.O_CREAT | _FILE, 0o600) as file:
@@ -93,8 +100,6 @@ def append_to_file(path: Path, data: bytes, at: int) -> None:
             with suppress(OSError):  # else the next one to write does it
                 os.ftruncate(file.number, at)
             raise
-    if at == 0:
-        sync_directory(path.parent)
 
 
 def _write_at(fd: int, data: bytes, at: int) -> None:
@@ -134,7 +139,7 @@ def work_under_lock(path: Path, timeout: float, work: Callable[[], _T]) -> _T:
     """
     file = owned(os.open, path, os.O_RDWR | os.O_CREAT | _FILE, 0o600)
     try:
-        _take(file.number, timeout)
+        _take_in_turn(path.parent, file.number, timeout)
         result = work()
     finally:
         # By name, not just by closing: the traceback of an interrupt, or a fork, may keep the descriptor.
@@ -143,8 +148,24 @@ def work_under_lock(path: Path, timeout: float, work: Callable[[], _T]) -> _T:
     return result  # not inside of the `try`: between a `return` there and the `finally` nothing would let go
 
 
-def _take(fd: int, timeout: float) -> None:
-    deadline, wait = time.monotonic() + timeout, _FIRST_WAIT
+def _take_in_turn(directory: Path, lock: int, timeout: float) -> None:
+    """Take the lock. Who waits for it holds a lock on the directory, so that nobody who comes later is first."""
+    deadline = time.monotonic() + timeout
+    turn = owned(os.open, directory, _DIRECTORY)
+    try:
+        for each in (turn.number, lock):
+            if not _take(each, deadline):
+                message = f"Another process has been writing to the store for {timeout:g} seconds."
+                hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
+                raise StoreUnavailableError(message, hint=hint)
+    finally:
+        fcntl.flock(turn.number, fcntl.LOCK_UN)
+        turn.close()
+
+
+def _take(fd: int, deadline: float) -> bool:
+    """Lock this as soon as it is free; False if it is not until then."""
+    wait = _FIRST_WAIT
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -152,34 +173,31 @@ def _take(fd: int, timeout: float) -> None:
             if error.errno not in {errno.EWOULDBLOCK, errno.EAGAIN, errno.EINTR}:
                 raise
         else:
-            return
+            return True
         if time.monotonic() >= deadline:
-            message = f"Another process has been writing to the store for {timeout:g} seconds."
-            hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
-            raise StoreUnavailableError(message, hint=hint)
-        time.sleep(wait)
+            return False
+        sleep(wait)
         wait = min(wait * 2, _LONGEST_WAIT)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
 
-_SAFE: Final = "What was saved before is safe."
-_SPACE: Final = f"Free some space and try again. {_SAFE}"
-_RIGHTS: Final = f"Give this user the right to read and write the store's directory, and try again. {_SAFE}"
-_DEVICE: Final = f"Look at the state of the disk or of the network, and try again. {_SAFE}"
+_SPACE: Final = "Free some space and try again."
+_RIGHTS: Final = "Give this user the right to read and write the store's directory, and try again."
+_OPEN_FILES: Final = "Close some files, or raise the limit (ulimit -n), and try again."
+_OTHER: Final = "Look at the state of the disk or of the network, and try again."
 
-_ERRORS: Final[dict[int, tuple[str, str]]] = {
-    errno.ENOSPC: ("the disk is full", _SPACE),
-    errno.EDQUOT: ("the quota of disk space is used up", _SPACE),
-    errno.EFBIG: ("a file would grow beyond the limit that is set", f"Raise the limit (ulimit -f). {_SAFE}"),
-    errno.EROFS: ("the file system is read-only", f"Make it writable again, or use another directory. {_SAFE}"),
-    errno.EACCES: ("permission was denied", _RIGHTS),
-    errno.EPERM: ("permission was denied", _RIGHTS),
-    errno.EMFILE: ("this process has too many open files", f"Close some or raise the limit (ulimit -n). {_SAFE}"),
-    errno.ENFILE: ("this machine has too many open files", f"Close some and try again. {_SAFE}"),
-    errno.ENOTDIR: ("a part of its path is not a directory", "Give the path of a directory, or of a new one."),
-    errno.ENOENT: ("its directory disappeared meanwhile", f"Try again. {_SAFE}"),
-    errno.ENOLCK: ("the file system has no locks", "Keep the store on a file system with flock, or in a database."),
+_HINTS: Final[dict[int, str]] = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: "Raise the limit of the size of files (ulimit -f), and try again.",
+    errno.EROFS: "Make the file system writable again, or use another directory.",
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EMFILE: _OPEN_FILES,
+    errno.ENFILE: _OPEN_FILES,
+    errno.ENOTDIR: "Give the path of a directory, or of a new one.",
+    errno.ENOLCK: "Keep the store on a file system with locks (flock), or in a database.",
 }
 
 
@@ -189,5 +207,6 @@ def report_os_errors(doing: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        why, hint = _ERRORS.get(error.errno or 0, (error.strerror or type(error).__name__, _DEVICE))
+        hint = f"{_HINTS.get(error.errno or 0, _OTHER)} What was saved before is safe."
+        why = error.strerror or type(error).__name__
         raise StoreUnavailableError(f"The store could not {doing}: {why}.", hint=hint) from error

@@ -6,65 +6,63 @@
       <root>/                         one directory a conversation
         000001-<id>.json              one file a snapshot
         000002-<id>.json
-        000002-<id>.jsonl             the journal behind the newest snapshot, one line an entry
+        000002-<id>.3.jsonl           the journal behind the newest snapshot, one line an entry, and how many count: 3
 
-A snapshot counts as soon as its file has its name, and with it the journal of the one before stops to count. What a
-writer that died left behind is `.new` or `.old`, and the next writer removes it. Readers take no lock.
+A snapshot counts as soon as its file has its name, and with it the journal of the one before stops to count. Entries
+count as soon as the journal has its new name; so a journal that was cut, overwritten or removed is noticed, and lines
+behind those that count were never acknowledged. What a writer that died left behind (`.new`, `.old`, journals that do
+not count) is removed by the next one. Readers take no lock.
 """
 
 from __future__ import annotations
 
-import base64
 import os
-import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar, Unpack
+from typing import Final, TypeVar, Unpack
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, StoreUnavailableError
 
 from . import directory
 from .directory import report_os_errors
+from .file_layout import ROOT, Chain, journal_name, line_to_json, naming, point_name, read_line, read_names
 from .journal import Journal, JournalEntry
 from .json_form import snapshot_from_json, snapshot_to_json
 from .listing import (
-    Filters,
     ListOptions,
     Page,
+    PageBuilder,
+    Query,
     SnapshotSummary,
-    Unreadable,
-    check_limit,
     has_words,
-    history_page,
-    list_page,
     make_cursor,
     read_cursor,
-    read_list_options,
     search_words,
+    summary_of,
 )
 from .protocol import (
     ConversationStore,
+    Progress,
     Resealed,
     check_newest,
     check_parent,
     check_position,
     closed_store,
     id_taken,
+    lost_entries,
     not_found,
+    reseal_each,
 )
-from .sealing import Records, Sealing
+from .sealing import AesGcmSealing, Records
 from .snapshot import Snapshot, validate_snapshot_id
 
 VERSION: Final = 1
 _FORMAT: Final = "dragoman.files"
-_ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_ROOT: Final = re.compile(_ID)
-_POINT: Final = re.compile(rf"([0-9]{{6,}})-({_ID})\.json")
 _TRIES: Final = 20
 """Readers take no lock; somebody may save while they read, but not for ever."""
 _REMEMBERED: Final = 1000
@@ -80,40 +78,6 @@ class _Marker(Struct, frozen=True):
     mode: str = ""
 
 
-class _Document(Struct, frozen=True):
-    """The content of a snapshot's file. What is sealed is a text, in base64."""
-
-    check: str
-    summary: Raw
-    snapshot: Raw
-
-
-class _Line(Struct, frozen=True):
-    """One line of a journal."""
-
-    position: int
-    last: int
-    """The position of the last entry that was recorded in the same step: all of them count, or none."""
-    check: str
-    entry: Raw
-
-
-class _Chain(NamedTuple):
-    """A conversation, as the names of its files tell."""
-
-    root: str
-    ids: dict[int, str]
-    """By place, the first one is 1."""
-
-    @property
-    def place(self) -> int:
-        return max(self.ids)
-
-    @property
-    def newest(self) -> str:
-        return self.ids[self.place]
-
-
 class FileStore(ConversationStore):
     """Conversations in a directory, for one machine: many threads and programs may use it at once.
 
@@ -126,7 +90,7 @@ class FileStore(ConversationStore):
         self,
         path: str | os.PathLike[str],
         *,
-        sealing: Sealing | None = None,
+        sealing: AesGcmSealing | None = None,
         timeout: float = 30.0,
     ) -> None:
         self.path: Final = Path(path).absolute()  # a program may change its directory
@@ -146,7 +110,7 @@ class FileStore(ConversationStore):
         def work() -> None:
             there = self._find(snapshot.id)
             if there is not None:
-                if snapshot_to_json(self._load(there, snapshot.id)) != written:
+                if snapshot_to_json(self._load(there, there.place_of(snapshot.id))) != written:
                     raise id_taken(snapshot.id)
             elif snapshot.parent is None:
                 if directory.list_names(self.path / snapshot.root):
@@ -165,16 +129,17 @@ class FileStore(ConversationStore):
     def _begin_chain(self, snapshot: Snapshot, written: bytes) -> None:
         new = self.path / ".new"
         new.mkdir(mode=0o700)
-        directory.write_file(new / _point_name(1, snapshot.id), self._document(snapshot, written))
-        directory.sync_directory(new)
+        directory.write_file(new / point_name(1, snapshot.id), self._sealed(snapshot, written, 1))
+        directory.make_empty_file(new / journal_name(1, snapshot.id, 0))
         new.rename(self.path / snapshot.root)
         directory.sync_directory(self.path)
 
-    def _add_to_chain(self, before: _Chain, snapshot: Snapshot, written: bytes) -> None:
-        self._replace(
-            self.path / before.root / _point_name(before.place + 1, snapshot.id), self._document(snapshot, written)
-        )
-        self._journal_path(before).unlink(missing_ok=True)
+    def _add_to_chain(self, before: Chain, snapshot: Snapshot, written: bytes) -> None:
+        here, place = self.path / before.root, before.place + 1
+        directory.make_empty_file(here / journal_name(place, snapshot.id, 0))
+        self._replace(here / point_name(place, snapshot.id), self._sealed(snapshot, written, place))
+        for name in before.journals:
+            (here / name).unlink(missing_ok=True)
 
     def _replace(self, path: Path, data: bytes) -> None:
         """Put this content in the place of the file's; after a crash there is the one or the other."""
@@ -185,10 +150,10 @@ class FileStore(ConversationStore):
         directory.sync_directory(path.parent)
 
     def load(self, id: str) -> Snapshot:
-        return self._read("load the snapshot", id, lambda chain: self._load(chain, id))
+        return self._read("load the snapshot", id, lambda chain: self._load(chain, chain.place_of(id)))
 
     def latest(self, id: str) -> Snapshot:
-        return self._read("load the snapshot", id, lambda chain: self._load(chain, chain.newest))
+        return self._read("load the snapshot", id, lambda chain: self._load(chain, chain.place))
 
     def delete(self, id: str) -> None:
         self._read("delete the conversation", id, lambda _chain: None)
@@ -204,17 +169,17 @@ class FileStore(ConversationStore):
     # --- lists -------------------------------------------------------------------------------------------------------
 
     def list(self, **which: Unpack[ListOptions]) -> Page:
-        return self._list(*read_list_options(**which))
+        return self._list(Query(**which))
 
     def search(self, text: str, *, limit: int = 50, cursor: str | None = None) -> Page:
-        """The newest snapshot of each conversation with a message in which every word of the text occurs."""
-        return self._list(Filters(search=text), limit, cursor)
+        return self._list(Query(search=text, limit=limit, cursor=cursor))
 
-    def _list(self, filters: Filters, limit: int, cursor: str | None) -> Page:
+    def _list(self, query: Query) -> Page:
+        """A page of all conversations that pass; the first one names what cannot be read."""
         self._check_open()
-        words = None if filters.search is None else search_words(filters.search)
-        found: list[SnapshotSummary] = []
-        unreadable: list[Unreadable] = []
+        builder, words = PageBuilder(query.limit), search_words(query.search or "")
+        last = None if query.cursor is None else read_cursor(query.kind, query.cursor, tuple[datetime, str])
+        found: dict[tuple[datetime, str], SnapshotSummary] = {}
         with report_os_errors("list the conversations"):
             if self._mode() == "sealed":
                 self._records.ensure_mode("sealed")  # rather one error than a page of them
@@ -223,23 +188,32 @@ class FileStore(ConversationStore):
                 if chain is None:
                     continue
                 try:
-                    if words is None or self._has_words(chain, words):
-                        found.append(self._summary(chain, chain.place))
+                    if query.search is None or self._has_words(chain, words):
+                        summary = self._summary(chain, chain.place)
+                        found[summary.created_at, root] = summary
                 except SnapshotError as error:
-                    if self._chain(root) is not None:  # not deleted meanwhile
-                        unreadable.append(Unreadable(id=chain.newest, problem=str(error)))
-        return list_page(found, filters, limit, cursor, unreadable)
+                    if query.cursor is None and self._chain(root) is not None:  # not deleted meanwhile
+                        builder.note(chain.newest, error)
+        places = [place for place, each in found.items() if query.accepts(each) and (last is None or place < last)]
+        left = sorted(places, reverse=True)
+        for place in left[: query.limit]:
+            builder.add(found[place].id, partial(found.__getitem__, place))
+        return builder.page(make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None)
 
-    def _has_words(self, chain: _Chain, words: Sequence[str]) -> bool:
-        return any(has_words(self._load(chain, id).messages, words) for id in reversed(chain.ids.values()))
+    def _has_words(self, chain: Chain, words: Sequence[str]) -> bool:
+        return any(has_words(self._load(chain, place).messages, words) for place in reversed(chain.ids))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
 
-        def work(chain: _Chain) -> Page:
+        def work(chain: Chain) -> Page:
             if self._mode() == "sealed":
                 self._records.ensure_mode("sealed")
-            places = range(1, chain.place + 1)
-            return history_page(chain.root, places, lambda place: self._summary(chain, place), limit, cursor)
+            builder, kind = PageBuilder(limit), f"history {chain.root}"
+            [last] = (chain.place + 1,) if cursor is None else read_cursor(kind, cursor, tuple[int])
+            left = range(min(last - 1, chain.place), 0, -1)
+            for place in left[:limit]:
+                builder.add(f"{chain.root} ({place})", partial(self._summary, chain, place))
+            return builder.page(make_cursor(kind, (left[limit - 1],)) if len(left) > limit else None)
 
         return self._read("read the history", id, work)
 
@@ -254,64 +228,73 @@ class FileStore(ConversationStore):
             check_newest(id, chain.newest)
             lines, size = self._journal_lines(chain)
             check_position(chain.root, after, len(lines))
-            data = b"".join([self._line(chain, after + number, after + len(new), e) for number, e in enumerate(new, 1)])
-            if data:
-                directory.append_to_file(self._journal_path(chain), data, size)
-            return after + len(new)
+            added = [
+                line_to_json(position, self._records.seal_entry(entry, chain.root, chain.newest, position))
+                for position, entry in enumerate(new, after + 1)
+            ]
+            if added:
+                path = self.path / chain.root / chain.journal[0]
+                directory.append_to_file(path, b"".join(added), size)
+                path.rename(path.with_name(journal_name(chain.place, chain.newest, after + len(added))))
+                directory.sync_directory(path.parent)
+            return after + len(added)
 
         return self._write("record the steps", work)
 
-    def _line(self, chain: _Chain, position: int, last: int, entry: JournalEntry) -> bytes:
-        data = self._wrap(self._records.seal_entry(entry, chain.root, chain.newest, position))
-        return _line_to_json(position, last, data)
-
     def journal(self, id: str) -> Journal:
 
-        def work(chain: _Chain) -> Journal:
+        def work(chain: Chain) -> Journal:
             for _ in range(_TRIES):
-                lines, _ = self._journal_lines(chain)
+                found: Journal | SnapshotError
+                try:
+                    found = self._read_journal(chain)
+                except SnapshotError as error:
+                    found = error
                 now = self._found(id)
-                if now.newest == chain.newest:
-                    with _naming(self._journal_path(chain)):
-                        entries = [self._entry(chain, line) for line in lines]
-                    return Journal(snapshot=chain.newest, entries=tuple(entries))
-                chain = now  # the entries may have been put away meanwhile
+                if now == chain:
+                    if isinstance(found, Journal):
+                        return found
+                    raise found
+                chain = now  # somebody went on meanwhile
             message = f"The conversation of {id} is being saved faster than it can be read."
             raise StoreUnavailableError(message, hint="Try again when the other program pauses.")
 
         return self._read("read the journal", id, work)
 
-    def _entry(self, chain: _Chain, line: _Line) -> JournalEntry:
-        return self._records.read_entry(_unwrap(line.entry), chain.root, chain.newest, line.position)
+    def _read_journal(self, chain: Chain) -> Journal:
+        lines, _ = self._journal_lines(chain)
+        with naming(self.path / chain.root / chain.journal[0]):
+            entries = [
+                self._records.read_entry(line, chain.root, chain.newest, position)
+                for position, line in enumerate(lines, 1)
+            ]
+        return Journal(snapshot=chain.newest, entries=tuple(entries))
 
-    def _journal_lines(self, chain: _Chain) -> tuple[Sequence[_Line], int]:
-        """The lines of the journal, and how many bytes they are; what stands behind them was never acknowledged."""
-        path = self._journal_path(chain)
-        with _naming(path):
-            return _read_lines(directory.read_file(path) or b"")
-
-    def _journal_path(self, chain: _Chain) -> Path:
-        return self.path / chain.root / (_point_name(chain.place, chain.newest) + "l")
+    def _journal_lines(self, chain: Chain) -> tuple[Sequence[bytes], int]:
+        """The entries of the journal that count, as they were written, and how many bytes their lines are."""
+        name, length = chain.journal
+        path = self.path / chain.root / name
+        with naming(path):
+            parts = (directory.read_file(path) or b"").split(b"\n", length)[:-1]
+            if len(parts) < length:
+                raise lost_entries(chain.root, length)
+            lines = [read_line(part, position) for position, part in enumerate(parts, 1)]
+        return lines, sum(len(part) + 1 for part in parts)
 
     # --- sealing again -----------------------------------------------------------------------------------------------
 
-    def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed:
+    def reseal(self, *, progress: Progress | None = None) -> Resealed:
         self._check_open()
-        check_limit(limit)
-        [last] = ("",) if cursor is None else read_cursor("reseal", cursor, tuple[str])
         with report_os_errors("seal the store again"):
             mode = self._mode()
             if mode is None:
-                return Resealed(done=0, total=0)
+                return Resealed()
             if mode != "open":
                 self._records.ensure_mode(mode)
             roots = sorted(self._root_names())
         if mode != self._records.mode:
             self._write("seal the store again", self._write_marker, any_mode=True)
-        left = [root for root in roots if root > last]
-        unreadable = [root for root in left[:limit] if not self._reseal_chain(root)]
-        more = make_cursor("reseal", (left[limit - 1],)) if len(left) > limit else None
-        return Resealed(done=min(limit, len(left)), total=len(roots), cursor=more, unreadable=tuple(unreadable))
+        return reseal_each(roots, self._reseal_chain, progress)
 
     def _reseal_chain(self, root: str) -> bool:
         def work() -> None:
@@ -319,6 +302,8 @@ class FileStore(ConversationStore):
             if chain is not None:
                 for path, data in self._resealed(chain):
                     self._replace(path, data)
+                for name in chain.journals.keys() - {chain.journal[0]}:
+                    (self.path / root / name).unlink()
 
         try:
             self._write("seal the store again", work)
@@ -326,27 +311,26 @@ class FileStore(ConversationStore):
             return False
         return True
 
-    def _resealed(self, chain: _Chain) -> Sequence[tuple[Path, bytes]]:
+    def _resealed(self, chain: Chain) -> Sequence[tuple[Path, bytes]]:
         """The files of a conversation that have to change; none of them is changed before all could be read."""
         changed: list[tuple[Path, bytes]] = []
         for place, id in chain.ids.items():
-            path, document = self._read_document(chain, place)
-            with _naming(path):
-                summary, snapshot = _unwrap(document.summary), _unwrap(document.snapshot)
-                new = self._records.reseal(summary, "summary", id), self._records.reseal(snapshot, "snapshot", id)
-            if new != (summary, snapshot):
-                changed.append((path, self._document_to_json(*new)))
-        path = self._journal_path(chain)
+            path, old = self._read_point(chain, place)
+            with naming(path):
+                new = self._records.reseal(old, "snapshot", id)
+            if new != old:
+                changed.append((path, line_to_json(place, new)))
+        path = self.path / chain.root / chain.journal[0]
         lines, _ = self._journal_lines(chain)
-        with _naming(path):
-            old = [_unwrap(line.entry) for line in lines]
-            new = [
-                self._records.reseal(entry, "entry", chain.root, chain.newest, line.position)
-                for entry, line in zip(old, lines, strict=True)
+        with naming(path):
+            resealed = [
+                self._records.reseal(line, "entry", chain.root, chain.newest, position)
+                for position, line in enumerate(lines, 1)
             ]
-        if new != old:
-            parts = [_line_to_json(each.position, each.last, self._wrap(e)) for each, e in zip(lines, new, strict=True)]
-            changed.append((path, b"".join(parts)))
+        if resealed != lines:
+            changed.append(
+                (path, b"".join([line_to_json(position, line) for position, line in enumerate(resealed, 1)]))
+            )
         return changed
 
     # --- opening and closing -----------------------------------------------------------------------------------------
@@ -362,7 +346,7 @@ class FileStore(ConversationStore):
         if self._closed:
             raise closed_store()
 
-    def _read(self, doing: str, id: str, work: Callable[[_Chain], _T]) -> _T:
+    def _read(self, doing: str, id: str, work: Callable[[Chain], _T]) -> _T:
         validate_snapshot_id(id)
         self._check_open()
         with report_os_errors(doing):
@@ -424,14 +408,12 @@ class FileStore(ConversationStore):
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def _root_names(self) -> Sequence[str]:
-        return [name for name in directory.list_names(self.path) if _ROOT.fullmatch(name)]
+        return [name for name in directory.list_names(self.path) if ROOT.fullmatch(name)]
 
-    def _chain(self, root: str) -> _Chain | None:
-        matches = [_POINT.fullmatch(name) for name in directory.list_names(self.path / root)]
-        points = sorted([(int(match[1]), match[2]) for match in matches if match is not None])
-        return _Chain(root, dict(points)) if points else None
+    def _chain(self, root: str) -> Chain | None:
+        return read_names(root, directory.list_names(self.path / root))
 
-    def _find(self, id: str, *, first: str | None = None) -> _Chain | None:
+    def _find(self, id: str, *, first: str | None = None) -> Chain | None:
         """The conversation of this snapshot; None if there is none."""
         for root in self._likely_roots(id, first):
             chain = self._chain(root)
@@ -447,7 +429,7 @@ class FileStore(ConversationStore):
         yield id
         yield from self._root_names()
 
-    def _found(self, id: str) -> _Chain:
+    def _found(self, id: str) -> Chain:
         chain = self._find(id)
         if chain is None:
             raise not_found(id)
@@ -455,122 +437,29 @@ class FileStore(ConversationStore):
 
     # --- files of snapshots ------------------------------------------------------------------------------------------
 
-    def _document(self, snapshot: Snapshot, written: bytes) -> bytes:
-        return self._document_to_json(
-            self._records.seal_summary(snapshot), self._records.seal(written, "snapshot", snapshot.id)
-        )
+    def _sealed(self, snapshot: Snapshot, written: bytes, place: int) -> bytes:
+        return line_to_json(place, self._records.seal(written, "snapshot", snapshot.id))
 
-    def _document_to_json(self, summary: bytes, snapshot: bytes) -> bytes:
-        shown, data = self._wrap(summary), self._wrap(snapshot)
-        return msgspec.json.encode(_Document(_check(shown, data), Raw(shown), Raw(data))) + b"\n"
-
-    def _wrap(self, data: bytes) -> bytes:
-        """A record as JSON: it is that already, or it is sealed."""
-        return data if self._records.mode == "open" else b'"%s"' % base64.b64encode(data)
-
-    def _read_document(self, chain: _Chain, place: int) -> tuple[Path, _Document]:
+    def _read_point(self, chain: Chain, place: int) -> tuple[Path, bytes]:
         if place not in chain.ids:
             message = f"The file of snapshot {place} of conversation {chain.root} is missing."
             raise SnapshotCorruptError(message)
-        path = self.path / chain.root / _point_name(place, chain.ids[place])
+        path = self.path / chain.root / point_name(place, chain.ids[place])
         data = directory.read_file(path)
         if data is None:
             raise not_found(chain.ids[place])
-        try:
-            document = msgspec.json.decode(data, type=_Document)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise SnapshotCorruptError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None
-        if document.check != _check(bytes(document.summary), bytes(document.snapshot)):
-            raise SnapshotCorruptError(f"{path} is not what was written.")
-        return path, document
+        with naming(path):
+            return path, read_line(data, place)
 
-    def _summary(self, chain: _Chain, place: int) -> SnapshotSummary:
-        path, document = self._read_document(chain, place)
-        with _naming(path):
-            return self._records.read_summary(_unwrap(document.summary), chain.ids[place])
-
-    def _load(self, chain: _Chain, id: str) -> Snapshot:
-        place = next(place for place, each in chain.ids.items() if each == id)
-        path, document = self._read_document(chain, place)
-        with _naming(path):
-            snapshot = snapshot_from_json(self._records.unseal(_unwrap(document.snapshot), "snapshot", id))
+    def _load(self, chain: Chain, place: int) -> Snapshot:
+        path, record = self._read_point(chain, place)
+        id = chain.ids[place]
+        with naming(path):
+            snapshot = snapshot_from_json(self._records.unseal(record, "snapshot", id))
             if (snapshot.id, snapshot.root) != (id, chain.root):
                 message = f"What is stored as {id} is another snapshot."
                 raise SnapshotCorruptError(message)
         return snapshot
 
-
-def _point_name(place: int, id: str) -> str:
-    return f"{place:06}-{id}.json"
-
-
-def _check(*parts: bytes) -> str:
-    return sha256(b"\n".join(parts)).hexdigest()[:32]
-
-
-def _unwrap(raw: Raw) -> bytes:
-    data = bytes(raw)
-    if not data.startswith(b'"'):
-        return data
-    try:
-        return base64.b64decode(data[1:-1], validate=True)
-    except ValueError:
-        message = "A sealed record is not in base64."
-        raise SnapshotCorruptError(message) from None
-
-
-@contextmanager
-def _naming(path: Path) -> Generator[None]:
-    """Makes errors about a snapshot or an entry name the file that it came from."""
-    try:
-        yield
-    except SnapshotError as error:
-        if str(path) in error.message:
-            raise
-        raise type(error)(f"{path}: {error.message}", hint=error.hint) from error
-
-
-# --- lines of a journal ----------------------------------------------------------------------------------------------
-
-
-def _line_to_json(position: int, last: int, entry: bytes) -> bytes:
-    check = _check(b"%d" % position, b"%d" % last, entry)
-    return msgspec.json.encode(_Line(position, last, check, Raw(entry))) + b"\n"
-
-
-def _read_lines(data: bytes) -> tuple[Sequence[_Line], int]:
-    """The lines that count, and the number of their bytes.
-
-    The last line may have been torn by a crash, and a step of several entries may have come to less than all: nobody
-    was told that it was recorded, so it does not count. Anything else that is odd is damage.
-    """
-    *parts, tail = data.split(b"\n")
-    lines = [_read_line(part, number) for number, part in enumerate(parts, 1)]
-    if tail and _is_line(tail[:-1]):
-        message = "The end of its last line is damaged."
-        raise SnapshotCorruptError(message)
-    size = len(data) - len(tail)
-    unfinished = lines[-1].last if lines and lines[-1].last > len(lines) else 0
-    while lines and lines[-1].last == unfinished:
-        size -= len(parts[len(lines) - 1]) + 1
-        lines.pop()
-    return lines, size
-
-
-def _read_line(data: bytes, number: int) -> _Line:
-    try:
-        line = msgspec.json.decode(data, type=_Line)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise SnapshotCorruptError(f"Line {number} cannot be read: {str(error).rstrip('.')}.") from None
-    check = _check(b"%d" % line.position, b"%d" % line.last, bytes(line.entry))
-    if line.position != number or line.last < number or line.check != check:
-        raise SnapshotCorruptError(f"Line {number} is not what was written.")
-    return line
-
-
-def _is_line(data: bytes) -> bool:
-    try:
-        msgspec.json.decode(data, type=_Line)
-    except (msgspec.MsgspecError, ValueError):
-        return False
-    return True
+    def _summary(self, chain: Chain, place: int) -> SnapshotSummary:
+        return summary_of(self._load(chain, place))

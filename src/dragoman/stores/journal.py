@@ -10,7 +10,6 @@ have, unknown fields included.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -35,14 +34,12 @@ class ToolCallBegun(Struct, frozen=True):
     """A tool is about to be called. Without a result later on, nobody knows whether it did its work."""
 
     call: ToolCall
-    time: datetime | None = None
 
 
 class ToolCallDone(Struct, frozen=True):
     """A tool gave its result, which has not joined the conversation yet."""
 
     result: ToolResult
-    time: datetime | None = None
 
 
 JournalEntry: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone
@@ -79,10 +76,10 @@ def _as_message(entry: JournalEntry) -> Message:
     match entry:
         case MessageAdded(message):
             return message
-        case ToolCallBegun(call, time):
-            return Message(role="assistant", blocks=(call,), time=time)
-        case ToolCallDone(result, time):
-            return Message.tool([result], time=time)
+        case ToolCallBegun(call):
+            return Message.assistant(call)
+        case ToolCallDone(result):
+            return Message.tool([result])
 
 
 def entry_from_json(data: bytes) -> JournalEntry:
@@ -104,7 +101,7 @@ def entry_from_json(data: bytes) -> JournalEntry:
 def _read_begun(message: Message) -> ToolCallBegun:
     match message:
         case Message(role="assistant", blocks=(ToolCall() as call,)):
-            return ToolCallBegun(call, message.time)
+            return ToolCallBegun(call)
         case _:
             raise _misfit()
 
@@ -112,7 +109,7 @@ def _read_begun(message: Message) -> ToolCallBegun:
 def _read_done(message: Message) -> ToolCallDone:
     match message:
         case Message(role="tool", blocks=(ToolResult() as result,)):
-            return ToolCallDone(result, message.time)
+            return ToolCallDone(result)
         case _:
             raise _misfit()
 

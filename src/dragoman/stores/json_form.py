@@ -37,6 +37,7 @@ from dragoman.errors import (
     UnsupportedVersionError,
 )
 
+from .listing import SnapshotSummary
 from .snapshot import SNAPSHOT_VERSION, Snapshot
 
 FORMAT: Final = "dragoman.snapshot"
@@ -225,6 +226,19 @@ def body_from_json(data: bytes) -> Body:
         message = "The stored snapshot is not what was written."
         raise SnapshotCorruptError(message)
     return body
+
+
+def summary_of_body(body: Body, id: str) -> SnapshotSummary:
+    """What lists show of the snapshot of this id. Raises SnapshotCorruptError if the body is not its."""
+    try:
+        head = msgspec.json.decode(body.snapshot, type=SnapshotSummary)
+    except _UNREADABLE as error:
+        raise _corrupt(error) from None
+    summary = structs.replace(head, message_count=body.count)
+    if summary.id != id or summary.created_at.tzinfo is None:
+        message = f"What is stored as {id} is another snapshot."
+        raise SnapshotCorruptError(message)
+    return summary
 
 
 def assemble(body: Body, rows: Sequence[bytes]) -> Snapshot:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from typing import Final, TypedDict, TypeVar
 
@@ -19,19 +19,16 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Message
-from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotCorruptError, SnapshotError
+from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotError
 
 from .snapshot import Snapshot
-
-MAX_LIMIT: Final = 1000
-"""How many entries a page may have."""
 
 _T = TypeVar("_T")
 
 # --- what a list shows ----------------------------------------------------------------------------------------------
 
 
-class SnapshotSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SnapshotSummary(Struct, frozen=True, kw_only=True):
     """A snapshot without its messages."""
 
     id: str
@@ -42,8 +39,8 @@ class SnapshotSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider: str
     model: str
     title: str = ""
-    message_count: int
     created_at: datetime
+    message_count: int = 0
 
 
 class Unreadable(Struct, frozen=True, kw_only=True):
@@ -70,39 +67,13 @@ def summary_of(snapshot: Snapshot) -> SnapshotSummary:
     return SnapshotSummary(**same, message_count=len(snapshot.messages))
 
 
-def summary_to_json(summary: SnapshotSummary) -> bytes:
-    """The summary as JSON, for stores that keep it beside the snapshot."""
-    return msgspec.json.encode(summary)
-
-
-def summary_from_json(data: bytes) -> SnapshotSummary:
-    """Read what `summary_to_json` wrote. Raises SnapshotCorruptError."""
-    try:
-        summary = msgspec.json.decode(data, type=SnapshotSummary)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        message = f"The stored summary of a snapshot cannot be read: {str(error).rstrip('.')}."
-        raise SnapshotCorruptError(message) from None
-    if summary.created_at.tzinfo is None:
-        message = "The stored summary of a snapshot has a time without a time zone."
-        raise SnapshotCorruptError(message)
-    return summary
-
-
-# --- limits and cursors ----------------------------------------------------------------------------------------------
+# --- cursors ---------------------------------------------------------------------------------------------------------
 
 _MAX_CURSOR: Final = 1000
 
 
-def check_limit(limit: int) -> int:
-    """The limit of a page, from 1 to MAX_LIMIT. Raises InvalidCursorError otherwise."""
-    if isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
-        message = f"A page has from 1 to {MAX_LIMIT} entries, not {limit!r}."
-        raise InvalidCursorError(message, hint="Ask for fewer and use the page's cursor for the rest.")
-    return limit
-
-
 def make_cursor(kind: str, parts: Sequence[object]) -> str:
-    """A cursor for lists of this kind. The kind names the store, the method and its filters."""
+    """A cursor for lists of this kind. The kind names the method and its filters."""
     return base64.urlsafe_b64encode(msgspec.json.encode((_mark(kind), *parts))).decode()
 
 
@@ -127,42 +98,7 @@ def read_cursor(kind: str, cursor: str, type: type[_T]) -> _T:
         raise InvalidCursorError(message) from None
 
 
-# --- filters ---------------------------------------------------------------------------------------------------------
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def microseconds(time: datetime) -> int:
-    """A time as a whole number, exactly. Raises ConfigurationError for a time without a time zone."""
-    if time.tzinfo is None:
-        message = f"The time {time.isoformat()} has no time zone."
-        raise ConfigurationError(message, hint="Use a time such as datetime.now(UTC) - timedelta(days=7).")
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-class Filters(Struct, frozen=True, kw_only=True):
-    """Which conversations a list shows. Times are in microseconds."""
-
-    provider: str | None = None
-    text: str | None = None
-    since: int | None = None
-    until: int | None = None
-    search: str | None = None
-
-    @property
-    def kind(self) -> str:
-        """The kind of cursors of this list: they are good for the same filters only."""
-        return f"list {(self.provider, self.text, self.since, self.until, self.search)!a}"
-
-    def accept(self, summary: SnapshotSummary) -> bool:
-        """Whether a conversation passes, as far as its summary tells."""
-        at = microseconds(summary.created_at)
-        return (
-            (self.provider is None or summary.provider == self.provider)
-            and (self.text is None or self.text.casefold() in summary.title.casefold())
-            and (self.since is None or at >= self.since)
-            and (self.until is None or at < self.until)
-        )
+# --- what is asked for -----------------------------------------------------------------------------------------------
 
 
 class ListOptions(TypedDict, total=False):
@@ -176,23 +112,42 @@ class ListOptions(TypedDict, total=False):
     """The time of the newest snapshot is not before this, and before `until`."""
     until: datetime | None
     limit: int
-    """How many a page has; 50 where nothing is said."""
+    """How many a page has, from 1 to 1000; 50 where nothing is said."""
     cursor: str | None
     """That of the page before."""
 
 
-def read_list_options(
-    *,
-    provider: str | None = None,
-    text: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> tuple[Filters, int, str | None]:
-    """The filters, the limit and the cursor of a list, as its caller gives them."""
-    times = [None if time is None else microseconds(time) for time in (since, until)]
-    return Filters(provider=provider, text=text, since=times[0], until=times[1]), limit, cursor
+class Query(Struct, frozen=True, kw_only=True):
+    """What a list or a search is asked for: the ListOptions, or words to search for."""
+
+    provider: str | None = None
+    text: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    search: str | None = None
+    limit: int = 50
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        for time in (self.since, self.until):
+            if time is not None and time.tzinfo is None:
+                message = f"The time {time.isoformat()} has no time zone."
+                raise ConfigurationError(message, hint="Use a time such as datetime.now(UTC) - timedelta(days=7).")
+
+    @property
+    def kind(self) -> str:
+        """The kind of cursors of this list: they are good for the same filters only."""
+        times = [time and time.timestamp() for time in (self.since, self.until)]
+        return f"list {(self.provider, self.text, *times, self.search)!a}"
+
+    def accepts(self, summary: SnapshotSummary) -> bool:
+        """Whether a conversation passes the filters, as far as its summary tells."""
+        return (
+            (self.provider is None or summary.provider == self.provider)
+            and (self.text is None or self.text.casefold() in summary.title.casefold())
+            and (self.since is None or summary.created_at >= self.since)
+            and (self.until is None or summary.created_at < self.until)
+        )
 
 
 # --- searching -------------------------------------------------------------------------------------------------------
@@ -221,13 +176,17 @@ def has_words(messages: Iterable[Message], words: Sequence[str]) -> bool:
 
 # --- pages -----------------------------------------------------------------------------------------------------------
 
+_MAX_LIMIT: Final = 1000
+
 
 class PageBuilder:
-    """A page that is being filled."""
+    """A page that is being filled. Raises InvalidCursorError for a limit that no page may have."""
 
-    def __init__(self, limit: int, filters: Filters | None = None) -> None:
-        self._limit: Final = check_limit(limit)
-        self._filters: Final = filters or Filters()
+    def __init__(self, limit: int) -> None:
+        if isinstance(limit, bool) or not 1 <= limit <= _MAX_LIMIT:
+            message = f"A page has from 1 to {_MAX_LIMIT} entries, not {limit!r}."
+            raise InvalidCursorError(message, hint="Ask for fewer and use the page's cursor for the rest.")
+        self._limit: Final = limit
         self._items: list[SnapshotSummary] = []
         self._unreadable: list[Unreadable] = []
 
@@ -235,47 +194,24 @@ class PageBuilder:
     def is_full(self) -> bool:
         return len(self._items) + len(self._unreadable) >= self._limit
 
-    def add(self, id: str, read: Callable[[], SnapshotSummary]) -> None:
+    def add(
+        self,
+        id: str,
+        read: Callable[[], SnapshotSummary],
+        accepts: Callable[[SnapshotSummary], bool] = lambda _summary: True,
+    ) -> None:
         """Add the summary that this reads, if it passes, or a note that it cannot be read."""
         try:
             summary = read()
         except SnapshotError as error:
-            self._unreadable.append(Unreadable(id=id, problem=str(error)))
+            self.note(id, error)
         else:
-            if self._filters.accept(summary):
+            if accepts(summary):
                 self._items.append(summary)
+
+    def note(self, id: str, error: SnapshotError) -> None:
+        """Name an entry that cannot be read."""
+        self._unreadable.append(Unreadable(id=id, problem=str(error)))
 
     def page(self, cursor: str | None) -> Page:
         return Page(items=tuple(self._items), cursor=cursor, unreadable=tuple(self._unreadable))
-
-
-def list_page(
-    summaries: Iterable[SnapshotSummary],
-    filters: Filters,
-    limit: int,
-    cursor: str | None,
-    unreadable: Sequence[Unreadable] = (),
-) -> Page:
-    """A page of a store that looks at all of its conversations; the first one names what cannot be read."""
-    check_limit(limit)
-    last = None if cursor is None else read_cursor(filters.kind, cursor, tuple[int, str])
-    places = {(microseconds(each.created_at), each.root): each for each in summaries if filters.accept(each)}
-    left = sorted([place for place in places if last is None or place < last], reverse=True)
-    return Page(
-        items=tuple([places[place] for place in left[:limit]]),
-        cursor=make_cursor(filters.kind, left[limit - 1]) if len(left) > limit else None,
-        unreadable=tuple(unreadable) if cursor is None else (),
-    )
-
-
-def history_page(
-    root: str, places: Sequence[int], read: Callable[[int], SnapshotSummary], limit: int, cursor: str | None
-) -> Page:
-    """A page of the snapshots at these places of a conversation, which come in ascending order."""
-    kind = f"history {root}"
-    [last] = (None,) if cursor is None else read_cursor(kind, cursor, tuple[int])
-    left = [place for place in reversed(places) if last is None or place < last]
-    builder = PageBuilder(limit)
-    for place in left[:limit]:
-        builder.add(f"{root} ({place})", lambda place=place: read(place))
-    return builder.page(make_cursor(kind, (left[limit - 1],)) if len(left) > limit else None)

@@ -1,48 +1,53 @@
 """psycopg, wrapped.
 
-Owns: the only import of psycopg (extra `postgres`); connection strings, connections that do not wait for ever, and what
-is sent around a transaction, for plain programs and for asyncio.
+Owns: the only import of psycopg (extra `postgres`); connection strings, connections that do not wait beyond a deadline,
+and what is sent around a transaction.
 Must not know: what the statements mean, how connections are kept.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from inspect import isawaitable
-from typing import Any, Final, NamedTuple, cast
+import select
+import time
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 import psycopg
-from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict
+from psycopg import errors, generators
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
-from psycopg.rows import TupleRow
+from psycopg.rows import TupleRow, tuple_row
+from psycopg.waiting import Ready, Wait
 
+from dragoman._stop import current_stop
 from dragoman.errors import ConfigurationError
 
 from .sql_schema import Rows
 
-ERRORS: Final = (psycopg.Error, OSError)
-"""What goes wrong on the way to the server and there."""
+ERRORS: Final = (psycopg.Error, OSError, AssertionError)
+"""What goes wrong on the way to the server and there; psycopg asserts what a broken connection does not keep."""
 
-_STILL_WAITING: Final = cast("type[psycopg.Error]", getattr(errors, "_WaitTimeout", errors.ConnectionTimeout))
 _PORTS: Final = re.compile(r"[0-9, ]*", re.ASCII)
-_GRACE: Final = 5.0
-"""Seconds that the server gets beyond its own time limit to say that it was reached."""
+_STEP: Final = 0.05
+"""Seconds between two looks whether to stop."""
+_SERVER_SHARE: Final = 0.9
+"""Which part of the time that is left the server gets, so that it can still say that it was not enough."""
 
 
 class Address(NamedTuple):
     """Where the database is, and how to get there."""
 
-    parameters: dict[str, Any]
-    """For psycopg; with the password, so never printed."""
+    conninfos: tuple[str, ...]
+    """One for each host, to be tried in this order. With the password, so never printed."""
     password: str
     shown: str
     """For people; without the password."""
 
 
-def parse_address(conninfo: str, timeout: float, *, prepared: bool) -> Address:
+def parse_address(conninfo: str) -> Address:
     """Read a connection string. Raises ConfigurationError, which never repeats it: it may hold a password."""
     if not isinstance(conninfo, str) or "\0" in conninfo:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _unreadable()
@@ -55,17 +60,16 @@ def parse_address(conninfo: str, timeout: float, *, prepared: bool) -> Address:
     if head.count("@") > 1 or "@" in tail.partition("?")[0] or not _PORTS.fullmatch(given.get("port", "")):
         raise _unreadable()
     password = given.get("password", "")
-    parameters: dict[str, Any] = {
-        "connect_timeout": str(max(2, round(timeout))),
-        "fallback_application_name": "dragoman",
-        **given,
-        "autocommit": True,  # BEGIN and COMMIT are ours
-        "client_encoding": "UTF8",
-    }
-    if not prepared:
-        parameters["prepare_threshold"] = None
+    parameters = {"fallback_application_name": "dragoman", **given, "client_encoding": "UTF8"}
     shown = " ".join(f"{name}={given[name]}" for name in ("host", "port", "dbname", "user") if name in given)
-    return Address(parameters, password, shown)
+    return Address(tuple([make_conninfo("", **each) for each in _each_host(parameters)]), password, shown)
+
+
+def _each_host(given: dict[str, str]) -> list[dict[str, str]]:
+    """The parameters of each host in a list of several (host=a,b port=1,2)."""
+    lists = {name: given[name].split(",") for name in ("host", "hostaddr", "port") if "," in given.get(name, "")}
+    count = max(map(len, lists.values()), default=1)
+    return [{**given, **{name: each[at % len(each)] for name, each in lists.items()}} for at in range(count)]
 
 
 def _unreadable() -> ConfigurationError:
@@ -74,100 +78,114 @@ def _unreadable() -> ConfigurationError:
     return ConfigurationError(message, hint=hint)
 
 
-class _Connection(psycopg.Connection[TupleRow]):
-    """A connection that gives up when the server says nothing for too long."""
+# --- waiting ---------------------------------------------------------------------------------------------------------
 
-    patience: float | None = None
+
+def _wait(work: Generator[Any, Any, Any], pgconn: PGconn | None, deadline: float, *, stoppable: bool = True) -> Any:
+    """What psycopg's work gives, waiting where it asks for that. While it connects it names the socket itself."""
+    stop = current_stop() if stoppable else None
+    ready: int | None = None
+    try:
+        while True:
+            wanted = work.send(ready)
+            try:
+                socket, wanted = wanted if pgconn is None else (pgconn.socket, wanted)
+                if stop is not None:
+                    stop.check()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    message = "the server has not answered in time"
+                    raise errors.ConnectionTimeout(message)
+                ready = _poll(socket, wanted, min(left, _STEP))
+            except BaseException:
+                if pgconn is not None:
+                    pgconn.finish()  # what it may still say is not for the next one to hear
+                with suppress(Exception):  # nor can the work be brought to an orderly end
+                    work.close()
+                raise
+    except StopIteration as end:
+        return end.value
+
+
+def _poll(socket: int, wanted: int, seconds: float) -> int:
+    poll = select.poll()
+    poll.register(socket, (wanted & Wait.R and select.POLLIN) | (wanted & Wait.W and select.POLLOUT))
+    ready = 0
+    for _, event in poll.poll(seconds * 1000):  # what is neither is trouble, which psycopg finds by trying
+        ready |= (event & ~select.POLLOUT and wanted & Ready.R) | (event & ~select.POLLIN and wanted & Ready.W)
+    return ready
+
+
+class _Connection(psycopg.Connection[TupleRow]):
+    """A connection that waits as we do."""
+
+    deadline: float = 0.0
+    stoppable: bool = True
     # Tells psycopg that it is kept open on purpose, so that the end of a program is no reason for a warning.
     _pool = None
 
-    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        try:
-            return super().wait(gen, *args, **_bounded(self.patience, options))
-        except _STILL_WAITING:
-            raise _silent(self) from None
-
-
-class _AsyncConnection(psycopg.AsyncConnection[TupleRow]):
-    """The same for asyncio. It may be used on one event loop after another."""
-
-    patience: float | None = None
-    _pool = None
-
-    async def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        try:
-            return await super().wait(gen, *args, **_bounded(self.patience, options))
-        except _STILL_WAITING:
-            raise _silent(self) from None
-
-
-def _bounded(patience: float | None, options: dict[str, Any]) -> dict[str, Any]:
-    if patience is not None and options.get("timeout") is None:
-        return {**options, "timeout": patience + _GRACE}
-    return options
-
-
-def _silent(connection: _Connection | _AsyncConnection) -> errors.ConnectionTimeout:
-    connection.pgconn.finish()  # whatever it may still say is not for the next one to hear
-    return errors.ConnectionTimeout(f"the server has not answered for {connection.patience} seconds")
-
-
-# --- links: the same in both colours ---------------------------------------------------------------------------------
-
-
-async def _result(made: Any) -> Any:
-    """What psycopg gives: at once in a plain program, to be awaited on an event loop."""
-    return await made if isawaitable(made) else made
+    def wait(self, gen: Any, *_args: Any, **_options: Any) -> Any:
+        return _wait(gen, self.pgconn, self.deadline, stoppable=self.stoppable)
 
 
 class Link:
-    """A connection to the server, as a Session and with transactions; in a plain program nothing in it suspends."""
+    """A connection to the server, as a Session and with transactions."""
 
-    def __init__(self, connection: Any, schema: str, timeout: float) -> None:
+    def __init__(self, connection: _Connection, schema: str) -> None:
         self._connection: Final = connection
-        self._pgconn: Final[PGconn] = connection.pgconn
+        self._pgconn: Final = connection.pgconn
         self._schema: Final = f'"{schema}".'
-        # The time limits are set here and not for the session, which a pooler in between may give to somebody else.
-        # A server that confirms commits before they are on the disk is asked not to, this once.
-        milliseconds = max(1, round(timeout * 1000))
-        self._begin: Final = (
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
-            f"SET LOCAL statement_timeout = {milliseconds}; SET LOCAL lock_timeout = {milliseconds}; "
-            "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-        )
 
     @classmethod
-    async def connect(cls, address: Address, schema: str, patience: float, *, on_loop: bool) -> Link:
-        kind = _AsyncConnection if on_loop else _Connection
-        connection = await _result(kind.connect(**address.parameters))
-        connection.patience = patience
-        return cls(connection, schema, patience)
+    def connect(cls, address: Address, schema: str, deadline: float, *, prepared: bool) -> Link:
+        *others, last = address.conninfos
+        for number, conninfo in enumerate(others):  # each gets its share of the time
+            until = time.monotonic() + (deadline - time.monotonic()) / (len(address.conninfos) - number)
+            with suppress(psycopg.Error, OSError):
+                pgconn = _wait(generators.connect(conninfo), None, until)
+                break
+        else:
+            pgconn = _wait(generators.connect(last), None, deadline)
+        connection = _Connection(pgconn, tuple_row)
+        connection.autocommit = True  # BEGIN and COMMIT are ours
+        if not prepared:
+            connection.prepare_threshold = None
+        return cls(connection, schema)
 
-    async def fetch(self, sql: str, *values: object) -> Rows:
+    def work_until(self, deadline: float) -> None:
+        """Wait for nothing longer than this."""
+        self._connection.deadline = deadline
+
+    def fetch(self, sql: str, *values: object) -> Rows:
         """The rows that a question finds."""
-        return await _result((await self._run(sql, values)).fetchall())
+        return self._run(sql, values).fetchall()
 
-    async def execute(self, sql: str, *values: object) -> int:
+    def execute(self, sql: str, *values: object) -> int:
         """Change something; how many rows were changed."""
-        return (await self._run(sql, values)).rowcount
+        return self._run(sql, values).rowcount
 
-    async def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+    def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
         """Run the statement with each of these rows of values."""
-        await _result(self._connection.cursor(binary=True).executemany(self._rendered(sql), rows))
+        self._connection.cursor(binary=True).executemany(self._rendered(sql), rows)
 
-    async def begin(self) -> None:
+    def begin(self) -> None:
         """Begin a writing transaction."""
-        await self._run(self._begin, ())
+        left = max(1, round(1000 * _SERVER_SHARE * (self._connection.deadline - time.monotonic())))
+        self._run(_BEGIN.format(left), ())
 
-    async def commit(self) -> None:
+    def commit(self) -> None:
         """End the transaction; an error unless the server says that it is committed."""
-        cursor = await self._run("COMMIT", ())
+        self._connection.stoppable = False  # else nobody would know whether it was carried out
+        try:
+            cursor = self._run("COMMIT", ())
+        finally:
+            self._connection.stoppable = True
         if cursor.statusmessage != "COMMIT":
             message = f"the server answered {cursor.statusmessage} to COMMIT"
             raise errors.TransactionRollback(message)
 
-    async def rollback(self) -> None:
-        await _result(self._connection.rollback())
+    def rollback(self) -> None:
+        self._connection.rollback()
 
     def finish(self) -> None:
         """Close the connection at once."""
@@ -186,15 +204,24 @@ class Link:
         """Whether the next one may have this connection."""
         return self._pgconn.status == ConnStatus.OK and self._pgconn.transaction_status == TransactionStatus.IDLE
 
-    async def _run(self, sql: str, values: Sequence[object]) -> Any:
+    def _run(self, sql: str, values: Sequence[object]) -> psycopg.Cursor[TupleRow]:
         cursor = self._connection.cursor(binary=bool(values))
-        await _result(cursor.execute(self._rendered(sql), values or None, prepare=None if values else False))
-        return cursor
+        return cursor.execute(self._rendered(sql), values or None, prepare=None if values else False)
 
     def _rendered(self, sql: str) -> bytes:
         for mark, text in (("{s}", self._schema), ("{lock}", " FOR UPDATE OF c"), ("{blob}", "bytea"), ("?", "%s")):
             sql = sql.replace(mark, text)
         return sql.encode()
+
+
+# All of this is set here and not for the session, which a pooler in between may give to somebody else. Functions and
+# operators are looked up in the server's own schema only: elsewhere somebody may have put one that seems to fit better.
+# A server that confirms commits before they are on the disk is asked not to, this once.
+_BEGIN: Final = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog, pg_temp; "
+    "SET LOCAL statement_timeout = {0}; SET LOCAL lock_timeout = {0}; "
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
 
 
 def is_silent(error: Exception) -> bool:

@@ -11,7 +11,8 @@ Ids
 
 Saving
 - When `save` returns, the snapshot survives a crash of the program and of the machine. When it raises, the store is as
-  it was before (or, where a connection broke at the last moment, the snapshot is there in full: saving it again tells).
+  it was before (or, where a disk or a connection failed at the last moment, the snapshot is there in full: saving it
+  again tells).
 - A first snapshot (`parent is None`) begins a chain. Any other needs its parent to be the newest of its chain; if it
   is not, or is not there, that is a StoreConflictError and nothing changes.
 - Saving the identical snapshot again does nothing, wherever it stands in its chain and whatever `after` says. Another
@@ -35,18 +36,20 @@ Lists
 Trouble
 - Disk full, read-only, gone, locked for too long: StoreUnavailableError. The store can be used again as soon as the
   trouble is over, without being opened anew. What is damaged: SnapshotCorruptError. Nothing else but DragomanError.
+- Waiting for others ends at `timeout`, at Ctrl-C, and when the current Stop says so (StoppedError).
 - A store may be used by many threads and processes at once, and after a fork in both halves.
 - `close()` may be called twice. Afterwards every method but `close` raises StoreError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol, Self, Unpack
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, Self, TypeAlias, Unpack
 
 from msgspec import Struct
 
-from dragoman.errors import SnapshotNotFoundError, StoreConflictError, StoreError
+from dragoman._stop import current_stop
+from dragoman.errors import SnapshotCorruptError, SnapshotNotFoundError, StoreConflictError, StoreError
 
 from .journal import Journal, JournalEntry
 from .listing import ListOptions, Page
@@ -60,10 +63,11 @@ class Resealed(Struct, frozen=True, kw_only=True):
     """Conversations that it has gone through."""
     total: int = 0
     """Conversations in the store; others may add to them meanwhile."""
-    cursor: str | None = None
-    """Give it to the next step, also in another process; None: all are done."""
     unreadable: tuple[str, ...] = ()
     """Conversations that no key opens, or that are corrupt; left as they are."""
+
+
+Progress: TypeAlias = Callable[[Resealed], None]
 
 
 class ConversationStore(Protocol):
@@ -114,12 +118,15 @@ class ConversationStore(Protocol):
         """The journal of the conversation."""
         ...
 
-    def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed:
-        """Seal a part of the store again with the key that is written now; the function `reseal` does it all."""
+    def reseal(self, *, progress: Progress | None = None) -> Resealed:
+        """Seal the whole store with the key that is written now, telling `progress` after each conversation.
+
+        This can be broken off anywhere and begun again: what is sealed already is only read. Others may save meanwhile.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
     def __enter__(self) -> Self:
@@ -155,10 +162,10 @@ class AsyncConversationStore(Protocol):
 
     async def journal(self, id: str) -> Journal: ...
 
-    async def reseal(self, *, limit: int = 100, cursor: str | None = None) -> Resealed: ...
+    async def reseal(self, *, progress: Progress | None = None) -> Resealed: ...
 
     async def aclose(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
     async def __aenter__(self) -> Self:
@@ -185,7 +192,8 @@ def closed_store() -> StoreError:
 def id_taken(id: str) -> StoreConflictError:
     """The id belongs to another snapshot than the one that is to be saved."""
     message = f"The store has another snapshot under the id {id}."
-    return StoreConflictError(message, hint="Save under a new id: snapshot.next(...) or snapshot.fork().")
+    hint = "Go on with the one that is there (restore, or store.latest), or save under a new id: snapshot.fork()."
+    return StoreConflictError(message, hint=hint)
 
 
 def check_parent(snapshot: Snapshot, root: str | None, newest: str | None) -> None:
@@ -215,3 +223,26 @@ def check_position(root: str, after: int, position: int) -> None:
     if after != position:
         message = f"The journal of {root} has {position} entries, not {after}: somebody else went on with it."
         raise StoreConflictError(message, hint="Use resume(store, id) to see what happened, and go on from there.")
+
+
+def lost_entries(root: str, length: int) -> SnapshotCorruptError:
+    """The journal is not as long as it was."""
+    message = f"The journal of {root} should have {length} entries, and they are not all there."
+    hint = (
+        "Restore it from a copy. Without it nobody knows what happened since the newest snapshot, and which tools "
+        "were called; to go on from that snapshot all the same: store.save(store.latest(id).fork())."
+    )
+    return SnapshotCorruptError(message, hint=hint)
+
+
+def reseal_each(roots: Sequence[str], reseal: Callable[[str], bool], progress: Progress | None) -> Resealed:
+    """Seal conversations again, one by one, with a function that says whether it could."""
+    report = Resealed(total=len(roots))
+    for done, root in enumerate(roots, 1):
+        if (stop := current_stop()) is not None:
+            stop.check()
+        unreadable = () if reseal(root) else (root,)
+        report = Resealed(done=done, total=len(roots), unreadable=report.unreadable + unreadable)
+        if progress is not None:
+            progress(report)
+    return report

@@ -1,72 +1,154 @@
-"""Sealing: what a store asks of whoever seals its records, and which records it has sealed.
+"""Sealing: encryption with AES-256-GCM (extra `crypto`), the keys for it, and which records of a store are sealed.
 
-Owns: the protocol Sealing; PLAIN, which seals nothing; Records, which names, seals and opens the records of a store.
-Must not know: a cipher, a key, where a record is kept.
+Owns: EncryptionKey, which never shows itself; AesGcmSealing with its sealed form; Records, which names, seals and
+opens the records of a store.
+Must not know: where a record is kept.
 
-A store hands over each record with `about`: bytes that say which record of which store it is. They are not written;
-they are bound to the sealed form, so that a record cannot be put in another's place.
+    bytes    what
+    4        the magic number
+    1        the version of this form
+    8        the id of the key
+    24       nonce
+    rest     ciphertext, and 16 bytes that authenticate it, all of the above and `about`
+
+Each record is sealed under a key of its own, which is derived from the key and the first half of a random 24-byte
+nonce as XAES-256-GCM lays down (c2sp.org/XAES-256-GCM). Plain AES-GCM with random nonces must stop after 2³² records of
+one key; this does not come to a limit in practice.
+
+`about` says which record of which store it is. It is not written but bound to the sealed form, so that a record cannot
+be put in another's place.
 
 A store is in one of two modes. `open`: nothing is sealed. `sealed`: everything is, also what lists show.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 
-from dragoman.errors import ConfigurationError, SnapshotCorruptError, SnapshotSealError, StoreError
+from dragoman.errors import (
+    ConfigurationError,
+    SnapshotCorruptError,
+    SnapshotSealError,
+    SnapshotVersionError,
+    StoreError,
+)
 
 from .journal import JournalEntry, entry_from_json, entry_to_json
-from .listing import SnapshotSummary, summary_from_json, summary_of, summary_to_json
-from .snapshot import Snapshot
 
-MAGIC: Final = b"\xd7DGS"
-"""How sealed bytes begin. The first is no beginning of UTF-8 text, so nothing plain is ever taken for sealed."""
-_KEY_ID: Final = slice(len(MAGIC) + 1, len(MAGIC) + 9)
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+# --- keys ------------------------------------------------------------------------------------------------------------
 
-@runtime_checkable
-class Sealing(Protocol):
-    """Turns plain bytes into sealed ones and back. Safe to use from several threads."""
-
-    def seal(self, plain: bytes, *, about: bytes) -> bytes:
-        """The sealed form of one record; another one each time."""
-        ...
-
-    def unseal(self, data: bytes, *, about: bytes) -> bytes:
-        """The plain bytes of a record.
-
-        Raises SnapshotSealError where the key is missing and SnapshotCorruptError where the bytes were cut, edited or
-        belong to another record.
-        """
-        ...
-
-    def is_current(self, data: bytes) -> bool:
-        """Whether `seal` would use the same key: if not, resealing the record is worth while."""
-        ...
+KEY_BYTES: Final = 32
+_MAKE_ONE: Final = "Make a key with dragoman.generate_encryption_key() and keep it in a secret manager."
+_TEXT_HINT: Final = "Write the 32 bytes of the key in base64 (44 characters) or in hex (64 characters)."
+_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
 
 
-class PlainSealing:
-    """No sealing: bytes stay as they are. Sealed ones are refused by name of their key."""
+def generate_encryption_key() -> bytes:
+    """A new random key of 32 bytes. A passphrase is no substitute for it."""
+    return secrets.token_bytes(KEY_BYTES)
 
-    def seal(self, plain: bytes, *, about: bytes) -> bytes:
-        return plain
 
-    def unseal(self, data: bytes, *, about: bytes) -> bytes:
-        if not is_sealed(data):
-            return data
-        message = f"The record is sealed{_named(sealed_with(data))} and the store was opened without a key."
-        raise SnapshotSealError(message, hint="Open the store with sealing=AesGcmSealing(key).")
+class EncryptionKey:
+    """32 secret bytes that do not print, and the id by which records name them."""
 
-    def is_current(self, data: bytes) -> bool:
-        # Sealed records are not what `seal` would write, but without their key nothing can be done about it.
-        return not is_sealed(data)
+    __slots__ = ("_secret", "id")
+
+    def __init__(self, secret: bytes) -> None:
+        _check(secret)
+        self._secret: bytes = bytes(secret)
+        # Derived with the key as key: whoever reads the id in a file learns nothing about the key itself.
+        self.id: str = hmac.new(self._secret, b"dragoman key id", hashlib.sha256).digest()[:8].hex()
+        """Written in the clear into every record that the key seals."""
+
+    @classmethod
+    def from_text(cls, text: str, *, source: str = "The text") -> EncryptionKey:
+        """The key written in base64 (either alphabet) or hex. `source` names where it stood, for messages."""
+        text = text.strip()
+        if not text:
+            raise ConfigurationError(f"{source} holds an empty encryption key.", hint=_MAKE_ONE)
+        for form, decode in _DECODERS:
+            if form.fullmatch(text):
+                try:
+                    return cls(decode(text))
+                except binascii.Error:
+                    break
+        message = f"{source} does not hold an encryption key: {len(text)} characters that are neither form of 32 bytes."
+        raise ConfigurationError(message, hint=_TEXT_HINT)
+
+    @classmethod
+    def from_environment(cls, name: str, *, environ: Mapping[str, str] | None = None) -> EncryptionKey:
+        """The key in the variable of this name, in base64 or hex."""
+        value = (os.environ if environ is None else environ).get(name)
+        if value is None:
+            raise ConfigurationError(f"There is no environment variable {name!r} with a key.", hint=_TEXT_HINT)
+        return cls.from_text(value, source=f"The environment variable {name!r}")
+
+    def reveal(self) -> bytes:
+        """The bytes themselves, for the cipher."""
+        return self._secret
 
     def __repr__(self) -> str:
-        return "PLAIN"
+        return f"EncryptionKey(id={self.id!r})"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncryptionKey) and hmac.compare_digest(other._secret, self._secret)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __reduce__(self) -> NoReturn:
+        message = "an encryption key is not pickled; let the other process read it from its own source"
+        raise TypeError(message)
 
 
-PLAIN: Final = PlainSealing()
-"""What a store uses where no sealing is asked for."""
+def _check(secret: bytes) -> None:
+    if not isinstance(secret, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
+        message = f"An encryption key is bytes, not {type(secret).__name__}."
+        raise ConfigurationError(message, hint="Use EncryptionKey.from_text for a key that is written as text.")
+    if not secret:
+        raise ConfigurationError("The encryption key is empty: nothing would be sealed.", hint=_MAKE_ONE)
+    if len(secret) != KEY_BYTES:
+        message = f"An encryption key has {KEY_BYTES} bytes, and this one {len(secret)}."
+        raise ConfigurationError(message, hint=_MAKE_ONE)
+    if not any(secret):
+        # What a buffer holds that nobody has filled.
+        raise ConfigurationError("The encryption key is all zeros.", hint=_MAKE_ONE)
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.b64decode(text.replace("-", "+").replace("_", "/").rstrip("=") + "=", validate=True)
+
+
+_DECODERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...]] = (
+    (_HEX, bytes.fromhex),
+    (_BASE64, _from_base64),
+)
+
+
+# --- the sealed form -------------------------------------------------------------------------------------------------
+
+VERSION: Final = 1
+MAGIC: Final = b"\xd7DGS"
+"""How sealed bytes begin. The first is no beginning of UTF-8 text, so nothing plain is ever taken for sealed."""
+_PREFIX: Final = MAGIC + bytes([VERSION])
+_HEADER: Final = len(_PREFIX) + 8
+_NONCE: Final = 24
+_TAG: Final = 16
+_SHORTEST: Final = _HEADER + _NONCE + _TAG
 
 
 def is_sealed(data: bytes) -> bool:
@@ -74,14 +156,135 @@ def is_sealed(data: bytes) -> bool:
     return data.startswith(MAGIC)
 
 
-def sealed_with(data: bytes) -> str | None:
-    """The id of the key that the bytes claim to be sealed with; None if they are too short or not sealed."""
-    key_id = data[_KEY_ID]
-    return key_id.hex() if is_sealed(data) and len(key_id) == 8 else None
+def sealed_with(data: bytes) -> str:
+    """The id of the key that the bytes claim to be sealed with; less than that if they are cut."""
+    return data[len(_PREFIX) : _HEADER].hex()
 
 
-def _named(key_id: str | None) -> str:
-    return f" with key {key_id}" if key_id else ""
+class AesGcmSealing:
+    """Seals with one key, and opens what that key or one of the `older` keys has sealed.
+
+    A record that is not sealed at all is refused: whoever can write to the store could otherwise put anything in the
+    place of a sealed record. `accept_plain=True` reads such records too, for the time until `reseal` has sealed what a
+    store held before.
+    """
+
+    __slots__ = ("_accept_plain", "_boxes", "_key_id", "_random")
+
+    def __init__(
+        self,
+        key: EncryptionKey | bytes,
+        *,
+        older: Iterable[EncryptionKey | bytes] = (),
+        accept_plain: bool = False,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        first, *others = [each if isinstance(each, EncryptionKey) else EncryptionKey(each) for each in (key, *older)]
+        self._key_id: str = first.id
+        self._boxes: dict[str, _Box] = {each.id: _Box(each) for each in (*others, first)}
+        self._accept_plain: bool = accept_plain
+        self._random: Callable[[int], bytes] = random_bytes
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key that seals."""
+        return self._key_id
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of all keys that open, the one that seals first."""
+        return (self._key_id, *(each for each in self._boxes if each != self._key_id))
+
+    def seal(self, plain: bytes, *, about: bytes) -> bytes:
+        """The sealed form of one record; another one each time."""
+        nonce = self._random(_NONCE)
+        header = _PREFIX + bytes.fromhex(self._key_id)
+        return b"".join((header, nonce, self._boxes[self._key_id].encrypt(nonce, plain, header + about)))
+
+    def unseal(self, data: bytes, *, about: bytes) -> bytes:
+        """The plain bytes of a record.
+
+        Raises SnapshotSealError where the key is missing and SnapshotCorruptError where the bytes were cut, edited or
+        belong to another record.
+        """
+        if not is_sealed(data):
+            if MAGIC.startswith(data):
+                raise SnapshotCorruptError(f"The record has {len(data)} bytes: it is cut.")
+            if self._accept_plain:
+                return data
+            message = "The record is not sealed, and this store reads sealed records only."
+            hint = "If it was saved before the store was sealed: AesGcmSealing(key, accept_plain=True), and reseal."
+            raise SnapshotSealError(message, hint=hint)
+        if (version := data[len(MAGIC) : len(_PREFIX)]) > bytes([VERSION]):
+            message = f"The record is sealed in version {version[0]} of the form; this dragoman reads up to {VERSION}."
+            raise SnapshotVersionError(message)
+        if len(data) < _SHORTEST:
+            message = f"The sealed record is cut: {len(data)} bytes are fewer than the shortest has."
+            raise SnapshotCorruptError(message)
+        if data[: len(_PREFIX)] != _PREFIX:
+            raise SnapshotCorruptError("The record claims version 0 of the sealed form, which never existed.")
+        box = self._boxes.get(sealed_with(data))
+        if box is None:
+            held = ", ".join(self.key_ids)
+            message = f"The record is sealed with key {sealed_with(data)}, which was not given (given: {held})."
+            raise SnapshotSealError(message, hint="Give that key too: AesGcmSealing(key, older=[that_key]).")
+        header, nonce = data[:_HEADER], data[_HEADER : _HEADER + _NONCE]
+        plain = box.decrypt(nonce, data[_HEADER + _NONCE :], header + about)
+        if plain is None:
+            message = f"The record names key {sealed_with(data)} but that key does not open it."
+            hint = "It was cut, edited, or belongs to another place. Restore it from a copy; it was left where it is."
+            raise SnapshotCorruptError(message, hint=hint)
+        return plain
+
+    def is_current(self, data: bytes) -> bool:
+        """Whether `seal` would use the same key and form: if not, resealing the record is worth while."""
+        return data.startswith(_PREFIX + bytes.fromhex(self._key_id))
+
+    def __repr__(self) -> str:
+        return f"AesGcmSealing(key_ids={self.key_ids!r})"
+
+    def __reduce__(self) -> NoReturn:
+        message = "sealing holds keys and is not pickled; let the other process read them from their own source"
+        raise TypeError(message)
+
+
+class _Box:
+    """One key, ready to be used."""
+
+    __slots__ = ("_aes_gcm", "_block", "_failure", "_mask")
+
+    def __init__(self, key: EncryptionKey) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers import Cipher
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+            from cryptography.hazmat.primitives.ciphers.algorithms import AES
+            from cryptography.hazmat.primitives.ciphers.modes import ECB
+        except ImportError as error:
+            message = "Sealing needs the package `cryptography`."
+            raise ConfigurationError(message, hint="Install it: pip install 'dragoman[crypto]'.") from error
+        # One block at a time of a key-derivation function, which is what ECB is still good for.
+        cipher = Cipher(AES(key.reveal()), ECB())  # noqa: S305
+        self._block: Callable[[bytes], bytes] = lambda data: cipher.encryptor().update(data)
+        self._aes_gcm: type[AESGCM] = AESGCM
+        self._failure: type[Exception] = InvalidTag
+        # The first subkey of CMAC over AES.
+        zero = int.from_bytes(self._block(bytes(16)), "big")
+        self._mask: int = (zero << 1) & ((1 << 128) - 1) ^ (0x87 if zero >> 127 else 0)
+
+    def encrypt(self, nonce: bytes, plain: bytes, bound: bytes) -> bytes:
+        return self._derived(nonce).encrypt(nonce[12:], plain, bound)
+
+    def decrypt(self, nonce: bytes, sealed: bytes, bound: bytes) -> bytes | None:
+        try:
+            return self._derived(nonce).decrypt(nonce[12:], sealed, bound)
+        except self._failure:
+            return None
+
+    def _derived(self, nonce: bytes) -> AESGCM:
+        blocks = [int.from_bytes(bytes((0, number, 0x58, 0)) + nonce[:12], "big") for number in (1, 2)]
+        masked = b"".join((block ^ self._mask).to_bytes(16, "big") for block in blocks)
+        return self._aes_gcm(self._block(masked))
 
 
 # --- the records of a store ------------------------------------------------------------------------------------------
@@ -94,10 +297,10 @@ class Records:
 
     __slots__ = ("mode", "sealing", "store")
 
-    def __init__(self, store: str, sealing: Sealing | None) -> None:
+    def __init__(self, store: str, sealing: AesGcmSealing | None) -> None:
         self.store: Final = store
         """The kind of store; sealing is bound to it."""
-        self.sealing: Final[Sealing] = PLAIN if sealing is None else sealing
+        self.sealing: Final = sealing
         self.mode: Final[Mode] = "open" if sealing is None else "sealed"
 
     def ensure_mode(self, found: object) -> None:
@@ -117,29 +320,24 @@ class Records:
     # --- records of any kind; `name` says which one it is ------------------------------------------------------------
 
     def seal(self, data: bytes, *name: str | int) -> bytes:
-        return self.sealing.seal(data, about=self._about(name))
+        return data if self.sealing is None else self.sealing.seal(data, about=self._about(name))
 
     def unseal(self, data: bytes, *name: str | int) -> bytes:
-        return self.sealing.unseal(data, about=self._about(name))
+        if self.sealing is not None:
+            return self.sealing.unseal(data, about=self._about(name))
+        if is_sealed(data):
+            message = f"The record is sealed with key {sealed_with(data)} and the store was opened without a key."
+            raise SnapshotSealError(message, hint="Open the store with sealing=AesGcmSealing(key).")
+        return data
 
     def reseal(self, data: bytes, *name: str | int) -> bytes:
         """The record under the key that is written now; the very same bytes if it is so already."""
-        return data if self.sealing.is_current(data) else self.seal(self.unseal(data, *name), *name)
+        if self.sealing is not None and self.sealing.is_current(data):
+            return data
+        return self.seal(self.unseal(data, *name), *name)
 
     def _about(self, name: tuple[str | int, ...]) -> bytes:
         return "/".join(["dragoman.store", "1", self.store, *map(str, name)]).encode()
-
-    # --- summaries and entries ---------------------------------------------------------------------------------------
-
-    def seal_summary(self, snapshot: Snapshot) -> bytes:
-        return self.seal(summary_to_json(summary_of(snapshot)), "summary", snapshot.id)
-
-    def read_summary(self, data: bytes, id: str) -> SnapshotSummary:
-        summary = summary_from_json(self.unseal(data, "summary", id))
-        if summary.id != id:
-            message = f"The summary of {id} is that of another snapshot."
-            raise SnapshotCorruptError(message)
-        return summary
 
     def seal_entry(self, entry: JournalEntry, root: str, newest: str, position: int) -> bytes:
         # Bound to the snapshot it follows: entries of an earlier time do not pass for later ones.

@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
+from uuid import UUID, uuid5
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -51,16 +52,23 @@ def new_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def conversation_id(name: str) -> str:
+    """The id that belongs to a name of your own, such as `"telegram:42"`; always the same one.
+
+    It is the UUID of version 5 (RFC 9562) of the name, in a namespace of this library.
+    """
+    return str(uuid5(_NAMES, name))
+
+
+_NAMES: Final = UUID("8d6bd4f2-4c55-5a0e-9a57-5f1a3b0f6c1e")
+
+
 # --- snapshots -------------------------------------------------------------------------------------------------------
 
 SNAPSHOT_VERSION: Final = 1
 """The version of the format that this library writes."""
 
 _TITLE_LENGTH: Final = 80
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -108,11 +116,14 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         model: str,
         tools: Iterable[ToolSpec] = (),
         title: str | None = None,
-        clock: Callable[[], datetime] = _now,
-        ids: Callable[[], str] = new_id,
+        id: str | None = None,
+        created_at: datetime | None = None,
     ) -> Snapshot:
-        """The first snapshot of a conversation. Without a title it gets the beginning of what the user said first."""
-        id = ids()
+        """The first snapshot of a conversation. Without a title it gets the beginning of what the user said first.
+
+        Its id is the conversation's: a new one, unless one is given (see `conversation_id`).
+        """
+        id = new_id() if id is None else id
         return cls(
             id=id,
             root=id,
@@ -121,7 +132,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
             conversation=conversation,
             tools=tuple(tools),
             title=title_of(conversation) if title is None else title,
-            created_at=clock(),
+            created_at=created_at or datetime.now(UTC),
         )
 
     def next(
@@ -132,12 +143,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         model: str | None = None,
         tools: Iterable[ToolSpec] | UnsetType = UNSET,
         title: str | None = None,
-        clock: Callable[[], datetime] = _now,
-        ids: Callable[[], str] = new_id,
+        created_at: datetime | None = None,
     ) -> Snapshot:
         """The snapshot after this one. What is not given stays as it is here."""
         return Snapshot(
-            id=ids(),
+            id=new_id(),
             root=self.root,
             parent=self.id,
             forked_from=self.forked_from,
@@ -146,14 +156,12 @@ class Snapshot(Struct, frozen=True, kw_only=True):
             conversation=conversation,
             tools=self.tools if tools is UNSET else tuple(tools),
             title=(self.title or title_of(conversation)) if title is None else title,
-            created_at=clock(),
+            created_at=created_at or datetime.now(UTC),
         )
 
-    def fork(
-        self, *, title: str | None = None, clock: Callable[[], datetime] = _now, ids: Callable[[], str] = new_id
-    ) -> Snapshot:
+    def fork(self, *, title: str | None = None, id: str | None = None) -> Snapshot:
         """The first snapshot of a new conversation that begins where this one stands."""
-        id = ids()
+        id = new_id() if id is None else id
         return structs.replace(
             self,
             id=id,
@@ -161,7 +169,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
             parent=None,
             forked_from=self.id,
             title=self.title if title is None else title,
-            created_at=clock(),
+            created_at=datetime.now(UTC),
             version=SNAPSHOT_VERSION,
         )
 

@@ -1,6 +1,6 @@
 """Ready tools for a directory, the permission rules and skills that go with them, and the way to a person.
 
-ready.py        `toolkit`: the tools in one registry; `now`  decorator.py   how each of them is defined
+ready.py        `toolkit`: the tools in one registry; `now`      base.py   what each of them is made with
 workspace.py    the directory that tools work in, and the only way to its files
 read.py, write.py                                    `Read`, `Write`, `Edit`
 search.py, walk.py, matcher.py, match_worker.py      `Glob`, `Grep`

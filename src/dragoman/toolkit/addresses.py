@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from queue import Empty, SimpleQueue
 from typing import Final, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -25,6 +25,8 @@ from dragoman.errors import (
     ToolValidationError,
 )
 from dragoman.tools import start_thread
+
+from .base import Deadline, OutOfTimeError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -192,26 +194,27 @@ def system_addresses(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def look_up(resolve: Resolve, host: str, port: int, *, deadline: float, check: Callable[[], None]) -> list[str]:
+def look_up(resolve: Resolve, host: str, port: int, deadline: Deadline) -> list[str]:
     """The addresses of a name. The system's lookup cannot be ended, so it is left behind when the time is over."""
-    found: list[list[str]] = []
-    wrong: list[BaseException] = []
+    answers: SimpleQueue[list[str] | BaseException] = SimpleQueue()
 
-    def resolve_in_thread() -> None:
+    def answer() -> None:
         try:
-            found.append(resolve(host, port))
+            answers.put(resolve(host, port))
         except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
-            wrong.append(error)
+            answers.put(error)
 
-    thread = start_thread(resolve_in_thread, "dragoman-lookup")
-    while thread.is_alive():
-        check()
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise ToolTimeoutError(f"the host name {host!r} could not be looked up in time.", hint="")
-        thread.join(min(left, 0.1))
-    if wrong and not isinstance(wrong[0], OSError | UnicodeError):
-        raise wrong[0]
-    if not found or not found[0]:
+    start_thread(answer, "dragoman-lookup")
+    while True:
+        try:
+            found = answers.get(timeout=deadline.pause)
+            break
+        except Empty:
+            continue
+        except OutOfTimeError:
+            raise ToolTimeoutError(f"the host name {host!r} could not be looked up in time.", hint="") from None
+    if isinstance(found, BaseException) and not isinstance(found, OSError | UnicodeError):
+        raise found
+    if isinstance(found, BaseException) or not found:
         raise ToolExecutionError(f"the host name {host!r} could not be found.", hint="Check its spelling.")
-    return found[0]
+    return found

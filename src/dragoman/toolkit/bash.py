@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -18,7 +19,7 @@ from msgspec import Meta, Struct
 from dragoman.errors import ConfigurationError, ToolExecutionError, ToolTimeoutError
 from dragoman.tools import AnyTool, ToolContext
 
-from .decorator import ready
+from .base import Deadline, ready
 from .process_group import Finished, new_token, run_command
 from .workspace import Workspace
 
@@ -80,9 +81,8 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
         if len(command.encode("utf-8", "replace")) > _MAX_COMMAND:
             message = f"the command is longer than {_MAX_COMMAND} bytes."
             raise ToolExecutionError(message, hint="Write it to a file and run that.")
-        seconds = min(timeout_seconds or settings.seconds, settings.max_seconds)
-        if context.remaining is not None:  # leave time to end the command and to report what it has said so far
-            seconds = min(seconds, context.remaining - min(1.0, 0.2 * context.remaining))
+        began = time.monotonic()
+        deadline = Deadline.of(context, min(timeout_seconds or settings.seconds, settings.max_seconds))
         token = new_token()
         try:
             done = run_command(
@@ -90,15 +90,12 @@ def bash_tool(workspace: Workspace, *, settings: BashSettings = BashSettings()) 
                 cwd=workspace.root,
                 env=_environment(token, settings),
                 token=token,
-                seconds=seconds,
-                cancelled=lambda: context.cancelled,
+                deadline=deadline,
                 max_output=settings.max_output,
             )
         except (OSError, ValueError) as error:
             raise ToolExecutionError(f"the command could not be started: {error}.") from error
-        if done.ending == "cancelled":
-            context.raise_if_cancelled()
-        return _report(done, seconds)
+        return _report(done, deadline.at - began)
 
     return bash
 
@@ -118,7 +115,7 @@ def _report(done: Finished, seconds: float) -> str:
         parts.append(f"[stderr]\n{done.stderr}")
     if done.left_behind:
         parts.append("[Processes left in the background were ended.]")
-    if done.ending != "exited":
+    if not done.in_time:
         parts.append(f"[Stopped: the command did not end within {seconds:.3g} seconds.]")
         raise ToolTimeoutError(_join(parts), hint="", details=done)
     parts.append(_exit_line(done.exit_code))

@@ -13,10 +13,10 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Annotated, Final
+from functools import cache, partial
+from typing import Annotated, Final, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError, ToolTimeoutError
@@ -33,9 +33,11 @@ from dragoman.transport import (
 )
 
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
-from .decorator import ready
+from .base import Deadline, OutOfTimeError, ready
 from .page_text import page_text
 from .read import MAX_IMAGE_BYTES, image_type
+
+T = TypeVar("T")
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TEXT_TYPES: Final = frozenset(
@@ -43,7 +45,6 @@ _TEXT_TYPES: Final = frozenset(
     | {"application/x-sh", "application/x-yaml", "application/yaml", "application/sql"}
 )
 _PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
-_MARGIN: Final = 0.2
 
 
 class FetchSettings(Struct, frozen=True, kw_only=True):
@@ -57,8 +58,8 @@ class FetchSettings(Struct, frozen=True, kw_only=True):
     """Of text in one result."""
     max_redirects: int = 5
     follow_to_other_hosts: bool = False
-    """Whether a redirect may lead to another host. If not, the model is told where it leads and may ask for that, so
-    that the permission rules see every host."""
+    """Whether a redirect may lead to another host or port. If not, the model is told where it leads and may ask for
+    that, so that the permission rules see every address."""
     allow_networks: tuple[str, ...] = ()
     """Networks beyond the public internet that may be asked: ("127.0.0.1", "10.1.0.0/16")."""
     ca_file: str | os.PathLike[str] | None = None
@@ -71,7 +72,7 @@ def fetch_tool(*, settings: FetchSettings = FetchSettings(), resolve: Resolve = 
 
     @cache
     def tls() -> ssl.SSLContext:  # made when it is first needed: reading all authorities takes a while
-        return Routes(proxy="", ca_file=settings.ca_file, trust_env=True, environ=None).tls
+        return Routes(proxy="", ca_file=settings.ca_file).tls
 
     @ready(name="Fetch", needs=["url"], read_only=True, idempotent=True)
     def fetch(
@@ -86,12 +87,13 @@ def fetch_tool(*, settings: FetchSettings = FetchSettings(), resolve: Resolve = 
             offset: The character to start with, to read on in a long text.
             raw: Return HTML as it is.
         """
-        seconds = settings.seconds
-        if context.remaining is not None:
-            seconds = min(seconds, max(0.0, context.remaining - _MARGIN))
-        visit = _Visit(settings, allowed, resolve, tls, time.monotonic() + seconds, context.raise_if_cancelled)
-        target, page = visit.follow(target_of(url))
-        return visit.content(target, page, offset, raw=raw)
+        target = target_of(url)
+        visit = _Visit(settings, allowed, resolve, tls, Deadline.of(context, settings.seconds))
+        try:
+            target, page = visit.follow(target)
+            return visit.content(target, page, offset, raw=raw)
+        except OutOfTimeError as error:
+            raise ToolTimeoutError(f"{target.host} did not answer in time.", hint="") from error
 
     return fetch
 
@@ -133,10 +135,7 @@ class _Visit(Struct, frozen=True):
     allowed: tuple[Network, ...]
     resolve: Resolve
     tls: Callable[[], ssl.SSLContext]
-    deadline: float
-    """On the clock of `time.monotonic`."""
-    cancelled: Callable[[], None]
-    """Raises if nobody waits any more."""
+    deadline: Deadline
 
     def follow(self, target: Target) -> tuple[Target, _Page]:
         for _ in range(self.settings.max_redirects + 1):
@@ -152,24 +151,16 @@ class _Visit(Struct, frozen=True):
         if target.address is not None:
             found = [target.address]
         else:
-            found = look_up(self.resolve, target.host, target.port, deadline=self.deadline, check=self.cancelled)
+            found = look_up(self.resolve, target.host, target.port, self.deadline)
         # All of them: a name that leads to a public and to a private address is up to no good.
         return [str(check_address(each, self.allowed, target.host)) for each in found]
 
     def _next(self, target: Target, location: str) -> Target:
         following = target_of(location, target)
-        if following.host != target.host and not self.settings.follow_to_other_hosts:
-            message = f"{target.url} redirects to another host: {following.url}"
+        if not (self.settings.follow_to_other_hosts or _is_same_origin(target, following)):
+            message = f"{target.url} redirects to another host or port: {following.url}"
             raise ToolExecutionError(message, hint="Call Fetch with that URL if you want it.")
         return following
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left. TimeoutError if there are none."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return left
 
     # --- what the model gets ---
 
@@ -191,12 +182,15 @@ class _Visit(Struct, frozen=True):
 
     def _text(self, target: Target, page: _Page, *, raw: bool) -> str:
         text = decode_page(page.body, page.content_type)
-        return page_text(text, target.url, self._check) if page.kind in _PAGE_TYPES and not raw else text
+        return page_text(text, target.url, self.deadline.check) if page.kind in _PAGE_TYPES and not raw else text
 
-    def _check(self) -> None:
-        self.cancelled()
-        if time.monotonic() >= self.deadline:
-            raise ToolTimeoutError("the page could not be read in time.", hint="")
+
+def _is_same_origin(target: Target, following: Target) -> bool:
+    """Whether both are one server, or the second one is the first by TLS at its usual port."""
+    if following.host != target.host:
+        return False
+    secured = (target.scheme, target.port, following.scheme, following.port) == ("http", 80, "https", 443)
+    return secured or (target.scheme, target.port) == (following.scheme, following.port)
 
 
 def _part(text: str, offset: int, limit: int, *, cut: bool) -> str:
@@ -250,24 +244,24 @@ def _codec(name: str) -> str:
 _READ: Final = 64 * 1024
 _SLICE: Final = 4 * 1024
 """What is unpacked at once: four kilobytes can become four megabytes, and a page is not asked how large it is."""
-_POLL_SECONDS: Final = 0.25
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "deflate")
 _ACCEPT: Final = "text/html, text/plain, text/markdown, application/json, image/*;q=0.8, */*;q=0.5"
 
 
 def _get(target: Target, addresses: Sequence[str], visit: _Visit) -> _Page:
-    """Ask the first of these addresses that answers. Raises ToolError."""
+    """Ask the first of these addresses that answers. Raises ToolError, or OutOfTimeError."""
     sock: socket.socket | None = None
     try:
-        sock = _connect(target, addresses, visit)
-        if target.scheme == "https":
-            sock.settimeout(visit.left)
-            sock = visit.tls().wrap_socket(sock, server_hostname=target.host, suppress_ragged_eofs=False)
+        tls = visit.tls() if target.scheme == "https" else None
+        sock = _connect(target, addresses, visit.deadline)
+        if tls is not None:
+            sock = secured = tls.wrap_socket(
+                sock, server_hostname=target.host, suppress_ragged_eofs=False, do_handshake_on_connect=False
+            )
+            _patiently(sock, secured.do_handshake, visit.deadline)
         return _exchange(sock, target, visit)
     except ssl.SSLCertVerificationError as error:
         raise _failed(target, f"its certificate is not trusted ({error.verify_message})") from error
-    except TimeoutError as error:
-        raise ToolTimeoutError(f"{target.host} did not answer in time.", hint="") from error
     except EOFError as error:
         raise _failed(target, "the answer was cut off") from error
     except MalformedReplyError as error:
@@ -285,16 +279,20 @@ def _failed(target: Target, why: str) -> ToolExecutionError:
     return ToolExecutionError(f"cannot fetch from {target.host}: {why}.")
 
 
-def _connect(target: Target, addresses: Sequence[str], visit: _Visit) -> socket.socket:
-    problem: OSError = OSError("no address")
+def _connect(target: Target, addresses: Sequence[str], deadline: Deadline) -> socket.socket:
+    problem: Exception = OSError("no address")
     for number, address in enumerate(addresses):
-        visit.cancelled()
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
+            sock.setblocking(False)
             # One address that does not answer must not take the time of the others.
-            sock.settimeout(visit.left / (len(addresses) - number))
-            sock.connect((address, target.port))
-        except OSError as error:
+            now = time.monotonic()
+            share = structs.replace(deadline, at=now + (deadline.at - now) / (len(addresses) - number))
+            sock.connect_ex((address, target.port))
+            share.wait_for(sock.fileno(), writing=True)
+            if failed := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(failed, os.strerror(failed))
+        except (OSError, OutOfTimeError) as error:
             sock.close()
             problem = error
         except BaseException:
@@ -303,6 +301,17 @@ def _connect(target: Target, addresses: Sequence[str], visit: _Visit) -> socket.
         else:
             return sock
     raise problem
+
+
+def _patiently(sock: socket.socket, act: Callable[[], T], deadline: Deadline, *, writing: bool = False) -> T:
+    """What something done with the socket, which never blocks, gives in the end."""
+    while True:
+        try:
+            return act()
+        except (BlockingIOError, ssl.SSLWantReadError):
+            deadline.wait_for(sock.fileno(), writing=writing)
+        except ssl.SSLWantWriteError:
+            deadline.wait_for(sock.fileno(), writing=True)
 
 
 def _exchange(sock: socket.socket, target: Target, visit: _Visit) -> _Page:
@@ -314,8 +323,9 @@ def _exchange(sock: socket.socket, target: Target, visit: _Visit) -> _Page:
         "accept-encoding": "gzip",
         "connection": "close",
     }
-    sock.settimeout(visit.left)
-    sock.sendall(request_head(request, target=target.path, usual=usual))
+    unsent = memoryview(request_head(request, target=target.path, usual=usual))
+    while unsent:
+        unsent = unsent[_patiently(sock, partial(sock.send, unsent), visit.deadline, writing=True) :]
     reader = ReplyReader("GET")
     first = b""
     while not reader.head_complete:
@@ -346,15 +356,10 @@ def _body(
 
 
 def _feed(sock: socket.socket, reader: ReplyReader, visit: _Visit) -> bytes:
-    """What has come of the body by the next bytes. Looks up now and then whether anybody still waits."""
-    while True:
-        visit.cancelled()
-        sock.settimeout(min(visit.left, _POLL_SECONDS))
-        try:
-            data = sock.recv(_READ)
-        except TimeoutError:
-            continue
-        if data:
-            return reader.feed(data)
-        reader.end()
-        return b""
+    """What has come of the body by the next bytes."""
+    visit.deadline.check()  # also where a server never stops sending
+    data = _patiently(sock, partial(sock.recv, _READ), visit.deadline)
+    if data:
+        return reader.feed(data)
+    reader.end()
+    return b""

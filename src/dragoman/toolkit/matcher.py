@@ -7,11 +7,8 @@ the same process goes on. So match_worker.py tries them, in a process that can b
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -20,14 +17,11 @@ from msgspec import Struct
 
 from dragoman.errors import ToolExecutionError, ToolValidationError
 
+from .base import Deadline
+
 _WORKER: Final = str(Path(__file__).with_name("match_worker.py"))
-_POLL_SECONDS: Final = 0.1
 _NEEDED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Some interpreters do not find their own library without."""
-
-
-class TooSlowError(Exception):
-    """The time was over; the child is gone."""
 
 
 class Found(Struct, frozen=True):
@@ -41,14 +35,10 @@ class Found(Struct, frozen=True):
 
 
 class Matcher:
-    """One expression; close it after use.
+    """One expression; close it after use. OutOfTimeError says that the time is over, and the child is gone."""
 
-    `deadline` is on the clock of `time.monotonic`; `check` raises if nobody waits any more.
-    """
-
-    def __init__(self, pattern: str, *, ignore_case: bool, deadline: float, check: Callable[[], None]) -> None:
-        self._deadline: float = deadline
-        self._check: Callable[[], None] = check
+    def __init__(self, pattern: str, *, ignore_case: bool, deadline: Deadline) -> None:
+        self._deadline: Deadline = deadline
         self._unread: bytes = b""
         if not sys.executable:
             message = "regular expressions need a Python interpreter to run in, and this program does not name one."
@@ -73,7 +63,7 @@ class Matcher:
             self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
             hello = msgspec.json.decode(self._line(), type=Found)
             if hello.failed:
-                message = f"the argument pattern is not a regular expression: {hello.failed}."
+                message = f"the argument pattern is not a regular expression: {hello.failed[:300]}."
                 raise ToolValidationError(message)
         except BaseException:
             self.close()
@@ -88,9 +78,8 @@ class Matcher:
         return cast("IO[bytes]", self._child.stdout)
 
     def search(self, text: bytes, limit: int) -> Found:
-        """The lines of a text in UTF-8 that fit. Raises TooSlowError when the time is over."""
-        if time.monotonic() >= self._deadline:
-            raise TooSlowError
+        """The lines of a text in UTF-8 that fit."""
+        self._deadline.check()
         self._send(msgspec.json.encode({"size": len(text), "limit": limit}) + b"\n" + text)
         return msgspec.json.decode(self._line(), type=Found)
 
@@ -105,7 +94,7 @@ class Matcher:
     def _send(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            self._wait(writing=True)
+            self._deadline.wait_for(self._requests.fileno(), writing=True)
             try:
                 view = view[os.write(self._requests.fileno(), view[:65536]) :]
             except BlockingIOError:
@@ -115,22 +104,13 @@ class Matcher:
 
     def _line(self) -> bytes:
         while b"\n" not in self._unread:
-            self._wait(writing=False)
+            self._deadline.wait_for(self._replies.fileno())
             data = os.read(self._replies.fileno(), 65536)
             if not data:
                 raise _gone()
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return line
-
-    def _wait(self, *, writing: bool) -> None:
-        """Until the child takes or gives something."""
-        poll = select.poll()
-        poll.register(self._requests if writing else self._replies, select.POLLOUT if writing else select.POLLIN)
-        while not poll.poll(_POLL_SECONDS * 1000):
-            self._check()
-            if time.monotonic() >= self._deadline:
-                raise TooSlowError
 
 
 def _gone() -> ToolExecutionError:

@@ -17,19 +17,18 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import IO, Final, NamedTuple, cast
 
 from msgspec import Struct
 
 from dragoman._descriptors import Descriptor, owned
 
+from .base import Deadline, OutOfTimeError
 from .read import UTF8, clip
-
-Ending: TypeAlias = Literal["exited", "timeout", "cancelled"]
 
 _READ: Final = 64 * 1024
 _POLL_SECONDS: Final = 0.05
-_TERM_SECONDS: Final = 0.3
+_TERM_SECONDS: Final = 0.1
 """How long a command that must end may take for its clean-up."""
 _DRAIN_SECONDS: Final = 0.3
 """How long the rest of the output may take when the shell is gone."""
@@ -41,7 +40,8 @@ _KILL_ROUNDS: Final = 100
 class Finished(Struct, frozen=True, kw_only=True):
     """How a command ended."""
 
-    ending: Ending
+    in_time: bool
+    """Whether it ended by itself."""
     exit_code: int | None
     """Negative for a signal; None if somebody else has taken it."""
     stdout: str
@@ -61,8 +61,7 @@ def run_command(
     cwd: str,
     env: Mapping[str, str],
     token: str,
-    seconds: float,
-    cancelled: Callable[[], bool],
+    deadline: Deadline,
     max_output: int,
 ) -> Finished:
     """Run a command and wait for its end. Raises OSError or ValueError if it cannot be started."""
@@ -81,17 +80,17 @@ def run_command(
     except KeyboardInterrupt:  # between the start and the return of Popen: only its mark tells which process it is
         kill_all(None, token)
         raise
-    ending: Ending = "cancelled"
+    in_time = False
     try:
-        ending = running.wait(time.monotonic() + seconds, cancelled)
-    finally:  # also when Ctrl-C comes
-        running.end(gently=ending != "exited")
+        in_time = running.wait(deadline)
+    finally:  # also when the call is cancelled, or Ctrl-C comes
+        running.end(gently=not in_time)
     return Finished(
-        ending=ending,
+        in_time=in_time,
         exit_code=running.exit_code,
         stdout=running.stdout.text,
         stderr=running.stderr.text,
-        left_behind=running.left_behind and ending == "exited",
+        left_behind=running.left_behind and in_time,
     )
 
 
@@ -117,16 +116,14 @@ class _Running:
             self._handle = owned(os.pidfd_open, child.pid)
             self._poll.register(self._handle.number, select.POLLIN)
 
-    def wait(self, deadline: float, cancelled: Callable[[], bool]) -> Ending:
-        """Take in output until the shell is gone, the time is over, or nobody waits any more."""
-        while not self._is_over():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return "timeout"
-            if cancelled():
-                return "cancelled"
-            self._take(min(left, _POLL_SECONDS))
-        return "exited"
+    def wait(self, deadline: Deadline) -> bool:
+        """Take in output until the shell is gone, or the time is over; whether it is gone."""
+        try:
+            while not self._is_over():
+                self._take(deadline.pause)
+        except OutOfTimeError:
+            return False
+        return True
 
     def end(self, *, gently: bool) -> None:
         """End whatever still runs, and take in what is left of the output."""

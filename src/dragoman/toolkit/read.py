@@ -5,7 +5,10 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from typing import Annotated, Final
+from collections.abc import Callable
+from io import BytesIO
+from itertools import islice
+from typing import IO, Annotated, Final
 
 from msgspec import Meta, Struct
 
@@ -13,13 +16,14 @@ from dragoman.conversation import Media
 from dragoman.errors import ToolExecutionError
 from dragoman.tools import AnyTool, ToolContext
 
-from .decorator import ready
+from .base import ready
 from .workspace import Workspace, failure, readable_errors
 
 MAX_READ_BYTES: Final = 64 * 1024
 MAX_IMAGE_BYTES: Final = 3_500_000
 """Providers take images up to about 5 MB in base64, which is a third longer."""
 _CHUNK: Final = 256 * 1024
+_MAX_RECODED: Final = 16 * 1024 * 1024
 _SEARCHED: Final = 1024 * 1024 * 1024
 """How far a line is looked for."""
 
@@ -47,8 +51,9 @@ def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTo
             byte_offset: Start this many bytes into the file, for lines that are too long for one call. Lines are
                 counted from there.
         """
+        part = _Part(offset, limit, byte_offset, max_bytes)
         with workspace.reading(file_path) as (file, path), readable_errors(file_path):
-            return _read(context, file, path, _Part(offset, limit, byte_offset, max_bytes))
+            return _read(open(file, "rb", closefd=False), path, part, context.raise_if_cancelled)
 
     return read
 
@@ -60,97 +65,65 @@ class _Part(Struct, frozen=True):
     max_bytes: int
 
 
-def _read(context: ToolContext[object], file: int, path: str, part: _Part) -> str | Media:
-    size = os.fstat(file).st_size
-    start = os.pread(file, SAMPLE, 0)
+def _read(content: IO[bytes], path: str, part: _Part, check: Callable[[], None]) -> str | Media:
+    size = os.fstat(content.fileno()).st_size
+    start = content.read(SAMPLE)
+    content.seek(0)
     if kind := image_type(start):
-        return _image(file, path, kind, size)
+        data = content.read(MAX_IMAGE_BYTES + 1)
+        if len(data) > MAX_IMAGE_BYTES:
+            raise failure(path, f"the image is too large ({size} bytes, at most {MAX_IMAGE_BYTES})")
+        return Media.from_bytes(data, kind, name=path.rpartition("/")[2])
     if is_binary(start):
         raise failure(path, f"it is not text but binary data ({size} bytes)")
     encoding = encoding_of_mark(start)
+    if encoding is not None and encoding.name != "utf-8":  # read as if it were UTF-8, all of it
+        data = content.read(_MAX_RECODED + 1)
+        if len(data) > _MAX_RECODED:
+            raise failure(path, f"it is too large for a file in {encoding.name.upper()} (at most {_MAX_RECODED} bytes)")
+        recoded = data[len(encoding.mark) :].decode(encoding.name, "replace").encode("utf-8", "replace")
+        content, size, encoding = BytesIO(recoded), len(recoded), None
     mark = len(encoding.mark) if encoding else 0
     if part.byte_offset > max(size, mark):
         raise failure(path, f"byte_offset={part.byte_offset} is behind its end ({size} bytes)")
-    begin = max(part.byte_offset, mark)
-    if encoding is not None:
-        begin += (mark - begin) % encoding.unit
-    found = _line_start(context, file, begin, part.offset - 1, encoding)
-    if found is None:
+    content.seek(max(part.byte_offset, mark))
+    _skip_lines(content, part.offset - 1, check)
+    if part.offset > 1 and content.tell() >= size:
         raise failure(path, f"it has no line {part.offset}", hint="Read it without an offset, or with a smaller one.")
-    return _text(file, found, part, start)
+    return _text(content, size, part)
 
 
-def _image(file: int, path: str, kind: str, size: int) -> Media:
-    if size > MAX_IMAGE_BYTES:
-        raise failure(path, f"the image is too large ({size} bytes, at most {MAX_IMAGE_BYTES})")
-    data = _up_to(file, 0, MAX_IMAGE_BYTES + 1)
-    if len(data) > MAX_IMAGE_BYTES:  # it has grown
-        raise failure(path, f"the image is too large (more than {MAX_IMAGE_BYTES} bytes)")
-    return Media.from_bytes(data, kind, name=path.rpartition("/")[2])
-
-
-def _up_to(file: int, position: int, count: int) -> bytes:
-    """So many bytes, or fewer where the file ends."""
-    pieces: list[bytes] = []
-    while count > 0 and (piece := os.pread(file, min(count, _CHUNK), position)):
-        pieces.append(piece)
-        position += len(piece)
-        count -= len(piece)
-    return b"".join(pieces)
-
-
-def _newlines(data: bytes, encoding: Encoding | None) -> list[int]:
-    """Where lines end: the positions behind each newline."""
-    newline = b"\n" if encoding is None else encoding.newline
-    unit = len(newline)
-    ends: list[int] = []
-    at = data.find(newline)
-    while at >= 0:
-        if at % unit == 0:  # in between, it is the end of one character and the beginning of another
-            ends.append(at + unit)
-        at = data.find(newline, at + 1)
-    return ends
-
-
-def _line_start(
-    context: ToolContext[object], file: int, position: int, skip: int, encoding: Encoding | None
-) -> int | None:
-    """Where the line begins that comes after so many others; None if the file ends before."""
-    if not skip:
-        return position
-    last = position + _SEARCHED
-    while data := _up_to(file, position, _CHUNK):
-        context.raise_if_cancelled()
-        ends = _newlines(data, encoding)
-        if len(ends) >= skip:
-            found = position + ends[skip - 1]
-            return found if os.pread(file, 1, found) else None
-        skip -= len(ends)
-        position += len(data)
-        if position > last:
-            hint = f"Read on with byte_offset={position}; lines are counted from there."
+def _skip_lines(content: IO[bytes], count: int, check: Callable[[], None]) -> None:
+    """Go behind so many lines, or to the end."""
+    last = content.tell() + _SEARCHED
+    while count and (piece := content.read(_CHUNK)):
+        check()
+        inside = min(count, piece.count(b"\n"))
+        count -= inside
+        if not count:
+            ends = [found.end() for found in islice(re.finditer(b"\n", piece), inside)]
+            content.seek(ends[-1] - len(piece), os.SEEK_CUR)
+        elif content.tell() > last:
+            hint = f"Read on with byte_offset={content.tell()}; lines are counted from there."
             raise ToolExecutionError(f"that line is more than {_SEARCHED} bytes away.", hint=hint)
-    return None
 
 
-def _text(file: int, position: int, part: _Part, start: bytes) -> str:
-    data = _up_to(file, position, part.max_bytes + 4)
-    encoding = detect(start, data)
-    whole = len(data) <= part.max_bytes
-    shown = data if whole else clip(data[: part.max_bytes], encoding)
-    ends = _newlines(shown, encoding)
-    lines_whole = False
-    if part.limit is not None and len(ends) >= part.limit:
-        shown, lines_whole = shown[: ends[part.limit - 1]], True
-        whole = whole and len(shown) == len(data)
-    elif not whole and ends:  # better a few lines less than half a line
-        shown, lines_whole = shown[: ends[-1]], True
+def _text(content: IO[bytes], size: int, part: _Part) -> str:
+    position = content.tell()
+    data = content.read(part.max_bytes + 4)
+    encoding = detect(b"", data)
+    shown = data if len(data) <= part.max_bytes else clip(data[: part.max_bytes], encoding)
+    lines = list(BytesIO(shown))  # which takes only a newline for the end of a line
+    if part.limit is not None:
+        lines = lines[: part.limit]
+    if len(shown) < len(data) and len(lines) > 1 and not lines[-1].endswith(b"\n"):
+        lines.pop()  # better a few lines less than half a line
+    shown = b"".join(lines)
     text = shown.decode(encoding.name, "replace")
-    note = "" if encoding.name != "latin-1" else "[This file is not UTF-8; it was read as Latin-1.]\n"
-    if whole:
+    note = "[This file is not UTF-8; it was read as Latin-1.]\n" if encoding is LATIN else ""
+    if len(shown) == len(data):
         return f"{note}{text}" or "[The file is empty.]"
-    lines = len(_newlines(shown, encoding))
-    mark = _mark(os.fstat(file).st_size, position + len(shown), part, lines if lines_whole else 0)
+    mark = _mark(size, position + len(shown), part, len(lines) if shown.endswith(b"\n") else 0)
     return f"{note}{text}{'' if text.endswith(chr(10)) else chr(10)}{mark}"
 
 
@@ -181,12 +154,6 @@ class Encoding(Struct, frozen=True):
     name: str
     mark: bytes = b""
     """The byte order mark at the beginning."""
-    unit: int = 1
-    """Bytes of the smallest character."""
-
-    @property
-    def newline(self) -> bytes:
-        return "\n".encode(self.name)
 
 
 UTF8: Final = Encoding("utf-8")
@@ -196,10 +163,10 @@ LATIN: Final = Encoding("latin-1")
 # The marks of UTF-32 first: that of UTF-16 is how one of them begins.
 _MARKS: Final = (
     Encoding("utf-8", codecs.BOM_UTF8),
-    Encoding("utf-32-le", codecs.BOM_UTF32_LE, 4),
-    Encoding("utf-32-be", codecs.BOM_UTF32_BE, 4),
-    Encoding("utf-16-le", codecs.BOM_UTF16_LE, 2),
-    Encoding("utf-16-be", codecs.BOM_UTF16_BE, 2),
+    Encoding("utf-32-le", codecs.BOM_UTF32_LE),
+    Encoding("utf-32-be", codecs.BOM_UTF32_BE),
+    Encoding("utf-16-le", codecs.BOM_UTF16_LE),
+    Encoding("utf-16-be", codecs.BOM_UTF16_BE),
 )
 _IMAGES: Final = (
     (re.compile(rb"\x89PNG\r\n\x1a\n").match, "image/png"),

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo, available_timezones
 from dragoman.errors import ConfigurationError, ToolExecutionError
 from dragoman.tools import AnyTool, ToolRegistry
 
+from .base import ready
 from .bash import BashSettings, bash_tool
 from .calculator import calculator_tool
-from .decorator import ready
 from .fetch import FetchSettings, fetch_tool
 from .read import read_tool
 from .responder import Responder, react_emoji_tool, send_update_tool

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final, Literal, Protocol, TextIO, TypeAlias
+from typing import Any, Final, Protocol, TextIO, TypeAlias
 
 from msgspec import Struct
 
@@ -18,10 +18,8 @@ from dragoman.conversation import ToolCall
 from dragoman.errors import ToolExecutionError
 from dragoman.tools import AnyTool, discard
 
-from .decorator import ready
-
-Remember: TypeAlias = Literal["no", "session"]
-"""How long an answer holds: for this one call, or until the end of the session for calls like it."""
+from .base import ready
+from .permissions.rules import Rule
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
@@ -30,6 +28,9 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     call: ToolCall
     reason: str = ""
     """Why somebody must be asked."""
+    rules: tuple[Rule, ...] = ()
+    """What could be remembered for the rest of the session: first a rule for exactly this call, then wider ones. The
+    `text` of each says what it means."""
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True):
@@ -38,54 +39,34 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
     allowed: bool
     reason: str = ""
     """Why not, for the model to read."""
-    remember: Remember = "no"
+    remember: Rule | None = None
+    """The rule to go by for the rest of the session, mostly one of `request.rules`; its action becomes that of the
+    answer, and it holds only until the tool changes."""
 
 
 _Done: TypeAlias = Awaitable[None] | None
 _Answer: TypeAlias = Awaitable[PermissionAnswer | None] | PermissionAnswer | None
 
 
-class Responder(Protocol):
-    """The way to a person. Each method may be plain or async."""
-
-    def typing(self) -> _Done:
-        """Show that an answer is being worked on."""
-        ...
-
-    def post(self, text: str, /) -> _Done:
-        """Show a message of the model."""
-        ...
-
-    def reaction(self, emoji: str, /) -> _Done:
-        """React to the person's last message."""
-        ...
-
-    def update(self, text: str, /) -> _Done:
-        """Show how the work goes on, before it is done."""
-        ...
+class AsksPermission(Protocol):
+    """Somebody who can be asked about a call; plain or async."""
 
     def ask_permission(self, request: PermissionRequest, /) -> _Answer:
         """Ask whether a call may run. None: nobody can answer now, and the call waits."""
-        ...
 
 
-class NullResponder:
-    """Shows nothing, and leaves every question open."""
-
-    def typing(self) -> _Done:
-        return None
-
-    def post(self, text: str, /) -> _Done:
-        return None
+class Responder(AsksPermission, Protocol):
+    """The way to a person. Each method may be plain or async."""
 
     def reaction(self, emoji: str, /) -> _Done:
-        return None
+        """React to the person's last message."""
 
     def update(self, text: str, /) -> _Done:
-        return None
+        """Show how the work goes on, before it is done."""
 
-    def ask_permission(self, request: PermissionRequest, /) -> _Answer:
-        return None
+
+class NullResponder(Responder):
+    """Shows nothing, and leaves every question open."""
 
 
 class CallbackResponder(NullResponder):
@@ -94,30 +75,16 @@ class CallbackResponder(NullResponder):
     def __init__(
         self,
         *,
-        typing: Callable[[], _Done] | None = None,
-        post: Callable[[str], _Done] | None = None,
         reaction: Callable[[str], _Done] | None = None,
         update: Callable[[str], _Done] | None = None,
         ask_permission: Callable[[PermissionRequest], _Answer] | None = None,
     ) -> None:
-        self.typing = typing or self.typing
-        self.post = post or self.post
         self.reaction = reaction or self.reaction
         self.update = update or self.update
         self.ask_permission = ask_permission or self.ask_permission
 
 
-_YES: Final = PermissionAnswer(allowed=True)
-_NO: Final = PermissionAnswer(allowed=False, reason="the user refused")
-_ANSWERS: Final[dict[str, PermissionAnswer]] = {
-    "y": _YES,
-    "yes": _YES,
-    "a": PermissionAnswer(allowed=True, remember="session"),
-    "always": PermissionAnswer(allowed=True, remember="session"),
-    "n": _NO,
-    "no": _NO,
-    "never": PermissionAnswer(allowed=False, reason="the user refused", remember="session"),
-}
+_REFUSED: Final = "the user refused"
 _TRIES: Final = 3
 _KEPT: Final = "\n\t\u200d"
 """Not printable, and harmless: the last one joins emoji."""
@@ -131,37 +98,40 @@ class ConsoleResponder:
         self._ask: Callable[[str], str] = input if ask is None else ask
         self._lock: threading.Lock = threading.Lock()
 
-    def typing(self) -> None:
-        self._write("…")
-
-    def post(self, text: str, /) -> None:
-        self._write(text)
-
     def reaction(self, emoji: str, /) -> None:
-        self._write(f"[{emoji}]")
+        with self._lock:
+            self._print(f"[{_harmless(emoji)}]")
 
     def update(self, text: str, /) -> None:
-        self._write(f"> {text}")
+        with self._lock:
+            self._print(f"> {_harmless(text)}")
 
     def ask_permission(self, request: PermissionRequest, /) -> PermissionAnswer | None:
         """Ask on the terminal; no answer, or none that can be understood, leaves the question open."""
         # All of it, however long: nobody can agree to what was not shown.
         arguments = _harmless(request.call.arguments).replace("\n", "\n  ")
         why = f" ({_one_line(request.reason)})" if request.reason else ""
+        exactly, *wider = request.rules or (None,)
+        answers: dict[str, PermissionAnswer] = {
+            "y": PermissionAnswer(allowed=True),
+            "n": PermissionAnswer(allowed=False, reason=_REFUSED),
+            "a": PermissionAnswer(allowed=True, remember=exactly),
+            "never": PermissionAnswer(allowed=False, reason=_REFUSED, remember=exactly),
+        }
+        question = "Allow? [y]es, [n]o; for exactly this call [a]lways, never"
+        for number, rule in enumerate(wider, start=1):
+            answers[str(number)] = PermissionAnswer(allowed=True, remember=rule)
+            question += f"; [{number}] from now on {_one_line(rule.text)}"  # nobody can agree to what was not shown
         with self._lock:
             self._print(f"{_one_line(request.call.name)} wants to run{why}:\n  {arguments}")
             for _ in range(_TRIES):
                 try:
-                    said = self._ask("Allow? [y]es, [n]o, [a]lways, never: ")
+                    said = self._ask(f"{question}: ").strip().lower()
                 except (EOFError, OSError):  # nobody is there
                     return None
-                if answer := _ANSWERS.get(said.strip().lower()):
+                if answer := answers.get({"yes": "y", "no": "n", "always": "a"}.get(said, said)):
                     return answer
         return None
-
-    def _write(self, text: str) -> None:
-        with self._lock:
-            self._print(_harmless(text))
 
     def _print(self, text: str) -> None:
         out = sys.stdout if self._out is None else self._out

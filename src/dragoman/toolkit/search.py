@@ -15,8 +15,8 @@ from dragoman._descriptors import owned
 from dragoman.errors import ToolValidationError
 from dragoman.tools import AnyTool, ToolContext
 
-from .decorator import ready
-from .matcher import Matcher, TooSlowError
+from .base import Deadline, OutOfTimeError, ready
+from .matcher import Matcher
 from .read import detect, is_binary
 from .walk import PathPattern, PatternError, Walk
 from .workspace import Workspace, readable_errors
@@ -26,8 +26,8 @@ Mode: TypeAlias = Literal["content", "files", "count"]
 
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _MAX_LINE: Final = 500
-_MARGIN: Final = 0.2
-"""Seconds before the tool's own time is over, in which what was found so far is still handed back."""
+_MAX_OUTPUT: Final = 64 * 1024
+_GLOB_SECONDS: Final = 20.0
 _TOO_MUCH: Final = "[Not everything was searched: it is too much. Use a narrower path.]"
 
 
@@ -59,15 +59,17 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
             include_ignored: Also look at what .gitignore files leave out, and into .git.
         """
         wanted = _path_pattern(pattern, "pattern")
-        check = context.raise_if_cancelled
-        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, check=check)
+        deadline = Deadline.of(context, _GLOB_SECONDS)
+        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, deadline=deadline)
         found: list[str] = []
+        size = 0
         with closing(walk.files()) as files:
             for _, _, below in files:
-                if len(found) == max_paths:
-                    found.append(f"[Cut after {max_paths} paths. To see others, use a narrower pattern or path.]")
+                if len(found) == max_paths or size > _MAX_OUTPUT:
+                    found.append(f"[Cut after {len(found)} paths. To see others, use a narrower pattern or path.]")
                     break
                 found.append(_one_line(below))
+                size += len(found[-1])
         return "\n".join([*(found or ["[No file fits.]"]), *([_TOO_MUCH] if walk.stopped else [])])
 
     return glob
@@ -84,7 +86,7 @@ class GrepLimits(Struct, frozen=True, kw_only=True):
     """Larger files are not searched."""
     lines: int = 200
     """Lines, or files, that are shown at most."""
-    output_bytes: int = 64 * 1024
+    output_bytes: int = _MAX_OUTPUT
 
 
 def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> AnyTool:  # noqa: B008 -- frozen
@@ -113,20 +115,17 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
             context_lines: How many lines to show before and after each that fits.
             include_ignored: Also search what .gitignore files leave out, and .git.
         """
-        seconds = limits.seconds
-        if context.remaining is not None:
-            seconds = min(seconds, max(0.0, context.remaining - _MARGIN))
         wanted = _path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None
-        check = context.raise_if_cancelled
-        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, check=check, seconds=seconds)
+        began, deadline = time.monotonic(), Deadline.of(context, limits.seconds)
+        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, deadline=deadline)
         search = _Search(limits, mode, context_lines)
-        deadline = time.monotonic() + seconds
-        with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline, check=check)) as matcher:
+        with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline)) as matcher:
             try:
                 _search_files(workspace, walk, search, matcher)
-            except TooSlowError:
+            except OutOfTimeError:
+                seconds = f"{deadline.at - began:.2g} seconds"
                 search.notes.append(
-                    f"[Stopped after {seconds:.2g} seconds, in {search.at}. Use a simpler pattern, a path or a glob.]"
+                    f"[Stopped after {seconds}, in {search.at}. Use a simpler pattern, a path or a glob.]"
                 )
         return search.reply()
 

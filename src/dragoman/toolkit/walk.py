@@ -11,7 +11,6 @@ import fnmatch
 import os
 import re
 import stat
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -22,6 +21,7 @@ from msgspec import Struct
 from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ToolError
 
+from .base import Deadline, OutOfTimeError
 from .workspace import Workspace, is_system, readable_errors
 
 MAX_LENGTH: Final = 1000
@@ -97,40 +97,22 @@ def _split(pattern: str) -> list[str]:
     return [*parts, "*"] if parts[-1] == "**" else parts  # `a/**` is all that is in `a`, and not `a` itself
 
 
+_BRACES: Final = re.compile(r"\{([^{},]*,[^{}]*)\}")
+
+
 def _expand(pattern: str) -> list[str]:
     """The pattern without braces, once for each way through them. Braces without a comma are letters."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
         each = waiting.pop()
-        found = _first_braces(each)
-        if found is None:
-            done.append(each)
+        if inner := _BRACES.search(each):
+            waiting += [each[: inner.start()] + choice + each[inner.end() :] for choice in inner[1].split(",")]
         else:
-            start, end, choices = found
-            waiting += [each[:start] + choice + each[end:] for choice in choices]
+            done.append(each)
         if len(waiting) + len(done) > MAX_ALTERNATIVES:
             raise PatternError(f"the pattern has more than {MAX_ALTERNATIVES} alternatives")
     return done
-
-
-def _first_braces(pattern: str) -> tuple[int, int, list[str]] | None:
-    """The first pair of braces with commas of its own: where it begins and ends, and what stands between."""
-    opened: list[list[int]] = []
-    best: list[int] | None = None
-    for at, character in enumerate(pattern):
-        if character == "{":
-            opened.append([at])
-        elif character == "," and opened:
-            opened[-1].append(at)
-        elif character == "}" and opened:
-            bounds = [*opened.pop(), at]
-            if len(bounds) > 2 and (best is None or bounds[0] < best[0]):
-                best = bounds
-    if best is None:
-        return None
-    choices = [pattern[best[index] + 1 : best[index + 1]] for index in range(len(best) - 1)]
-    return best[0], best[-1] + 1, choices
 
 
 # --- .gitignore files ------------------------------------------------------------------------------------------------
@@ -202,7 +184,6 @@ def _ignore_files_above(workspace: Workspace, path: str) -> list[IgnoreFile]:
 # --- the walk --------------------------------------------------------------------------------------------------------
 
 MAX_ENTRIES: Final = 200_000
-MAX_SECONDS: Final = 20.0
 _MAX_DEPTH: Final = 100
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -215,14 +196,7 @@ class Walk:
     """
 
     def __init__(
-        self,
-        workspace: Workspace,
-        path: str,
-        *,
-        wanted: PathPattern | None,
-        ignoring: bool,
-        check: Callable[[], None],
-        seconds: float = MAX_SECONDS,
+        self, workspace: Workspace, path: str, *, wanted: PathPattern | None, ignoring: bool, deadline: Deadline
     ) -> None:
         self._workspace: Workspace = workspace
         self.path: str = path
@@ -230,10 +204,9 @@ class Walk:
         """For the paths below `path`; None for all."""
         self._ignoring: bool = ignoring
         """Whether what .gitignore files name is left out."""
-        self._check: Callable[[], None] = check
+        self._deadline: Deadline = deadline
         self._skip: int = 0
         self._left: int = MAX_ENTRIES
-        self._deadline: float = time.monotonic() + seconds
         self.stopped: bool = False
 
     def files(self) -> Generator[tuple[int, str, str], None, None]:
@@ -287,10 +260,11 @@ class Walk:
 
     def _is_over(self) -> bool:
         """Whether the time is over. Raises if nobody waits any more."""
-        self._check()
-        late = time.monotonic() >= self._deadline
-        self.stopped = self.stopped or late
-        return late
+        try:
+            self._deadline.check()
+        except OutOfTimeError:
+            self.stopped = True
+        return self.stopped
 
 
 def _open_directory(directory: int, name: str) -> Descriptor | None:

@@ -16,14 +16,16 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from msgspec import Struct
 
 from dragoman._descriptors import Descriptor, owned
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolExecutionError
 
 _MAX_LINKS: Final = 40
 _MAX_PARTS: Final = 512
+_MAX_SHOWN: Final = 500
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _SYSTEM: Final = ("/proc", "/sys", "/dev")
@@ -45,36 +47,22 @@ _REASONS: Final = {
 def failure(path: str, error: OSError | str, hint: str | None = None) -> ToolExecutionError:
     """The error for a path that cannot be used, in words for the model."""
     reason = error if isinstance(error, str) else _REASONS.get(error.errno or 0) or error.strerror or str(error)
-    return ToolExecutionError(f"cannot use {path!r}: {reason}.", hint=hint)
+    return ToolExecutionError(f"cannot use {_shown(path)}: {reason}.", hint=hint)
 
 
-class Place:
-    """Where a path ends: an open directory inside the workspace, and a name in it. Close it after use."""
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= _MAX_SHOWN else path[:_MAX_SHOWN] + "…")
 
-    __slots__ = ("_directory", "name", "path")
 
-    def __init__(self, directory: Descriptor, name: str, path: str) -> None:
-        self._directory: Descriptor = directory
-        self.name: str = name
-        """The last part of the path, which is no link; `.` for the root itself."""
-        self.path: str = path
-        """Relative to the root, links resolved."""
+class Place(Struct, frozen=True):
+    """Where a path ends: an open directory inside the workspace, and a name in it."""
 
-    @property
-    def directory(self) -> int:
-        """A file descriptor."""
-        return self._directory.number
-
-    def close(self) -> None:
-        self._directory.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    directory: int
+    """A file descriptor."""
+    name: str
+    """The last part of the path, which is no link; `.` for the root itself."""
+    path: str
+    """Relative to the root, links resolved."""
 
     def status(self) -> os.stat_result | None:
         """What is there, links not followed; None if nothing is."""
@@ -119,17 +107,20 @@ class Workspace:
     def __repr__(self) -> str:
         return f"Workspace({self.root!r})"
 
-    def place(self, path: str, *, make_parents: bool = False) -> Place:
+    @contextmanager
+    def place(self, path: str, *, make_parents: bool = False) -> Generator[Place, None, None]:
         """Follow a path, relative or absolute, to its end, which need not exist. Raises ToolError, never OSError.
 
         With `make_parents`, directories on the way that do not exist are made.
         """
         with readable_errors(path):
-            walk = _Walk(self.root, self._spellings, path, make_parents=make_parents)
-            try:
-                return walk.to_the_end(self._relative(path))
-            finally:
-                walk.close()
+            follower = _Follower(self.root, self._spellings, path, make_parents=make_parents)
+        try:
+            with readable_errors(path):
+                place = follower.to_the_end(self._relative(path))
+            yield place
+        finally:
+            follower.close()
 
     @contextmanager
     def reading(self, path: str) -> Generator[tuple[int, str], None, None]:
@@ -157,7 +148,7 @@ class Workspace:
         return list(_parts(path))
 
 
-class _Walk:
+class _Follower:
     """Follows one path. `stack` holds the directories from the root to where we are, all of them open."""
 
     def __init__(self, root: str, spellings: tuple[tuple[str, ...], ...], path: str, *, make_parents: bool) -> None:
@@ -202,8 +193,8 @@ class _Walk:
         return self._end(self._names.pop())
 
     def _end(self, name: str) -> Place:
-        path = "/".join(self._names) if name == "." else "/".join([*self._names, name])
-        return Place(self._stack.pop(), name, path or ".")
+        path = "/".join(self._names if name == "." else [*self._names, name])
+        return Place(self._stack[-1].number, name, path or ".")
 
     def _up(self) -> None:
         if not self._names:
@@ -268,11 +259,13 @@ def _below(parts: tuple[str, ...], spellings: tuple[tuple[str, ...], ...], path:
 
 
 def _outside(path: str) -> ToolDeniedError:
-    return ToolDeniedError(f"{path!r} is outside the workspace.", hint="Use a path below the workspace's directory.")
+    return ToolDeniedError(
+        f"{_shown(path)} is outside the workspace.", hint="Use a path below the workspace's directory."
+    )
 
 
 def _denied_system(path: str) -> ToolDeniedError:
-    return ToolDeniedError(f"{path!r} belongs to the system (/proc, /sys or /dev).", hint="It cannot be used.")
+    return ToolDeniedError(f"{_shown(path)} belongs to the system (/proc, /sys or /dev).", hint="It cannot be used.")
 
 
 @cache

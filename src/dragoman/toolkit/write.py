@@ -7,18 +7,17 @@ model writes LF, which is what it mostly does, LF is taken for CRLF.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from contextlib import suppress
 from typing import Final
 
-from msgspec import Struct
-
 from dragoman._descriptors import owned
 from dragoman.errors import ToolExecutionError, ToolValidationError
 from dragoman.tools import AnyTool, ToolContext
 
-from .decorator import ready
+from .base import ready
 from .read import Encoding, detect, is_binary
 from .workspace import Place, Workspace, failure, readable_errors
 
@@ -64,8 +63,9 @@ def replace_file(place: Place, data: bytes, before: os.stat_result | None) -> No
     if before is not None:
         _check_replaceable(place, before)
     name = f".{place.name[:100]}.{secrets.token_hex(6)}.tmp"
+    mode = 0o666 if before is None else 0o600  # at no time can more people read it than the file that is replaced
     try:
-        with owned(os.open, name, _NEW, 0o666, dir_fd=place.directory) as file:
+        with owned(os.open, name, _NEW, mode, dir_fd=place.directory) as file:
             _fill(file.number, data, before)
         # A link that was put there in the meantime is replaced, not followed.
         os.replace(name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
@@ -130,31 +130,17 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
             before, data = _read_content(place, max_bytes)
             encoding = detect(data[:64], data)
             text = _decode(place, data, encoding)
-            change = _find_change(place, text, old_string, new_string, replace_all=replace_all)
-            new = encoding.mark + _encode(place, change.apply(text), encoding)
-            if len(new) > max_bytes:
-                raise failure(file_path, f"it would become too large ({len(new)} bytes, at most {max_bytes})")
+            old, new, starts = _find(place, text, old_string, new_string, replace_all=replace_all)
+            changed = encoding.mark + _encode(place, text.replace(old, new), encoding)
+            if len(changed) > max_bytes:
+                raise failure(file_path, f"it would become too large ({len(changed)} bytes, at most {max_bytes})")
             context.raise_if_cancelled()
             _check_unchanged(place, before)
-            replace_file(place, new, before)
-            times = "1 occurrence" if len(change.starts) == 1 else f"{len(change.starts)} occurrences"
-            return f"replaced {times} in {place.path} (line {_lines(text, change.starts)})"
+            replace_file(place, changed, before)
+            times = "1 occurrence" if len(starts) == 1 else f"{len(starts)} occurrences"
+            return f"replaced {times} in {place.path} (line {_lines(text, starts)})"
 
     return edit
-
-
-class _Change(Struct, frozen=True):
-    old: str
-    new: str
-    starts: list[int]
-
-    def apply(self, text: str) -> str:
-        pieces: list[str] = []
-        end = 0
-        for start in self.starts:
-            pieces += [text[end:start], self.new]
-            end = start + len(self.old)
-        return "".join([*pieces, text[end:]])
 
 
 def _read_content(place: Place, max_bytes: int) -> tuple[os.stat_result, bytes]:
@@ -184,7 +170,8 @@ def _encode(place: Place, text: str, encoding: Encoding) -> bytes:
         raise failure(place.path, f"its encoding ({encoding.name}) has no character {character!r}") from None
 
 
-def _find_change(place: Place, text: str, old: str, new: str, *, replace_all: bool) -> _Change:
+def _find(place: Place, text: str, old: str, new: str, *, replace_all: bool) -> tuple[str, str, list[int]]:
+    """What to replace by what, in the line ends of the file, and where it begins."""
     starts = _find_all(text, old)
     if not starts and "\r\n" in text and "\r" not in old:
         old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
@@ -199,16 +186,11 @@ def _find_change(place: Place, text: str, old: str, new: str, *, replace_all: bo
             f"old_string is not unique: it occurs {len(starts)} times in {place.path!r} (line {_lines(text, starts)}).",
             hint="Give more of the text around it, or say replace_all=true.",
         )
-    return _Change(old, new, starts)
+    return old, new, starts
 
 
 def _find_all(text: str, piece: str) -> list[int]:
-    starts: list[int] = []
-    at = text.find(piece)
-    while at >= 0:
-        starts.append(at)
-        at = text.find(piece, at + len(piece))
-    return starts
+    return [found.start() for found in re.finditer(re.escape(piece), text)]
 
 
 def _check_unchanged(place: Place, before: os.stat_result) -> None:

@@ -54,5 +54,9 @@ from .run import (
     approve as approve,
     deny as deny,
 )
-from .runner import discard as discard
-from .threads import LoopThread as LoopThread, WorkerThreads as WorkerThreads, start_thread as start_thread
+from .threads import (
+    LoopThread as LoopThread,
+    WorkerThreads as WorkerThreads,
+    discard as discard,
+    start_thread as start_thread,
+)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from functools import partial
 
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
 from dragoman.errors import ToolAbortedError, ToolError
 
-from .call import CallExecution, Outcome, Settings, cancelled, execution_error, failure
+from .call import CallExecution, Outcome, Settings, cancelled, failure
 from .registry import ToolSet
 from .run import PendingApproval, ToolErrorHandling, ToolRun
-from .runner import Job, Runner
+from .runner import Runner
 
 
 class Batch:
@@ -38,7 +39,7 @@ class Batch:
         self._on_result: Callable[[ToolCall, ToolResult], None] = on_result
         self._outcomes: list[Outcome | PendingApproval | None] = [None] * len(self.calls)
         self._started: set[int] = set()
-        self._active: dict[int, tuple[CallExecution, Job | None]] = {}
+        self._active: dict[int, CallExecution] = {}
         self._left: bool = False
 
     @property
@@ -72,29 +73,33 @@ class Batch:
         """Carry out the calls that have no outcome yet. Closing this gives up on what is still under way."""
         waiting = deque([index for index, end in enumerate(self._outcomes) if end is None])
         cap = self._settings.config.max_parallel_tools
-        alone = runner.runs_inline and min(cap, len(self.calls)) == 1
+        self.run.stop.wakers[self] = partial(self._wake, runner)
         try:
             while (waiting or self._active) and not self._stopped:
-                while waiting and len(self._active) < cap and not self._stopped:
+                if waiting and len(self._active) < cap:
                     index = waiting.popleft()
                     execution = CallExecution(self._tools, self.calls[index], self.run, self._settings)
-                    self._active[index] = (execution, None)
+                    self._active[index] = execution
                     outcome = await execution.admit(runner)
                     if outcome is None and not self._stopped:
                         self._started.add(index)
                         yield ToolStarted(self.calls[index])
-                        outcome = await execution.run(runner) if alone else self._start(index, execution, runner)
+                        outcome = execution.begin(runner)
                     if outcome is not None:
-                        for event in self._finish(index, execution, outcome):
+                        for event in self._finish(index, outcome):
                             yield event
-                if self._active and not self._stopped:
-                    await runner.wait()
-                    for event in self._take_done():
+                    continue
+                ended = self._look(runner)
+                if not ended:
+                    await runner.wait(self._due)
+                for index, outcome in ended:
+                    for event in self._finish(index, outcome):
                         yield event
             for event in self._wind_up(runner):
                 yield event
         finally:
             self._left = True
+            self.run.stop.wakers.pop(self, None)
             for _ in self._wind_up(runner):
                 pass  # nobody listens any more, but the results are complete
             await runner.close()
@@ -102,30 +107,26 @@ class Batch:
     @property
     def _stopped(self) -> bool:
         """Whether nothing new may begin."""
-        return self._left or self.run.cancelled or self.aborted_by is not None
+        return self._left or self.run.stop.cancelled or self.aborted_by is not None
 
-    def _start(self, index: int, execution: CallExecution, runner: Runner) -> Outcome | None:
-        """Let the call run beside the others; its outcome if it cannot even begin, for want of a thread say."""
-        try:
-            self._active[index] = (execution, runner.start(execution.run(runner)))
-        except Exception as error:  # noqa: BLE001 - this call failed, others may not
-            return execution.fail(execution_error(self.calls[index], error))
-        return None
+    @property
+    def _due(self) -> float | None:
+        """When to look at the calls in any case."""
+        return min([each.due for each in self._active.values() if each.due is not None], default=None)
 
-    def _take_done(self) -> Iterator[ToolStarted | ToolFinished]:
-        """Take in what is done by now."""
-        for index, (execution, job) in list(self._active.items()):
-            if job is not None and job.done():
-                error = _error_of(job)
-                # Whatever a tool raises in its thread belongs to its call.
-                failed = None if error is None else execution.fail(execution_error(self.calls[index], error))
-                outcome: Outcome = failed or job.result()
-                yield from self._finish(index, execution, outcome)
+    def _wake(self, runner: Runner) -> None:
+        """The run was cancelled, in whatever thread: tell the tools, and whoever waits for them."""
+        for execution in list(self._active.values()):
+            execution.stop.cancel()
+        runner.wake()
 
-    def _finish(
-        self, index: int, execution: CallExecution, outcome: Outcome | PendingApproval
-    ) -> Iterator[ToolStarted | ToolFinished]:
-        del self._active[index]
+    def _look(self, runner: Runner) -> list[tuple[int, Outcome]]:
+        """What has ended by now."""
+        looked = [(index, execution.look(runner)) for index, execution in self._active.items()]
+        return [(index, outcome) for index, outcome in looked if outcome is not None]
+
+    def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Iterator[ToolStarted | ToolFinished]:
+        execution = self._active.pop(index)
         if isinstance(outcome, PendingApproval):
             execution.close()
             self._outcomes[index] = outcome
@@ -145,16 +146,9 @@ class Batch:
         yield ToolFinished(outcome.result)
 
     def _wind_up(self, runner: Runner) -> Iterator[ToolStarted | ToolFinished]:
-        """Take in what was done in the meantime and give up on the rest; what then has no outcome was cancelled."""
-        yield from self._take_done()
-        if self._active:
-            runner.stop()
-        while self._active:
-            index, (execution, job) = self._active.popitem()
-            execution.give_up()
-            if job is not None:
-                runner.give_up(job)
-            yield from self._record(index, execution.cancel(self._why_cancelled))
+        """Take in what is done by now and give up on the rest; what then has no outcome was cancelled."""
+        for index in list(self._active):
+            yield from self._record(index, self._active.pop(index).leave(runner, self._why_cancelled))
         for index, call in enumerate(self.calls):
             if self._outcomes[index] is None:
                 yield from self._record(index, self._cancelled(call))
@@ -166,16 +160,6 @@ class Batch:
     @property
     def _why_cancelled(self) -> str:
         failed = self.aborted_by
-        return (
-            "the run was cancelled" if failed is None else f"tool {failed.tool_name!r} failed and the run was aborted"
-        )
-
-
-def _error_of(job: Job) -> BaseException | None:
-    """What a job ended with. A KeyboardInterrupt that is raised here is the user's Ctrl-C and not the job's."""
-    try:
-        return job.exception()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as cancelled_error:  # noqa: BLE001 - how futures say that they were cancelled
-        return cancelled_error
+        if failed is None:
+            return "the run was cancelled"
+        return f"tool {failed.tool_name!r} failed and the run was aborted"

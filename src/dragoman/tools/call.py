@@ -1,12 +1,14 @@
 """What happens to one tool call, from the model's request to its result.
 
 The order of things: middleware, is the tool there, do the arguments fit, may it run, is there budget left; run, and
-retry. Functions are run by a `Runner`, so plain and async runs, one call and many, share this one description.
+try again. Functions are run by a `Runner`, so plain and async runs, one call and many, share this one description.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -14,8 +16,13 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 from msgspec import Raw
 
+from dragoman._chance import chance
+from dragoman._files import read_result
+from dragoman._stop import CURRENT, Stop, stopping
 from dragoman.conversation import Json, Media, ResultPart, Text, ToolCall, ToolResult
 from dragoman.errors import (
+    ConfigurationError,
+    StoppedError,
     ToolBudgetError,
     ToolCancelledError,
     ToolDeniedError,
@@ -39,8 +46,10 @@ from .run import (
     ToolContext,
     ToolErrorHandling,
     ToolRun,
+    earliest,
 )
-from .runner import Runner, StoppedError, TimedOutError, discard
+from .runner import Runner
+from .threads import Ended, Job, discard
 
 if TYPE_CHECKING:
     import logging
@@ -67,12 +76,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     permission: PermissionCheck | None
     middleware: Sequence[Middleware]
     logger: logging.Logger
-    clock: Callable[[], float]
-    random: Callable[[], float]
 
 
 class CallExecution:
-    """One call under way. `admit`, then `run` if that gave nothing, then `conclude` with the outcome.
+    """One call under way: `admit` it, `begin` it, `look` what became of it, and `conclude`; or `leave` it.
 
     None of them raises for what the tool, the model, the policy or the middleware did wrong: that is an outcome too.
     """
@@ -87,9 +94,16 @@ class CallExecution:
         self._layers: list[_Layer] = []
         self._tool: AnyTool | None = None
         self._arguments: object = None
-        self._started: float = settings.clock()
+        self._started: float = time.monotonic()
         self._retries: int = 0
-        self._given_up: bool = False
+        self._began: float = 0.0
+        self._job: Job | None = None
+        """The try under way."""
+        self._left: bool = False
+        self.stop: Stop = run.stop
+        """Tells the try under way to stop."""
+        self.due: float | None = None
+        """When to look in any case: the time of the try is over, or that of the pause before the next."""
 
     # --- before ---
 
@@ -153,23 +167,37 @@ class CallExecution:
         if check is None:
             return _ALLOWED
         try:
-            said: object = check(call, tool, self._context(self._run.deadline))
+            with stopping(self.stop):
+                said: object = check(call, tool, self._context())
             if isinstance(said, Awaitable):
-                waiting = cast("Awaitable[object]", said)
-                try:
-                    said = await runner.call(lambda: waiting, is_async=True, seconds=self._remaining())
-                finally:
-                    discard(waiting)
-        except TimedOutError:
-            raise _check_failed(call, None) from None
-        except StoppedError:
-            raise cancelled(call) from None
+                said = await self._wait_for(cast("Awaitable[object]", said), runner)
+        except ToolCancelledError:
+            raise
         except Exception as error:
             raise _check_failed(call, error) from error
         if not isinstance(said, Allow | Deny | Ask):
             message = f"it answered with a {type(said).__name__}, not with Allow, Deny or Ask"
             raise _check_failed(call, TypeError(message))
         return said
+
+    async def _wait_for(self, said: Awaitable[object], runner: Runner) -> object:
+        """What an async permission check says."""
+        job: Job | None = None
+        try:
+            job = self._start(runner, lambda: said, is_async=True)
+            while job.ended is None:
+                if self._run.stop.cancelled:
+                    raise cancelled(self._asked)
+                if self._run.deadline is not None and time.monotonic() >= self._run.deadline:
+                    raise TimeoutError("it took too long")
+                await runner.wait(self._run.deadline)
+            if job.ended.error is not None:
+                raise job.ended.error
+            return job.ended.value
+        finally:
+            if job is not None and job.ended is None:
+                runner.give_up(job)
+            discard(said)
 
     def _spend(self, tool: AnyTool) -> None:
         budget = tool.options.budget
@@ -181,114 +209,115 @@ class CallExecution:
 
     # --- running ---
 
-    async def run(self, runner: Runner) -> Outcome:
-        """Run the tool, again where that is allowed and may help."""
+    def begin(self, runner: Runner) -> Outcome | None:
+        """Begin a try. Gives the outcome of a call that cannot: it is too late, or there is no thread for it."""
         tool, call = self._tool, self._asked
         assert tool is not None
-        clock = self._settings.clock
+        self._began = time.monotonic()
+        self.due = self._deadline(tool)
+        self.stop = Stop(self.due)
         try:
-            while True:
-                try:
-                    value = await self._try(tool, runner)
-                    return conclude(call, success(call, value, clock() - self._started, self._retries))
-                except ToolError as error:
-                    # Only what may end better next time: the tool itself failed, or it took too long.
-                    if error.type not in ("execution", "timeout") or not self._may_retry(tool):
-                        raise
-                    self._settings.logger.debug("tool %s failed, trying again: %s", call.name, error.type)
-                self._retries += 1
-                self._arguments = decode_arguments(tool, call)  # the try before may have changed its lists and dicts
-                await runner.sleep(self._settings.config.retry.delay(self._retries, self._settings.random()))
+            if self.due is not None and self._began >= self.due:
+                raise _timed_out(call, 0.0)
+            if self._retries:  # the try before may have changed its lists and dicts
+                self._arguments = decode_arguments(tool, call)
+            positional, keywords = tool.arguments.bind(self._arguments)
+            if tool.takes_context:
+                positional = (self._context(), *positional)
+            function = partial(tool.function, *positional, **keywords)
+            self._job = self._start(runner, function, is_async=tool.is_async)
         except ToolError as error:
             return self.fail(error)
-        except StoppedError:
-            return self.fail(cancelled(call))
+        except Exception as error:  # noqa: BLE001 - this call failed, others may not
+            return self.fail(execution_error(call, error))
+        return None
 
-    def _may_retry(self, tool: AnyTool) -> bool:
-        if self._run.cancelled or self._given_up:
-            return False
-        allowed, config = tool.options.retries, self._settings.config
+    def _start(self, runner: Runner, function: Callable[[], object], *, is_async: bool) -> Job:
+        current = CURRENT.set(self.stop)  # the function runs in a copy of this context
+        try:
+            return runner.start(function, is_async=is_async, is_limited=self.stop.deadline is not None)
+        finally:
+            CURRENT.reset(current)
+
+    def look(self, runner: Runner) -> Outcome | None:
+        """How the call ended, if it has by now. After a try that failed another may begin."""
+        is_over = self.due is not None and time.monotonic() >= self.due
+        if self._job is None:
+            return self.begin(runner) if is_over and not self._left else None
+        ended = self._job.ended
+        if ended is None:
+            if not is_over:
+                return None
+            runner.give_up(self._job)
+            return self._again_or_fail(_timed_out(self._asked, cast("float", self.due) - self._began))
+        try:
+            return self._settle(ended, runner)
+        except ToolError as error:
+            discard(ended.value)
+            return self._again_or_fail(error)
+
+    def _settle(self, ended: Ended, runner: Runner) -> Outcome | None:
+        """What became of a try that is done; raises a ToolError if it failed."""
+        call, error = self._asked, ended.error
+        if self.due is not None and ended.at >= self.due:  # it may have noticed itself that its time was over
+            raise _timed_out(call, self.due - self._began)
+        if isinstance(error, StoppedError) and self.stop.cancelled:
+            raise cancelled(call) from error
+        if type(error).__name__ == "CancelledError":  # asyncio's or a future's; asyncio may not even be loaded
+            raise cancelled(call, "it cancelled itself") from error
+        if error is not None:
+            raise execution_error(call, error) from error
+        if isinstance(ended.value, Awaitable):  # a plain function that returned a coroutine after all
+            if self._left:
+                raise cancelled(call)
+            self._job = self._start(runner, lambda: ended.value, is_async=True)
+            return None
+        return conclude(call, success(call, ended.value, time.monotonic() - self._started, self._retries))
+
+    def _again_or_fail(self, error: ToolError) -> Outcome | None:
+        """The outcome of a failed try, unless it may end better next time: it failed by itself, or took too long."""
+        self.stop.cancel()  # nobody waits for this try any more
+        allowed, config = cast("AnyTool", self._tool).options.retries, self._settings.config
         if allowed is None:
             allowed = config.retry.max_retries if config.tool_error_handling is ToolErrorHandling.RETRY else 0
-        return self._retries < allowed
+        if error.type not in ("execution", "timeout") or self._left or self._retries >= allowed:
+            return self.fail(error)
+        self._settings.logger.debug("tool %s failed, trying again: %s", self._asked.name, error.type)
+        self._retries += 1
+        self._job = None
+        self.due = earliest(time.monotonic() + config.retry.delay(self._retries, chance()), self._run.deadline)
+        return None
 
-    async def _try(self, tool: AnyTool, runner: Runner) -> object:
-        """One try; raises a ToolError if it fails."""
-        call, timeout = self._asked, self._timeout(tool)
-        if timeout is not None and timeout <= 0:  # too late to even begin
-            raise _timed_out(call, timeout)
-        began = self._settings.clock()
-        try:
-            function = self._bind(tool, None if timeout is None else began + timeout)
-            value = await runner.call(function, is_async=tool.is_async, seconds=timeout)
-            if hasattr(type(value), "__await__"):  # a plain function that returned a coroutine after all
-                value = await self._await(value, runner, None if timeout is None else began + timeout)
-            return value
-        except TimedOutError:
-            raise _timed_out(call, timeout or 0.0) from None
-        except StoppedError:
-            raise
-        except BaseException as error:
-            if type(error).__name__ == "CancelledError":  # asyncio's or a future's; asyncio may not even be loaded
-                if runner.is_cancelled:
-                    raise
-                raise cancelled(call) from error  # the tool's own
-            if not isinstance(error, Exception | SystemExit):
-                raise
-            raise execution_error(call, error) from error
+    def _deadline(self, tool: AnyTool) -> float | None:
+        """When a try must be done: the tool's own limit or the run's counts, and never longer than the run has left."""
+        own = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
+        # What no clock of Python can wait for is no limit.
+        own = None if own is None or own > threading.TIMEOUT_MAX else self._began + own
+        return earliest(own, self._run.deadline)
 
-    async def _await(self, value: object, runner: Runner, deadline: float | None) -> object:
-        """What a plain function meant when it returned something to be awaited."""
-        left = None if deadline is None else deadline - self._settings.clock()
-        try:
-            if left is not None and left <= 0:
-                raise TimedOutError
-            return await runner.call(lambda: value, is_async=True, seconds=left)
-        finally:
-            discard(value)
-
-    def _bind(self, tool: AnyTool, deadline: float | None) -> Callable[[], object]:
-        """The function with its arguments. Each try has a context of its own, which knows when it was given up."""
-        positional, keywords = tool.arguments.bind(self._arguments)
-        if tool.takes_context:
-            positional = (self._context(deadline), *positional)
-        return partial(tool.function, *positional, **keywords)
-
-    def _context(self, deadline: float | None) -> ToolContext[object]:
-        attempt = self._retries + 1
+    def _context(self) -> ToolContext[object]:
         return ToolContext(
             call_id=self._asked.id,
             tool_name=self._asked.name,
             deps=self._run.deps,
             conversation=self._run.conversation,
-            deadline=deadline,
-            clock=self._settings.clock,
-            given_up=lambda: self._given_up or self._run.cancelled or self._retries >= attempt,
+            stop=self.stop,
             parent_logger=self._settings.logger,
-            attempt=attempt,
+            attempt=self._retries + 1,
         )
-
-    def _remaining(self) -> float | None:
-        deadline = self._run.deadline
-        return None if deadline is None else max(0.0, deadline - self._settings.clock())
-
-    def _timeout(self, tool: AnyTool) -> float | None:
-        """How long one try may take: the tool's own limit or the run's, and never longer than the run has left."""
-        own = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
-        left = self._remaining()
-        if own is None or left is None:
-            return left if own is None else own
-        return min(own, left)
 
     # --- after ---
 
-    def give_up(self) -> None:
-        """Nobody waits for this call any more; the tool may still run, and its context says so."""
-        self._given_up = True
-
-    def cancel(self, why: str) -> Outcome:
-        """The end of a call that is not finished: it knows how long it took and how often it was tried."""
-        return self.conclude(self.fail(cancelled(self._call, why)))
+    def leave(self, runner: Runner, why: str) -> Outcome:
+        """Nobody waits any more: how the call ended if it has by now, else it was cancelled. The tool may still run."""
+        self._left = True
+        outcome = self.look(runner)
+        self.stop.cancel()
+        if outcome is None:
+            if self._job is not None:
+                runner.give_up(self._job)
+            outcome = self.fail(cancelled(self._call, why))
+        return self.conclude(outcome)
 
     def conclude(self, outcome: Outcome) -> Outcome:
         """The outcome after the middleware has seen it. It answers the call that the model made, whatever that did."""
@@ -300,9 +329,10 @@ class CallExecution:
             outcome = self.fail(execution_error(call, error))
         finally:
             self.close()
-        if (outcome.result.call_id, outcome.result.name) != (call.id, call.name):
-            return Outcome(msgspec.structs.replace(outcome.result, call_id=call.id, name=call.name), outcome.error)
-        return outcome
+        result = cut_result(outcome.result, self._settings.config)
+        if (result.call_id, result.name) != (call.id, call.name):
+            result = msgspec.structs.replace(result, call_id=call.id, name=call.name)
+        return outcome if result is outcome.result else Outcome(result, outcome.error)
 
     def close(self) -> None:
         """Leave the middleware without a result."""
@@ -314,7 +344,7 @@ class CallExecution:
 
     def fail(self, error: ToolError) -> Outcome:
         """The outcome of a call that ended with this error."""
-        return Outcome(failure(self._call, error, self._settings.clock() - self._started, self._retries), error)
+        return Outcome(failure(self._call, error, time.monotonic() - self._started, self._retries), error)
 
 
 _ALLOWED = Allow()
@@ -374,9 +404,8 @@ def _denied(call: ToolCall, reason: str) -> ToolDeniedError:
     return ToolDeniedError(message, tool_name=call.name, call_id=call.id)
 
 
-def _check_failed(call: ToolCall, error: BaseException | None) -> ToolDeniedError:
-    what = "it took too long" if error is None else f"{type(error).__name__}: {error}"
-    return _denied(call, f"the permission check failed ({what})")
+def _check_failed(call: ToolCall, error: BaseException) -> ToolDeniedError:
+    return _denied(call, f"the permission check failed ({type(error).__name__}: {error})")
 
 
 def _timed_out(call: ToolCall, timeout: float) -> ToolTimeoutError:
@@ -394,6 +423,7 @@ def cancelled(call: ToolCall, why: str = "the run was cancelled") -> ToolCancell
 NOTHING: tuple[ResultPart, ...] = (Json(Raw(b"null")),)
 """What the model reads of a function that returned None."""
 _PARTS = (Text, Json, Media)
+_MOST_PARTS = 1_000
 
 
 def _json_ready(value: object) -> object:
@@ -430,15 +460,15 @@ def content_of(value: object) -> tuple[ResultPart, ...]:
 
 def success(call: ToolCall, value: object, duration: float, retries: int = 0) -> ToolResult:
     """The result of a call that returned. Raises ToolExecutionError if the value cannot be written as JSON."""
-    if isinstance(value, ToolResult):  # a tool that wants the last word on its result
-        return msgspec.structs.replace(value, call_id=call.id, name=call.name, duration=duration, retries=retries)
     try:
-        content = content_of(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        message = f"tool {call.name!r} returned a value that the model cannot read: {error}."
+        # A tool that returns a result wants the last word on it.
+        given = value if isinstance(value, ToolResult) else ToolResult(call.id, call.name, content_of(value))
+        result = read_result(given)
+    except (ConfigurationError, TypeError, ValueError, RecursionError) as error:
+        message = f"tool {call.name!r} returned a value that the model cannot read: {str(error).rstrip('.')}."
         hint = "Return text, JSON-like data, a dataclass, or a content block."
         raise ToolExecutionError(message, tool_name=call.name, call_id=call.id, hint=hint) from error
-    return ToolResult(call.id, call.name, content, duration=duration, retries=retries)
+    return msgspec.structs.replace(result, call_id=call.id, name=call.name, duration=duration, retries=retries)
 
 
 def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0) -> ToolResult:
@@ -452,6 +482,30 @@ def failure(call: ToolCall, error: ToolError, duration: float, retries: int = 0)
         duration=duration,
         retries=retries,
     )
+
+
+def cut_result(result: ToolResult, config: ToolConfig) -> ToolResult:
+    """The result as far as a model may read it. Where something is cut or left out, a note stands in its place."""
+    kept: list[ResultPart] = []
+    room = config.max_result_size
+    for part in result.content:
+        if isinstance(part, Media):
+            size = len(part.data or b"")
+            is_small = size <= config.max_media_size
+            kept.append(part if is_small else Text(f"[Left out: {part.kind} of {size} bytes, too large to be read.]"))
+            continue
+        if len(part.text) > room or len(kept) == _MOST_PARTS:
+            note = f"[Cut here: the result is longer than {config.max_result_size} characters or {_MOST_PARTS} parts.]"
+            kept.append(Text(f"{part.text[:room]}\n{note}"))
+            break
+        room -= len(part.text)
+        kept.append(part)
+    structured = result.structured
+    if structured is not None and memoryview(structured.raw).nbytes > config.max_result_size:
+        kept.append(Text("[Left out: the structured value, which is too large.]"))
+    if tuple(kept) == result.content:
+        return result
+    return msgspec.structs.replace(result, content=tuple(kept), structured=None)
 
 
 def execution_error(call: ToolCall, error: BaseException) -> ToolError:

@@ -29,6 +29,7 @@ from typing import (
 import msgspec
 from msgspec import Raw, Struct
 
+from dragoman._checks import nearest
 from dragoman.conversation import ToolCall, ToolExample, ToolSpec
 from dragoman.errors import ToolDefinitionError
 
@@ -41,6 +42,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
+_NO_PARAMETERS: Mapping[str, object] = {"type": "object", "properties": {}}
 NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool]
 
 
@@ -62,10 +64,10 @@ class ToolOptions(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("timeout", "retries", "budget"):
-            value: float | None = getattr(self, name)
+            value: object = getattr(self, name)
             # `not >=` rather than `<`: NaN compares false with everything.
-            if value is not None and not value >= 0:
-                message = f"{name}={value} makes no sense for a tool."
+            if value is not None and not (isinstance(value, int | float) and value >= 0):
+                message = f"{name}={value!r:.80} makes no sense for a tool."
                 raise ToolDefinitionError(message, hint=f"Give {name} a value of 0 or more.")
 
 
@@ -141,19 +143,26 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
     def from_schema(
         function: Callable[..., S], parameters: Mapping[str, object] | None = None, **settings: Unpack[ToolSettings]
     ) -> Tool[..., S]:
-        """A tool whose parameters a JSON Schema describes; the function gets them as keyword arguments."""
+        """A tool whose parameters a JSON Schema describes; the function gets them as keyword arguments.
+
+        An argument that is left out is the schema's `default` where the function has none of its own.
+        """
         from .arguments.reader import arguments_of_schema  # see _define
 
         name = _name_of(function, settings)
         try:
-            arguments = arguments_of_schema({"type": "object", "properties": {}} if parameters is None else parameters)
+            try:
+                signature = inspect.signature(function)
+            except (TypeError, ValueError):  # some built-in functions do not tell their parameters
+                signature = inspect.Signature()
+            takes_context = _takes_context(function, signature, 0)
+            by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+            named = [each for each in signature.parameters.values() if each.kind in by_name]
+            needed = {each.name for each in named if each.default is each.empty}
+            arguments = arguments_of_schema(_NO_PARAMETERS if parameters is None else parameters, needed=needed)
         except ToolDefinitionError as error:
             error.tool_name = name
             raise
-        try:
-            takes_context = _takes_context(function, inspect.signature(function), 0)
-        except (TypeError, ValueError):  # some built-in functions do not tell their parameters
-            takes_context = False
         return _assemble(name, function, arguments, settings, takes_context=takes_context)
 
 
@@ -244,9 +253,13 @@ def _assemble(
     needs_self: bool = False,
 ) -> AnyTool:
     if unknown := [key for key in settings if key not in ToolSettings.__annotations__]:
-        message = f"There is no setting {unknown[0]!r} of a tool."
-        hint = f"Known are: {', '.join(ToolSettings.__annotations__)}."
-        raise ToolDefinitionError(message, hint=hint, tool_name=name)
+        near = nearest(unknown[0], ToolSettings.__annotations__)
+        hint = f"Did you mean {near}?" if near else f"Known are: {', '.join(ToolSettings.__annotations__)}."
+        raise ToolDefinitionError(f"There is no setting {unknown[0]!r} of a tool.", hint=hint, tool_name=name)
+    tags = settings.get("tags", ())
+    if isinstance(tags, str):
+        message = f"tags={tags!r} is one text and not several."
+        raise ToolDefinitionError(message, hint=f"Say tags=[{tags!r}].", tool_name=name)
     of_options: dict[str, Any] = {k: v for k, v in settings.items() if k in ToolOptions.__struct_fields__}
     spec = ToolSpec(
         name=name,
@@ -254,7 +267,7 @@ def _assemble(
         parameters=Raw(msgspec.json.encode(arguments.schema)),
         strict=settings.get("strict"),
         examples=tuple(settings.get("examples", ())),
-        tags=tuple(settings.get("tags", ())),
+        tags=tuple(tags),
         version=settings.get("version", ""),
     )
     return Tool(

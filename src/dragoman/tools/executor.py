@@ -2,30 +2,29 @@
 
 What callers see: one call or many, plain or async, as results or as events; and `execute_tool`, the shortest way to run
 one tool by its name. How a call is carried out stands in call.py, how many are in batch.py, where functions run in
-runner.py and async_runner.py.
+runner.py.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, closing
-from typing import Final, TypeAlias
+from contextlib import aclosing
+from typing import Final, Never, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from dragoman._chance import chance
-from dragoman._stepping import step_through
+from dragoman._checks import refuse_unknown
+from dragoman._stepping import step, step_through
 from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarted
-from dragoman.errors import ToolDeniedError, ToolError
+from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
 
 from .batch import Batch
 from .call import Middleware, Outcome, Settings, failure
 from .registry import AnyTools, ToolSet, as_tool_set
-from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun
-from .runner import PlainRunner
+from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun, earliest
+from .runner import AsyncRunner, Runner
 from .threads import LoopThread, WorkerThreads
 
 OnResult: TypeAlias = Callable[[ToolCall, ToolResult], None]
@@ -65,19 +64,16 @@ class ToolExecutor:
         on_result: OnResult | None = None,
         logger: logging.Logger | None = None,
         log_values: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        random: Callable[[], float] = chance,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(unknown, ToolExecutor.__init__, "ToolExecutor")
+        if config is not None and not isinstance(config, ToolConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"config is a {type(config).__name__}.", hint="Say config=ToolConfig(...).")
         self.tools: ToolSet = as_tool_set(tools)
         self.config: ToolConfig = config or ToolConfig()
         self._logger: logging.Logger = logger or _LOGGER
         self._settings: Settings = Settings(
-            config=self.config,
-            permission=permission,
-            middleware=tuple(middleware),
-            logger=self._logger,
-            clock=clock,
-            random=random,
+            config=self.config, permission=permission, middleware=tuple(middleware), logger=self._logger
         )
         self._on_result: OnResult | None = on_result
         self._log_values: bool = log_values
@@ -97,13 +93,13 @@ class ToolExecutor:
     def outcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
         """`execute`, with the error behind a failed result."""
         batch = self.batch((call,), run)
-        self._exhaust(batch)
+        step(_exhaust(self.stepped_events(batch)))
         return _only_outcome(batch)
 
     async def aoutcome(self, call: ToolCall, run: ToolRun | None = None) -> Outcome:
         """`outcome` on the caller's event loop."""
         batch = self.batch((call,), run)
-        await self._aexhaust(batch)
+        await _exhaust(self.aevents(batch))
         return _only_outcome(batch)
 
     # --- many calls ---
@@ -111,13 +107,13 @@ class ToolExecutor:
     def execute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
         """Carry out the calls of one message, in parallel up to the cap. Raises only under the policy `abort`."""
         batch = self.batch(calls, run)
-        self._exhaust(batch)
+        step(_exhaust(self.stepped_events(batch)))
         return _executed(batch)
 
     async def aexecute_all(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Executed:
         """`execute_all` on the caller's event loop."""
         batch = self.batch(calls, run)
-        await self._aexhaust(batch)
+        await _exhaust(self.aevents(batch))
         return _executed(batch)
 
     # --- many calls, step by step ---
@@ -125,8 +121,8 @@ class ToolExecutor:
     def batch(self, calls: Iterable[ToolCall], run: ToolRun | None = None) -> Batch:
         """Prepare calls for `events` or `aevents`. The batch's results are complete even if these are cut short."""
         run = run or ToolRun()
-        if run.deadline is None and self.config.run_timeout is not None:
-            run.deadline = self._settings.clock() + self.config.run_timeout
+        if self.config.run_timeout is not None:
+            run.deadline = earliest(run.deadline, run.began + self.config.run_timeout)
         return Batch(self.tools, tuple(calls), run, self._settings, self._record)
 
     def events(self, batch: Batch) -> Generator[ToolStarted | ToolFinished, None, None]:
@@ -135,13 +131,11 @@ class ToolExecutor:
 
     def stepped_events(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         """`events` for a core that a plain program steps."""
-        return batch.events(PlainRunner(batch.run, self._workers, self._loop))
+        return batch.events(Runner(self._workers, self._loop, inline=self.config.max_parallel_tools == 1))
 
     def aevents(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         """`events` on the caller's event loop. Close it (`contextlib.aclosing`) if you may leave it early."""
-        from .async_runner import AsyncRunner  # it imports asyncio, which plain programs do without
-
-        return batch.events(AsyncRunner(batch.run, self._workers))
+        return batch.events(AsyncRunner(self._workers))
 
     # --- the threads ---
 
@@ -169,16 +163,6 @@ class ToolExecutor:
 
     # --- inside ---
 
-    def _exhaust(self, batch: Batch) -> None:
-        with closing(self.events(batch)) as events:
-            for _ in events:
-                pass
-
-    async def _aexhaust(self, batch: Batch) -> None:
-        async with aclosing(self.aevents(batch)) as events:
-            async for _ in events:
-                pass
-
     def _record(self, call: ToolCall, result: ToolResult) -> None:
         """The one place every call passes at its end: the metrics hook and the log line."""
         if self._on_result is not None:
@@ -189,13 +173,19 @@ class ToolExecutor:
         log_call(self._logger, call, result, show_values=self._log_values)
 
 
+async def _exhaust(events: AsyncGenerator[object, None]) -> None:
+    async with aclosing(events):
+        async for _ in events:
+            pass
+
+
 def _only_outcome(batch: Batch) -> Outcome:
     (end,) = batch.outcomes
     if isinstance(end, Outcome):
         return end
     message = f"tool {end.call.name!r} was not run: {end.reason}."
     hint = "A person must approve it first."
-    error = ToolDeniedError(message, tool_name=end.call.name, call_id=end.call.id, hint=hint)
+    error = ToolDeniedError(message, tool_name=end.call.name, call_id=end.call.id, details=end, hint=hint)
     return Outcome(failure(end.call, error, 0.0), error)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Never, TypeAlias, cast
 
+from dragoman._checks import refuse_unknown
 from dragoman.conversation import ToolSpec
-from dragoman.errors import ToolConflictError, ToolDefinitionError, ToolNotFoundError
+from dragoman.errors import ConfigurationError, ToolConflictError, ToolDefinitionError, ToolNotFoundError
 
 from .definition import AnyTool, Tool
 
@@ -59,6 +60,8 @@ class ToolSet:
 
     def filtered(self, keep: Callable[[AnyTool], bool] | Iterable[str]) -> ToolView:
         """A view of the tools that pass the test, or that have one of the names."""
+        if isinstance(keep, str):
+            raise ConfigurationError(f"{keep!r} is one name and not several.", hint=f"Say filtered([{keep!r}]).")
         if not callable(keep):
             names = frozenset(keep)
             return ToolView(self, lambda t: t if t.name in names else None)
@@ -97,7 +100,8 @@ class ToolSet:
 class ToolRegistry(ToolSet):
     """Tools by name, safe to change and to read from many threads at once."""
 
-    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = ()) -> None:
+    def __init__(self, tools: Iterable[AnyTool | Callable[..., Any]] = (), **unknown: Never) -> None:
+        refuse_unknown(unknown, ToolRegistry.__init__, "ToolRegistry")
         self._lock: threading.Lock = threading.Lock()
         self.by_name: Mapping[str, AnyTool] = {}
         for each in tools:

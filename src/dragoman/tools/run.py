@@ -10,12 +10,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from dragoman._checks import CheckedMeta
+from dragoman._stop import Stop
 from dragoman.conversation import Conversation, ToolCall, ToolChoice
 from dragoman.errors import ConfigurationError, ToolCancelledError
 
@@ -49,7 +52,7 @@ class ToolErrorHandling(Enum):
     """Every tool is retried, except those that say `retries=0`; then the model reads the error."""
 
 
-class RetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RetryConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often a failed or timed-out call is tried again, and how long to wait in between."""
 
     max_retries: int = 2
@@ -71,7 +74,7 @@ class RetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return max(0.0, wait * (1.0 + self.jitter * (2.0 * random - 1.0)))
 
 
-class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How tools are used in a run."""
 
     enabled: bool = True
@@ -82,13 +85,18 @@ class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     run_timeout: float | None = None
     """Seconds for all tool calls of a run, counted from its start. None: no limit."""
     max_parallel_tools: int = 5
-    """How many calls run at once. 1 runs them one after the other, in the caller's own thread where possible."""
+    """How many calls run at once. With 1, plain functions without a time limit run in the thread of a plain program
+    itself: for those that are bound to it. Nobody can give up on them then."""
     allowed_tools: frozenset[str] | None = None
     """The tools that may be called; None means all."""
     budgets: dict[str, int] = {}
     """How often each tool may be called in a run, where the tool does not say otherwise."""
     tool_error_handling: ToolErrorHandling = ToolErrorHandling.CONTINUE
     retry: RetryConfig = RetryConfig()
+    max_result_size: int = 1_000_000
+    """How many characters of text and JSON the model reads of one result; the rest is cut, and a note says so."""
+    max_media_size: int = 32_000_000
+    """How many bytes an image, document, recording or film in a result may have; a note stands for a larger one."""
 
     def __post_init__(self) -> None:
         if self.max_parallel_tools < 1:
@@ -96,7 +104,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ConfigurationError(
                 message, hint="Use 1 to run tools one after the other, or more to run them at once."
             )
-        _not_negative(self, "max_iterations", "execution_timeout", "run_timeout")
+        _not_negative(self, "max_iterations", "execution_timeout", "run_timeout", "max_result_size", "max_media_size")
         for name, budget in self.budgets.items():
             if budget < 0:
                 message = f"budgets allows {budget} calls of {name!r}."
@@ -187,19 +195,19 @@ class ToolRun:
         deps: object = None,
         approvals: Iterable[Approval] = (),
         deadline: float | None = None,
+        stop: Stop | None = None,
     ) -> None:
         self.conversation: Conversation = conversation
         self.deps: object = deps
-        self.deadline: float | None = deadline
+        self.stop: Stop = stop or Stop()
+        """Tells the run to stop."""
+        self.began: float = time.monotonic()
+        self.deadline: float | None = earliest(deadline, self.stop.deadline)
         """When all calls must be done, on the clock of `time.monotonic`; an executor with a `run_timeout` sets it."""
         self.counts: dict[str, int] = {}
         """How often each tool has been called."""
         self._approvals: dict[str, Approval] = {approval.call_id: approval for approval in approvals}
-        # Re-entrant: a signal handler that cancels may interrupt the very thread that holds it.
-        self._lock: threading.RLock = threading.RLock()
-        self.cancelled: bool = False
-        """Whether the run was told to stop. Say `cancel()` to stop it."""
-        self._listeners: list[Callable[[], None]] = []
+        self._lock: threading.Lock = threading.Lock()
 
     def answer(self, approval: Approval) -> None:
         """Take in a person's answer about a pending call."""
@@ -228,28 +236,12 @@ class ToolRun:
 
     def cancel(self) -> None:
         """Stop waiting for tools and start no more. Every call still gets its result: `cancelled`."""
-        with self._lock:
-            self.cancelled = True
-            listeners = list(self._listeners)
-        for listener in listeners:
-            listener()
+        self.stop.cancel()
 
-    def on_cancel(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call the listener on cancellation, from the cancelling thread, or now if it is too late for that.
 
-        Returns a function that takes the listener away again.
-        """
-        with self._lock:
-            self._listeners.append(listener)
-            already = self.cancelled
-        if already:
-            listener()
-
-        def forget() -> None:
-            with self._lock:
-                self._listeners.remove(listener)
-
-        return forget
+def earliest(first: float | None, second: float | None) -> float | None:
+    """The earlier of two times, of which None never comes."""
+    return second if first is None else first if second is None else min(first, second)
 
 
 # --- what a tool may know of its call --------------------------------------------------------------------------------
@@ -264,13 +256,10 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     """Whatever the program gave to the run for its tools."""
     conversation: Conversation
     """The conversation as it was when the model made the call."""
-    deadline: float | None
-    """When the call must be done, on the clock of `time.monotonic`; None means no limit."""
+    stop: Stop
+    """Tells this try of the call to stop. While the function runs it is also what `current_stop()` gives."""
     attempt: int = 1
     """1 for the first try, then 2 for the first retry, and so on."""
-    clock: Callable[[], float]
-    given_up: Callable[[], bool]
-    """Whether nobody waits for the result any more, but for the time; see `cancelled`."""
     parent_logger: logging.Logger
 
     @property
@@ -279,9 +268,14 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
         return self.parent_logger.getChild(self.tool_name)
 
     @property
+    def deadline(self) -> float | None:
+        """When the call must be done, on the clock of `time.monotonic`; None means no limit."""
+        return self.stop.deadline
+
+    @property
     def remaining(self) -> float | None:
         """Seconds left, never negative; None means no limit."""
-        return None if self.deadline is None else max(0.0, self.deadline - self.clock())
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     @property
     def cancelled(self) -> bool:
@@ -289,7 +283,7 @@ class ToolContext(Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
 
         A long-running function should look at it now and then; a thread cannot be stopped from outside.
         """
-        return self.given_up() or self.remaining == 0.0
+        return self.stop.cancelled or self.remaining == 0.0
 
     def raise_if_cancelled(self) -> None:
         """Stop here if nobody waits for the result any more."""

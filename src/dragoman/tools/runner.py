@@ -1,7 +1,7 @@
-"""Where the functions of tools run, and how they are waited for, in a plain program.
+"""Where the functions of tools run, and how they are waited for: the I/O of tool execution, in both colours.
 
-`Runner` is the I/O of tool execution: a batch has one of its own, in its colour. The one here uses the caller's thread,
-worker threads, and one loop thread for async functions. async_runner.py has the other one; it imports asyncio.
+A batch has a runner of its own. Plain functions run in worker threads, so that whoever waits can be woken whatever they
+do; async ones on the caller's event loop, or on one loop thread where there is none.
 """
 
 from __future__ import annotations
@@ -9,202 +9,112 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-from dragoman._stepping import step
+from .threads import Job, LoopThread, WorkerThreads
 
-from .run import ToolRun
-from .threads import LoopThread, WorkerThreads
+if TYPE_CHECKING:
+    import asyncio
 
-T = TypeVar("T")
-
-
-class TimedOutError(Exception):
-    """The function did not finish within its time. Not TimeoutError, which a tool may raise itself."""
+_GRACE_SECONDS = 0.2
+"""How long cancelled tasks may take for their clean-up before nobody waits for them any more."""
 
 
-class StoppedError(Exception):
-    """Nobody waits for the function any more."""
+class Runner:
+    """Runs functions for a plain program. `inline`: plain ones without a time limit run in the caller's thread."""
 
-
-class Job(Protocol):
-    """A call under way beside others."""
-
-    def done(self) -> bool: ...
-    def result(self) -> Any: ...
-    def exception(self) -> BaseException | None: ...
-
-
-class Runner(Protocol):
-    """Runs functions and waits for them."""
-
-    runs_inline: bool
-    """Whether a call that has no others beside it is carried out right where it is awaited."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the task that asks is being cancelled from outside."""
-        ...
-
-    async def call(self, function: Callable[[], Any], *, is_async: bool, seconds: float | None) -> object:
-        """What the function returns. Raises what it raises, or TimedOutError after so long, or StoppedError."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait so long; StoppedError if nobody waits any more."""
-        ...
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Job:
-        """Carry out this work beside what else goes on."""
-        ...
-
-    async def wait(self) -> None:
-        """Wait until some work that was started is done, or `stop` was called."""
-        ...
-
-    def give_up(self, job: Job) -> None:
-        """Nobody waits for this work any more: cancel it if that is possible, else count it as abandoned."""
-        ...
-
-    def stop(self) -> None:
-        """End all waiting, from any thread."""
-        ...
-
-    async def close(self) -> None:
-        """Let cancelled work clean up, within reason."""
-        ...
-
-
-async def await_tool(function: Callable[[], Any], foreign: tuple[type[BaseException], ...] = (SystemExit,)) -> Any:
-    """Await an async tool. SystemExit would end the event loop, and every other call with it; here it is an error."""
-    try:
-        return await function()
-    except foreign as error:
-        message = f"the tool tried to end the program ({type(error).__name__}: {error})"
-        raise RuntimeError(message) from error
-
-
-def discard(awaitable: object) -> None:
-    """Close something to be awaited that was never begun, so that Python does not complain that nobody awaited it."""
-    if iscoroutine(awaitable):
-        if getcoroutinestate(awaitable) == CORO_CREATED:
-            awaitable.close()
-    elif hasattr(type(awaitable), "__await__") and hasattr(type(awaitable), "close"):
-        cast("Any", awaitable).close()
-
-
-class PlainRunner:
-    """Runs functions in the thread of their call, or in threads where they must be left behind when time is over."""
-
-    runs_inline: bool = True
-    is_cancelled: bool = False
-
-    def __init__(self, run: ToolRun, workers: WorkerThreads, loop: LoopThread) -> None:
-        self._run: ToolRun = run
+    def __init__(self, workers: WorkerThreads, loop: LoopThread | None = None, *, inline: bool = False) -> None:
         self._workers: WorkerThreads = workers
-        self._loop: LoopThread = loop
-        self._stopped: bool = False
-        self._forget: Callable[[], None] | None = None
-        # Bells of this kind, since a `put` may interrupt a `get` of its own thread: a signal handler may stop the run.
-        self._bells: list[queue.SimpleQueue[None]] = []
-        self._job_done: queue.SimpleQueue[None] | None = None
+        self._loop: LoopThread | None = loop
+        self._inline: bool = inline
+        # A bell of this kind, since a `put` may interrupt a `get` of its own thread: a signal handler may stop the run.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._deliver: Callable[[Callable[[], None]], None] | None = None
+        """Where the end of a plain function is told, if not in its thread."""
 
-    async def call(self, function: Callable[[], Any], *, is_async: bool, seconds: float | None) -> object:
-        if self._stopped:
-            raise StoppedError
+    def start(self, function: Callable[[], Any], *, is_async: bool, is_limited: bool) -> Job:
+        """Begin a function. One that is limited in time never runs in the caller's thread."""
+        job = Job(self._deliver)
         if is_async:
-            # Ctrl-C of the user never arrives on the loop thread: a KeyboardInterrupt there is the tool's own.
-            make = partial(await_tool, function, (SystemExit, KeyboardInterrupt))
-            return self._result(self._loop.submit(make, unless=self._is_stopped), seconds, time.monotonic())
-        if seconds is None:
-            return function()
-        began = time.monotonic()
-        future = self._workers.submit(partial(_stamp, function))
-        value, finished = self._result(future, seconds, began)
-        if finished - began >= seconds:  # it noticed itself that its time was over
-            raise TimedOutError
-        return value
+            self._start_async(job, function)
+        elif self._inline and not is_limited:
+            job.run(function)
+            self.wake()
+        else:
+            self._workers.start(partial(job.run, function), self.wake)
+        return job
 
-    def _result(self, future: Future[T], seconds: float | None, began: float) -> T:
-        bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._bells.append(bell)
-        try:
-            self._listen()
-            future.add_done_callback(lambda _: bell.put(None))
-            left = None if seconds is None else max(0.0, began + seconds - time.monotonic())
-            self._ring(bell, left)
-            if not future.done():
-                raise StoppedError if self._stopped else TimedOutError
-            return future.result()
-        finally:
-            self._bells.remove(bell)
-            if not future.done() and not future.cancel():  # a thread cannot be stopped
-                self._workers.abandon(future)
+    def _start_async(self, job: Job, function: Callable[[], Any]) -> None:
+        assert self._loop is not None
+        future = self._loop.submit(partial(job.arun, function))
+        job.cancel = future.cancel
+        future.add_done_callback(job.end_unbegun)
+        future.add_done_callback(self.wake)
 
-    async def sleep(self, seconds: float) -> None:
-        bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._bells.append(bell)
-        try:
-            self._listen()
-            self._ring(bell, seconds)
-        finally:
-            self._bells.remove(bell)
-        if self._stopped:
-            raise StoppedError
+    async def wait(self, until: float | None) -> None:
+        """Wait until a function is done, or `wake` was called, or it is that late. It may also be nothing at all."""
+        left = None if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)
+        with suppress(queue.Empty):
+            self._bell.get(timeout=left)
 
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        if self._job_done is None:
-            self._job_done = queue.SimpleQueue()
-            self._bells.append(self._job_done)
-            self._listen()
-        done = self._job_done
-        try:
-            future = self._workers.submit(partial(step, work))
-        except BaseException:
-            work.close()
-            raise
-        future.add_done_callback(lambda _: done.put(None))
-        return future
-
-    async def wait(self) -> None:
-        if self._job_done is not None:
-            self._ring(self._job_done, None)
+    def wake(self, _done: object = None) -> None:
+        """End the waiting, from any thread."""
+        self._bell.put(None)
 
     def give_up(self, job: Job) -> None:
-        self._workers.abandon(job)  # pyright: ignore[reportArgumentType] - `start` gave it
-
-    def _is_stopped(self) -> bool:
-        return self._stopped
-
-    def stop(self) -> None:
-        self._stopped = True
-        for bell in list(self._bells):
-            bell.put(None)
+        """Nobody waits for this function any more; what cannot be cancelled is counted as abandoned."""
+        job.give_up()
+        self._workers.abandon(job)
 
     async def close(self) -> None:
-        if self._forget is not None:
-            self._forget()
-            self._forget = None
-
-    def _listen(self) -> None:
-        """Hear of a cancelled run. Not before there is something to wait for: most calls are done without."""
-        if self._forget is None:
-            self._forget = self._run.on_cancel(self.stop)
-
-    def _ring(self, bell: queue.SimpleQueue[None], seconds: float | None) -> None:
-        """Wait until the bell rings or the time is over."""
-        if self._stopped:
-            return
-        with suppress(queue.Empty):
-            # To wait too long is an error in Python; to come back once in some centuries is not.
-            bell.get(timeout=None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        """Let cancelled functions clean up, within reason."""
 
 
-def _stamp(function: Callable[[], T]) -> tuple[T, float]:
-    """What the function returns, and when it did."""
-    return function(), time.monotonic()
+class AsyncRunner(Runner):
+    """Runs functions for a program with an event loop: async ones as tasks of the running loop."""
+
+    def __init__(self, workers: WorkerThreads) -> None:
+        import asyncio  # which plain programs do not load
+
+        super().__init__(workers)
+        self._deliver = self._tell_loop
+        self._running: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._event: asyncio.Event = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _tell_loop(self, end: Callable[[], None]) -> None:
+        # On the loop: what the function has given it to do before comes first.
+        try:
+            self._running.call_soon_threadsafe(end)
+        except RuntimeError:  # it was closed in the meantime
+            end()
+
+    def _start_async(self, job: Job, function: Callable[[], Any]) -> None:
+        task = self._running.create_task(job.arun(function))
+        self._tasks.add(task)
+        job.cancel = task.cancel
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(job.end_unbegun)
+        task.add_done_callback(self.wake)
+
+    async def wait(self, until: float | None) -> None:
+        timer = None if until is None else self._running.call_later(until - time.monotonic(), self._event.set)
+        try:
+            await self._event.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._event.clear()
+
+    def wake(self, _done: object = None) -> None:
+        with suppress(RuntimeError):  # the loop may have been closed in the meantime, and nobody waits
+            self._running.call_soon_threadsafe(self._event.set)
+
+    async def close(self) -> None:
+        if self._tasks:  # they were cancelled
+            import asyncio
+
+            await asyncio.wait(self._tasks, timeout=_GRACE_SECONDS)

@@ -1,32 +1,37 @@
 """Threads for tools: plain workers that can be given up, and one thread with an event loop.
 
-Owns: starting, reusing, counting and ending these threads.
+Owns: starting, reusing and ending these threads.
 Must not know: tools.
 
 The standard thread pool joins its threads when the interpreter exits, so that one hanging tool would hang the whole
-program. These workers are daemons: a call that takes too long is abandoned, counted, and never waited for.
+program. These workers are daemons: a function that takes too long is not waited for.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import os
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
 
 _IDLE_SECONDS = 10.0
 _JOIN_SECONDS = 5.0
+_EXIT_SECONDS = 2.0
 
-_Job: TypeAlias = tuple[Future[Any], Callable[[], Any]]
+T = TypeVar("T")
+_Work: TypeAlias = tuple[contextvars.Context, Callable[[], object], Callable[[], object]]
 
 
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
@@ -45,69 +50,161 @@ def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
+# --- a function under way --------------------------------------------------------------------------------------------
+
+
+class Ended(NamedTuple):
+    """What became of a function: its value or its error, and when."""
+
+    value: Any
+    error: BaseException | None
+    at: float
+
+
+class Job:
+    """A function under way. `deliver`: where its end is told, if not in the thread that it ran in."""
+
+    def __init__(self, deliver: Callable[[Callable[[], None]], None] | None = None) -> None:
+        self._deliver: Callable[[Callable[[], None]], None] | None = deliver
+        self.ended: Ended | None = None
+        """What became of it, as soon as that is known."""
+        self.cancel: Callable[[], object] | None = None
+        """Cancels it; None for a function in a thread, which cannot be stopped from outside."""
+        self._is_given_up: bool = False
+
+    def run(self, function: Callable[[], Any]) -> None:
+        """Call the function. Whatever it raises belongs to its call, but for the user's Ctrl-C."""
+        try:
+            ended = Ended(function(), None, time.monotonic())
+        except BaseException as error:  # noqa: BLE001
+            ended = _failed(error)
+        if self._deliver is None:
+            self.end(ended)
+        else:
+            self._deliver(partial(self.end, ended))
+
+    async def arun(self, function: Callable[[], Any]) -> None:
+        """`run` for an async function. To be cancelled is an end like any other."""
+        try:
+            ended = Ended(await function(), None, time.monotonic())
+        except BaseException as error:  # noqa: BLE001
+            ended = _failed(error)
+        self.end(ended)
+
+    def end(self, ended: Ended) -> None:
+        """It is over."""
+        self.ended = ended
+        if self._is_given_up:
+            self.give_up()
+
+    def end_unbegun(self, _task: object) -> None:
+        """It is over, and if nothing became of it, it was cancelled before it could begin."""
+        if self.ended is None:
+            self.end(Ended(None, CancelledError(), time.monotonic()))
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more: cancel it if that is possible, and take no value from it."""
+        self._is_given_up = True
+        if self.cancel is not None:
+            self.cancel()
+        if self.ended is not None:
+            discard(self.ended.value)
+            self.ended = self.ended._replace(value=None)
+
+
+def _failed(error: BaseException) -> Ended:
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error
+    return Ended(None, error, time.monotonic())
+
+
+def discard(awaitable: object) -> None:
+    """Close something to be awaited that was never begun, so that Python does not complain that nobody awaited it."""
+    if iscoroutine(awaitable):
+        if getcoroutinestate(awaitable) == CORO_CREATED:
+            awaitable.close()
+    elif hasattr(type(awaitable), "__await__") and hasattr(type(awaitable), "close"):
+        cast("Any", awaitable).close()
+
+
+# --- the threads -----------------------------------------------------------------------------------------------------
+
+
 class WorkerThreads:
     """Runs functions in daemon threads, as many at once as are asked for; idle threads are reused, then end."""
 
     def __init__(self) -> None:
         self._lock: threading.Lock = threading.Lock()
-        self._idle: list[queue.SimpleQueue[_Job | None]] = []
-        self._abandoned: set[Future[Any]] = set()
+        self._idle: list[queue.SimpleQueue[_Work | None]] = []
+        self._abandoned: list[Job] = []
         self._closed: bool = False
         _OWNERS.add(self)
 
-    @property
-    def abandoned(self) -> int:
-        """How many calls were given up and still run."""
-        with self._lock:
-            return len(self._abandoned)
-
-    def submit(self, function: Callable[[], Any]) -> Future[Any]:
+    def submit(self, function: Callable[[], T]) -> Future[T]:
         """Run the function in a worker, in a copy of the caller's context variables."""
-        future: Future[Any] = Future()
+        future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        job = (future, partial(contextvars.copy_context().run, function))
+        job = Job()
+
+        def settle() -> None:
+            ended = cast("Ended", job.ended)
+            if ended.error is None:
+                future.set_result(ended.value)
+            else:
+                future.set_exception(ended.error)
+
+        self.start(partial(job.run, function), settle)
+        return future
+
+    def start(self, work: Callable[[], object], then: Callable[[], object]) -> None:
+        """Call `work` in a worker, in a copy of the caller's context variables, and `then` when the worker is free.
+
+        Neither may raise.
+        """
+        job = (contextvars.copy_context(), work, then)
         with self._lock:
             inbox = self._idle[-1] if self._idle else None
             if inbox is not None:
                 del self._idle[-1]  # and not with a call: Ctrl-C may come after one, and nobody would know the thread
                 inbox.put(job)
         if inbox is None:
-            inbox = queue.SimpleQueue[_Job | None]()
+            inbox = queue.SimpleQueue[_Work | None]()
             inbox.put(job)  # before the start, which Ctrl-C may interrupt: no thread waits for a job that never comes
             start_thread(partial(self._work, inbox), "dragoman-tool")
-        return future
 
-    def abandon(self, future: Future[Any]) -> None:
-        """Stop waiting for a call; it is counted until it ends by itself."""
+    @property
+    def abandoned(self) -> int:
+        """How many functions still run that nobody waits for any more."""
         with self._lock:
-            self._abandoned.add(future)
-        future.add_done_callback(self._forget)
+            return len([job for job in self._abandoned if job.ended is None])
+
+    def abandon(self, job: Job) -> None:
+        """Count this job until it ends by itself."""
+        with self._lock:
+            self._abandoned = [each for each in (*self._abandoned, job) if each.ended is None and each.cancel is None]
 
     def close(self) -> None:
-        """Let the idle threads end. Abandoned ones end when their function returns."""
+        """Let the idle threads end. Busy ones end when their function returns."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
         for inbox in idle:
             inbox.put(None)
 
-    def _forget(self, future: Future[Any]) -> None:
-        with self._lock:
-            self._abandoned.discard(future)
-
-    def _work(self, inbox: queue.SimpleQueue[_Job | None]) -> None:
+    def _work(self, inbox: queue.SimpleQueue[_Work | None]) -> None:
         while (job := self._next_job(inbox)) is not None:
-            settle = _carried_out(*job)
+            context, work, then = job
+            context.run(work)
             with self._lock:
                 reusable = not self._closed
                 if reusable:  # before the caller hears of the end, so that its next call finds this thread
                     self._idle.append(inbox)
-            settle()
-            del job, settle  # an idle thread keeps nothing alive
+            then()
+            del job, context, work, then  # an idle thread keeps nothing alive
             if not reusable:
                 return
 
-    def _next_job(self, inbox: queue.SimpleQueue[_Job | None]) -> _Job | None:
+    def _next_job(self, inbox: queue.SimpleQueue[_Work | None]) -> _Work | None:
         try:
             return inbox.get(timeout=_IDLE_SECONDS)
         except queue.Empty:
@@ -117,14 +214,6 @@ class WorkerThreads:
                 self._idle.remove(inbox)
                 return None
         return inbox.get()  # somebody took this thread in the last moment: the job is there
-
-
-def _carried_out(future: Future[Any], function: Callable[[], Any]) -> Callable[[], None]:
-    """Call the function; what is left to do is to tell the future."""
-    try:
-        return partial(future.set_result, function())
-    except BaseException as error:  # noqa: BLE001 -- whatever a tool raises belongs to its call
-        return partial(future.set_exception, error)
 
 
 class LoopThread:
@@ -144,10 +233,8 @@ class LoopThread:
     def running(self) -> bool:
         return self._loop is not None
 
-    def submit(self, make: Callable[[], Coroutine[Any, Any, Any]], *, unless: Callable[[], bool] = bool) -> Future[Any]:
+    def submit(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Future[Any]:
         """Run the coroutine on the loop, with the caller's context variables (asyncio copies them).
-
-        RuntimeError if `unless` says so under the lock: a thread that was given up must not start a loop after `close`.
 
         Not from the loop's own thread: whoever then waits for the result keeps the loop from ever making it.
         """
@@ -157,9 +244,6 @@ class LoopThread:
         with self._lock:
             if self._thread is threading.current_thread():
                 message = "an async tool cannot wait here for another one: its own event loop would stand still"
-                raise RuntimeError(message)
-            if unless():
-                message = "nobody waits for this any more"
                 raise RuntimeError(message)
             loop = self._loop or self._start()
             future, unfinished = asyncio.run_coroutine_threadsafe(make(), loop), self._unfinished
@@ -233,5 +317,14 @@ def _start_anew() -> None:
         owner.__init__()
 
 
+def _await_abandoned() -> None:
+    """When the program ends: functions that nobody waits for may notice it and clean up, such as end a command."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    workers = [owner for owner in list(_OWNERS) if isinstance(owner, WorkerThreads)]
+    while any(each.abandoned for each in workers) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+atexit.register(_await_abandoned)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew)

@@ -15,11 +15,21 @@ from contextlib import suppress
 from socket import socket
 from typing import Final, cast
 
-from .pool import Pool, PooledTransport
-from .socket_transport import watch
+from dragoman.errors import ConfigurationError
+
+from .pool import Outgoing, Pool, PooledTransport
+from .socket_transport import STAGGER, Address, by_turns, look_up, numeric, open_socket, watch
 
 _MANY: Final = 256 * 1024
 """When so many bytes wait to be taken, the server has to wait."""
+_LOOP_HINT: Final = (
+    "Use it in a program of asyncio (asyncio.run). Under trio, call the plain client in a thread: "
+    "`await trio.to_thread.run_sync(client.chat, text)`."
+)
+
+
+def _ignore(_: object) -> None:
+    """Do nothing, for a loop that closes its connections itself."""
 
 
 class AsyncioWire(asyncio.Protocol):
@@ -29,6 +39,8 @@ class AsyncioWire(asyncio.Protocol):
         self.idle_since: float = 0.0
         self._loop: asyncio.AbstractEventLoop = loop
         self._transport: asyncio.Transport | None = None
+        self._connection: asyncio.Transport | None = None
+        """The transport below TLS."""
         self._received: list[bytes] = []
         self._size: int = 0
         self._paused: bool = False
@@ -47,7 +59,7 @@ class AsyncioWire(asyncio.Protocol):
     # --- what the event loop says ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._connection = cast("asyncio.Transport", transport)
         sock = cast("socket | None", transport.get_extra_info("socket"))
         self._disturbed = None if sock is None else watch(sock.fileno())
 
@@ -61,10 +73,16 @@ class AsyncioWire(asyncio.Protocol):
 
     def eof_received(self) -> None:
         self._ended = True
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        if tls is not None:
+            try:  # once more: TLS gives nothing if the server has said that this is the end
+                tls.read(1)
+            except ssl.SSLError:  # else it may have been cut by anybody
+                self._error = self._error or ssl.SSLEOFError()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._error = exc
+        self._error = self._error or exc
         self._ended = True
         self._wake()
         if self._timer is not None:
@@ -83,9 +101,9 @@ class AsyncioWire(asyncio.Protocol):
         self._read = read
         self._deadline = math.inf if deadline is None else deadline - time.monotonic() + self._loop.time()
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, request: Outgoing) -> None:
         if self._transport is not None:
-            self._transport.write(data)
+            self._transport.write(request.data)
 
     async def receive(self) -> bytes:
         while not self._received:
@@ -159,12 +177,19 @@ class AsyncioWire(asyncio.Protocol):
         )
 
     def close(self) -> None:
-        if self._transport is not None and not self._gone.done():
-            with suppress(RuntimeError):  # the loop it belonged to is closed
-                if self._thread == threading.get_ident():
-                    self._transport.abort()
-                else:  # somebody else has freed it
-                    self._loop.call_soon_threadsafe(self._transport.abort)
+        transport = self._transport
+        if transport is None or self._gone.done():
+            return
+        with suppress(RuntimeError):  # the loop that it belonged to is closed
+            if self._loop.is_closed():
+                # What the loop would call, and never will: the socket would be open until it is collected.
+                getattr(self._connection, "_call_connection_lost", _ignore)(None)
+            elif self._thread == threading.get_ident():
+                transport.abort()
+            else:  # somebody else has freed it
+                self._loop.call_soon_threadsafe(transport.abort)
+
+    wake = close
 
     async def closed(self) -> None:
         if self._transport is not None:
@@ -174,8 +199,8 @@ class AsyncioWire(asyncio.Protocol):
 class _LoopGate:
     """A gate for a task."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._future: asyncio.Future[None] = loop.create_future()
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self, seconds: float) -> None:
         await asyncio.wait([self._future], timeout=seconds)
@@ -183,23 +208,6 @@ class _LoopGate:
     def open(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
-
-
-class AsyncioNetwork:
-    """Makes connections of an event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop: asyncio.AbstractEventLoop = loop
-
-    async def dial(self, address: tuple[str, int], deadline: float | None) -> AsyncioWire:
-        wire = AsyncioWire(self.loop)
-        left = None if deadline is None else deadline - time.monotonic()
-        async with asyncio.timeout(left):
-            await self.loop.create_connection(lambda: wire, *address)
-        return wire
-
-    def gate(self) -> _LoopGate:
-        return _LoopGate(self.loop)
 
 
 class AsyncioTransport(PooledTransport):
@@ -211,25 +219,79 @@ class AsyncioTransport(PooledTransport):
 
     blocking: bool | None = False
 
-    def _start(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._loops_pool: Pool | None = None
-        self._closed: bool = False
+    _loop: asyncio.AbstractEventLoop | None = None
 
     def _pool(self) -> Pool:
-        loop = asyncio.get_running_loop()
-        pool = self._loops_pool
-        if pool is None or self._loop is not loop:
-            if pool is not None:
-                pool.close()
-            pool = self._loops_pool = Pool(self._limits, AsyncioNetwork(loop))
-            pool.closed = self._closed
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            message = "AsyncioTransport was used where no event loop of asyncio runs."
+            raise ConfigurationError(message, hint=_LOOP_HINT) from None
+        if self._loop is not loop:
+            old, self._current = self._current, Pool(self._limits, self._gate)
+            self._current.closed = old.closed
             self._loop = loop
-        return pool
+            old.close()
+        return self._current
 
-    async def aclose(self) -> None:
-        """Close all connections."""
-        self._closed = True
-        pool = self._pool()
-        for wire in pool.close():
-            await wire.closed()
+    def _gate(self) -> _LoopGate:
+        return _LoopGate()
+
+    async def _dial(self, address: tuple[str, int], deadline: float | None) -> AsyncioWire:
+        loop = asyncio.get_running_loop()
+        wire = AsyncioWire(loop)
+        async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+            sock = await _connect(loop, numeric(*address) or await _look_up(loop, *address))
+            await loop.create_connection(lambda: wire, sock=sock)
+        return wire
+
+
+async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[Address]:
+    """The addresses of a name. Not with the loop's own threads, for which it waits when it is closed."""
+    answer: asyncio.Future[list[Address] | Exception] = loop.create_future()
+
+    def deliver(found: list[Address] | Exception) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: answer.done() or answer.set_result(found))
+
+    look_up(host, port, deliver)
+    found = await answer
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+async def _connect(loop: asyncio.AbstractEventLoop, addresses: list[Address]) -> socket:
+    """A connection to the first address that answers. They are tried one after the other, STAGGER apart.
+
+    The loop can do so itself, but forgets a connection that is made in the moment in which the task is cancelled.
+    """
+    waiting = by_turns(addresses)
+    begun: dict[asyncio.Task[None], socket] = {}
+    problem: BaseException | None = OSError("no address")
+    try:
+        while waiting or begun:
+            if waiting:
+                sock = open_socket(waiting[0])
+                begun[loop.create_task(_try(loop, sock, waiting.pop(0)))] = sock
+            pause = STAGGER if waiting else None
+            done, _ = await asyncio.wait(begun, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                sock = begun.pop(task)
+                problem = task.exception()
+                if problem is None:
+                    return sock
+    finally:
+        for task, sock in begun.items():
+            if task.done():
+                sock.close()
+            task.cancel()
+    raise problem
+
+
+async def _try(loop: asyncio.AbstractEventLoop, sock: socket, address: Address) -> None:
+    try:
+        await loop.sock_connect(sock, address[4])
+    except BaseException:
+        sock.close()
+        raise

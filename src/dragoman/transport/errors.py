@@ -7,7 +7,7 @@ repeat the whole URL.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from dragoman.errors import (
     ConfigurationError,
@@ -23,36 +23,12 @@ from .addresses import is_loopback
 if TYPE_CHECKING:
     from .protocol import HttpRequest, Timeouts
 
-Code: TypeAlias = Literal[
-    "bad_encoding",
-    "bad_url",
-    "certificate",
-    "client_closed",
-    "closed_early",
-    "connect_timeout",
-    "connection",
-    "cut_off",
-    "malformed",
-    "pool_timeout",
-    "proxy",
-    "proxy_auth",
-    "read_timeout",
-    "redirect",
-    "refused",
-    "reset",
-    "tls",
-    "too_large",
-    "unknown_host",
-    "unreachable",
-]
-"""What went wrong, in one word; the `code` of the error."""
-
 
 class MalformedReplyError(Exception):
     """Bytes that are not a reply. The text says what is wrong, and holds nothing of them."""
 
 
-_TEXTS: Final[dict[type[DragomanError], dict[Code, tuple[str, str]]]] = {
+_TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
     ConnectionFailedError: {
         "refused": (
             "Nothing answers at {host}: the connection was refused.",
@@ -138,15 +114,15 @@ _TEXTS: Final[dict[type[DragomanError], dict[Code, tuple[str, str]]]] = {
         ),
     },
 }
-"""What happened and what to do next, for each kind of error."""
-_KIND_OF: Final = {code: kind for kind, texts in _TEXTS.items() for code in texts}
-_MAYBE_PLAIN: Final[frozenset[Code]] = frozenset({"closed_early", "connect_timeout", "reset", "tls"})
+"""What happened and what to do next, for each kind of error and its `code`."""
+CODES: Final = {code: kind for kind, texts in _TEXTS.items() for code in texts}
+_MAYBE_PLAIN: Final[frozenset[str]] = frozenset({"closed_early", "connect_timeout", "reset", "tls"})
 """What comes of speaking TLS to a server that does not."""
 
 
-def error_for(code: Code, request: HttpRequest, *, detail: str = "") -> DragomanError:
+def error_for(code: str, request: HttpRequest, *, detail: str = "") -> DragomanError:
     """The error for what went wrong with this request, ready to raise."""
-    kind = _KIND_OF[code]
+    kind = CODES[code]
     happened, next_step = _TEXTS[kind][code]
     host = request.host or "the server"
     message = happened.format(host=host, limits=_limits(request.timeout))
@@ -179,7 +155,7 @@ def _limits(timeout: Timeouts) -> str:
 
 # --- what exceptions mean --------------------------------------------------------------------------------------------
 
-_NUMBERS: Final[dict[int, Code]] = {
+_NUMBERS: Final[dict[int, str]] = {
     errno.ECONNREFUSED: "refused",
     errno.ECONNRESET: "reset",
     errno.ECONNABORTED: "reset",
@@ -191,7 +167,7 @@ _NUMBERS: Final[dict[int, Code]] = {
 
 # By the name of a class or of one of its bases, from the most particular to the least, since httpx2 is not always here.
 # The first code is for a connection that is being made, the second for one that was made.
-_KINDS: Final[dict[str, tuple[Code, Code]]] = {
+_KINDS: Final[dict[str, tuple[str, str]]] = {
     "MalformedReplyError": ("malformed", "malformed"),
     "SSLCertVerificationError": ("certificate", "certificate"),
     "SSLEOFError": ("tls", "cut_off"),
@@ -212,7 +188,7 @@ _KINDS: Final[dict[str, tuple[Code, Code]]] = {
 }
 
 # Where httpx2 has one class for several failures, its text tells them apart.
-_WORDS: Final[dict[str, tuple[tuple[str, Code], ...]]] = {
+_WORDS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "ProxyError": (("407", "proxy_auth"),),
     "RemoteProtocolError": (
         ("without sending a response", "closed_early"),
@@ -230,7 +206,7 @@ _CERTIFICATE_WORDS: Final = {
     "self": "nobody that this machine trusts has signed it",
 }
 
-_AT_THE_PROXY: Final[frozenset[Code]] = frozenset(
+_AT_THE_PROXY: Final[frozenset[str]] = frozenset(
     {"connect_timeout", "connection", "refused", "reset", "unknown_host", "unreachable"}
 )
 """What is the proxy's failure if it happens on the way to one."""
@@ -239,7 +215,7 @@ _AT_THE_PROXY: Final[frozenset[Code]] = frozenset(
 def translate(error: Exception, request: HttpRequest, *, connecting: bool, proxied: bool = False) -> DragomanError:
     """Our error for what a socket, TLS, the parser or httpx2 raised, ready to raise."""
     cause: BaseException | None = error
-    code: Code | None = None
+    code: str | None = None
     detail = ""
     while cause is not None and code is None:  # httpx2 keeps what the system said as the cause of its own errors
         code, detail = _classify(cause, connecting=connecting), _detail(cause)
@@ -251,7 +227,7 @@ def translate(error: Exception, request: HttpRequest, *, connecting: bool, proxi
     return error_for(code, request, detail=detail)
 
 
-def _classify(error: BaseException, *, connecting: bool) -> Code | None:
+def _classify(error: BaseException, *, connecting: bool) -> str | None:
     names = [kind.__name__ for kind in type(error).__mro__]
     text = str(error).lower()
     for name in names:

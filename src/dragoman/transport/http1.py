@@ -121,7 +121,7 @@ class ReplyReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or something behind the last chunk, which nobody needs."""
         if not self.head_complete:
-            headers, key, text = self.headers, name.decode("latin-1").lower(), value.strip().decode("latin-1")
+            headers, key, text = self.headers, name.decode("latin-1").lower(), value.strip(b" \t").decode("latin-1")
             headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
@@ -137,7 +137,7 @@ class ReplyReader:
             return
         if not parser.get_http_version().startswith("1."):
             self._problem = "its version of HTTP is not known"
-        elif self.headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
+        elif self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
             self._problem = "its transfer coding is not known"
         self.status = status
         self.reusable = parser.should_keep_alive()
@@ -161,18 +161,27 @@ class Unpacker:
 
     def __init__(self) -> None:
         self._unpacking = zlib.decompressobj(32 + zlib.MAX_WBITS)
+        self._packed: bytes = b""
+        self._full: bool = False
         self._fed: bool = False
 
-    def feed(self, data: bytes) -> bytes:
-        """What these bytes unpack to, as far as they go. ValueError if they are damaged."""
+    def feed(self, data: bytes, most: int = 0) -> bytes:
+        """What these bytes unpack to, as far as they go. ValueError if they are damaged.
+
+        A few bytes may unpack to gigabytes: with `most`, no more than that comes at once, and the rest when it is fed
+        with nothing.
+        """
+        self._packed += data
+        self._fed = self._fed or bool(data)
         unpacked = b""
         try:
-            while data:
-                self._fed = True
+            while (self._packed or self._full) and not (most and unpacked):
                 if self._unpacking.eof:
                     self._unpacking = zlib.decompressobj(32 + zlib.MAX_WBITS)
-                unpacked += self._unpacking.decompress(data)
-                data = self._unpacking.unused_data
+                piece = self._unpacking.decompress(self._packed, most)
+                self._packed = self._unpacking.unconsumed_tail or self._unpacking.unused_data
+                self._full = bool(most) and len(piece) == most and not self._unpacking.eof
+                unpacked += piece
         except zlib.error as error:
             raise ValueError(str(error)) from error
         return unpacked
@@ -188,4 +197,4 @@ def unpacker(encoding: str) -> Unpacker | None:
 
     An encoding that nobody asked for and nobody knows is left as it is: whoever reads the bytes will notice.
     """
-    return Unpacker() if encoding.strip().lower() in ("gzip", "x-gzip", "deflate") else None
+    return Unpacker() if encoding.strip(" \t").lower() in ("gzip", "x-gzip", "deflate") else None

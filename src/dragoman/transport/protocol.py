@@ -1,7 +1,7 @@
 """What a transport is: one request out, one reply back in pieces.
 
-There is one protocol for both colours. The methods of a transport for event loops await; those of a transport for plain
-programs are `async def` too, but block and return without suspending (see `dragoman._stepping`).
+Both colours have the same methods. Those of a transport for event loops await; those of a transport for plain programs
+are `async def` too, but block and return without suspending (see `dragoman._stepping`).
 
 The rules that every transport keeps:
 
@@ -10,7 +10,7 @@ The rules that every transport keeps:
 - A body that ends before it is complete raises. Silence is never success.
 - Whatever goes wrong is a ConnectionFailedError, RequestTimeoutError, ProtocolError or ConfigurationError. Its text
   names the host and nothing else of the address, and never a header: both may hold a key. Its `code` is one of
-  `errors.Code`.
+  `errors.CODES`, or `redirect`.
 - After the end, an error, an interrupted read, or `aclose()`, the connection is free again or gone. Closing twice does
   no harm.
 - A transport may be used by many threads (or tasks) at once; one response belongs to one of them.
@@ -19,11 +19,12 @@ The rules that every transport keeps:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Self
 
 from msgspec import Struct
 
+from dragoman._checks import CheckedMeta
 from dragoman._stepping import step
 from dragoman._version import __version__
 
@@ -36,12 +37,12 @@ MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 """How much `read` takes in by default: a reply that never ends must not fill the memory."""
 
 
-class Timeouts(Struct, frozen=True, kw_only=True):
+class Timeouts(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """How long to wait, in seconds; None means without end."""
 
     connect: float | None = 10.0
     """For a connection: name lookup, TCP and TLS together."""
-    read: float | None = 600.0
+    read: float | None = 180.0
     """For the head of the reply, and again between any two pieces of the body. A model that thinks sends nothing."""
     total: float | None = None
     """From the start of the request to the end of the body."""
@@ -81,52 +82,19 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"HttpRequest({self.method} {self.host}, {len(self.headers)} headers, {len(self.body)} bytes)"
 
-
-class Response(Protocol):
-    """A reply whose head has arrived."""
-
-    @property
-    def status(self) -> int:
-        """The status code: never a redirect."""
-        ...
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers, names in lower case; several of one name are joined with a comma."""
-        ...
-
-    async def next(self) -> bytes:
-        """The next piece of the body, as soon as it is there; empty at the end."""
-        ...
-
-    async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """The rest of the body, after which the response is closed. ProtocolError if it is longer than the limit."""
-        ...
-
-    async def aclose(self) -> None:
-        """Give up the rest of the body and free the connection."""
-        ...
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # or rich would show every field, the key among them
+        return [("method", self.method), ("host", self.host)]
 
 
-class Transport(Protocol):
-    """Sends requests and keeps the connections."""
-
-    async def open(self, request: HttpRequest) -> Response:
-        """Send the request and wait for the head of the reply."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close all connections. Requests after that raise ConfigurationError."""
-        ...
-
-
-class BaseResponse(ABC):
-    """A response but for `next` and `aclose`."""
+class Response(ABC):
+    """A reply whose head has arrived. Whoever writes one brings `next` and `aclose`."""
 
     def __init__(self, request: HttpRequest, status: int, headers: Mapping[str, str]) -> None:
         self.request: HttpRequest = request
         self.status: int = status
+        """Never a redirect."""
         self.headers: Mapping[str, str] = headers
+        """Names in lower case; several of one name are joined with a comma."""
 
     @abstractmethod
     async def next(self) -> bytes:
@@ -135,6 +103,10 @@ class BaseResponse(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Give up the rest of the body and free the connection."""
+
+    async def finish(self) -> None:
+        """What was read says that this is all: close, and where that is soon possible keep the connection."""
+        await self.aclose()
 
     async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
         """The rest of the body, after which the response is closed. ProtocolError if it is longer than the limit."""
@@ -144,18 +116,26 @@ class BaseResponse(ABC):
             while piece := await self.next():
                 size += len(piece)
                 if size > limit:
-                    raise error_for("too_large", self.request, detail=f"{limit} bytes")
+                    raise error_for("too_large", self.request)
                 pieces.append(piece)
         finally:
             await self.aclose()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-class BaseTransport(Transport):
-    """A transport but for `open` and `aclose`."""
+class Transport(ABC):
+    """Sends requests and keeps the connections. Whoever writes one brings `open` and `aclose`."""
 
     blocking: bool | None = None
     """True: the methods block, for plain programs. False: they await, for event loops. None: they do neither."""
+
+    @abstractmethod
+    async def open(self, request: HttpRequest) -> Response:
+        """Send the request and wait for the head of the reply."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close all connections. Requests after that raise ConfigurationError."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,12 +143,8 @@ class BaseTransport(Transport):
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
-
-class BlockingTransport(BaseTransport):
-    """A transport whose methods block: it can be closed, and used in a `with` block, in a plain program."""
-
     def close(self) -> None:
-        """Close all connections."""
+        """`aclose` for a plain program, as is `with` for `async with`; not for a transport that awaits."""
         step(self.aclose())
 
     def __enter__(self) -> Self:
@@ -182,15 +158,6 @@ class BlockingTransport(BaseTransport):
 
 _KEY_HEADERS: Final = ("auth", "cookie", "key", "secret", "token")
 _SCHEMES: Final = ("basic", "bearer")
-
-
-def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers by their names in lower case; those of one name joined with a comma, as HTTP allows."""
-    joined: dict[str, str] = {}
-    for name, value in headers:
-        key = name.lower()
-        joined[key] = f"{joined[key]}, {value}" if key in joined else value
-    return joined
 
 
 def keys_in(headers: Mapping[str, str]) -> Iterator[str]:

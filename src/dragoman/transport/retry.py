@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from dragoman._checks import CheckedMeta
 from dragoman.errors import (
     ConnectionFailedError,
     DragomanError,
@@ -33,7 +34,7 @@ _HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout"}) | fr
 _KINDS: Final = (ConnectionFailedError, RequestTimeoutError, RateLimitError, OverloadedError)
 
 
-class RetryPolicy(Struct, frozen=True, kw_only=True):
+class RetryPolicy(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """How hard to try."""
 
     max_attempts: int = 3
@@ -106,6 +107,8 @@ def decide(attempt: Attempt, policy: RetryPolicy, attempts: int, *, random: floa
         return GiveUp(f"{why}; a part of the answer was already delivered")
     if not worthwhile:
         return GiveUp(f"{why}; another attempt would not help")
+    if attempts > 1 and isinstance(attempt.error, RequestTimeoutError) and attempt.error.code == "read_timeout":
+        return GiveUp(f"{why}; a call that nobody answers in time is tried again only once")
     if attempts >= policy.max_attempts:
         return GiveUp(f"{why}; {attempts} of {policy.max_attempts} attempts made")
     advice = _advice(attempt, now)

@@ -1,7 +1,8 @@
 """Where a request goes: proxies, certificate authorities, and what is said on the way.
 
 Here is decided which argument or environment variable means what, and what is checked before a request is sent and
-after a head has arrived.
+after a head has arrived. No function that raises has a key, a password or the environment among its variables: some
+tracebacks show these.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -21,10 +22,9 @@ from dragoman.errors import ConfigurationError
 
 from .addresses import host_of, is_loopback, origin_of, port_of
 from .errors import error_for, redirect_error
-from .http1 import ACCEPTED_ENCODINGS, end_of_head, start_of_head
+from .http1 import ACCEPTED_ENCODINGS, start_of_head
 from .protocol import USER_AGENT, HttpRequest
 
-_MAX_KNOWN: Final = 256
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _CA_HINT: Final = f"Check the ca_file argument and the variables {', '.join(_CA_VARIABLES)}."
@@ -44,11 +44,9 @@ def _proxies(env: Mapping[str, str]) -> dict[str, str]:
     return {scheme: value if "://" in value else f"http://{value}" for scheme, value in found.items() if value}
 
 
-def _check_proxy(address: str) -> None:
-    if address.partition("://")[0].lower() not in _PROXY_SCHEMES or not host_of(address) or address != address.strip():
-        message = "The address of the proxy cannot be used."
-        hint = "Write http://host:port (or https, socks5, socks5h) in HTTPS_PROXY or in the proxy argument."
-        raise ConfigurationError(message, hint=hint)
+def _is_proxy(address: str) -> bool:
+    scheme = address.partition("://")[0].lower()
+    return scheme in _PROXY_SCHEMES and bool(host_of(address)) and address == address.strip()
 
 
 def _matches(rule: str, host: str, port: int | None) -> bool:
@@ -105,11 +103,11 @@ def check_request(request: HttpRequest) -> None:
     """Refuse addresses and headers that cannot be sent. Neither is shown: they may hold a key."""
     if _URL(request.url) is None:
         raise error_for("bad_url", request)
-    for name, value in request.headers.items():
+    for name in request.headers:
         if _NAME(name) is None:
             message = f"A header cannot have the name {name!r}."
             raise ConfigurationError(message, hint="Use letters, digits and hyphens only.")
-        if _VALUE(value) is None:
+        if _VALUE(request.headers[name]) is None:
             message = f"The value of the header {name!r} has a line break, an outer blank or a character beyond ASCII."
             hint = "If it holds an API key, copy the key again; one that was read from a file needs .strip()."
             raise ConfigurationError(message, hint=hint)
@@ -138,6 +136,9 @@ class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
     def __repr__(self) -> str:  # without the proxy's password
         return f"Route({self.scheme}, {self.host}, {self.port}{', proxy' if self.proxy else ''})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("scheme", self.scheme), ("host", self.host), ("port", self.port)]
+
     @property
     def address(self) -> tuple[str, int]:
         """Where to connect."""
@@ -157,21 +158,24 @@ class Route(Struct, frozen=True, kw_only=True, cache_hash=True):
         return f"CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n{authorization}\r\n".encode("ascii")
 
 
-class _Known(NamedTuple):
-    """How the last request to an address began. Most have the same headers: a third of the work is then done."""
+class Beginning:
+    """How a request to an address begins. Not a tuple or the like, which would show the key wherever it is printed."""
 
-    route: Route
-    method: str
-    headers: Mapping[str, str]
-    """A copy: what a caller does to its own mapping must not change what is compared."""
-    head: bytes
+    __slots__ = ("head", "headers", "method", "route")
+
+    def __init__(self, route: Route, request: HttpRequest, head: bytes) -> None:
+        self.route: Route = route
+        self.method: str = request.method
+        self.headers: Mapping[str, str] = dict(request.headers)
+        """A copy: what a caller does to its own mapping must not change what is compared."""
+        self.head: bytes = head
 
 
 class Routes:
-    """Finds the route for a request and writes it down.
+    """Finds the route for a request.
 
     A `proxy` is used for every host, the empty text means none at all, and None asks the environment. Authorities of
-    `ca_file` and of the environment are trusted besides those of the system.
+    `ca_file` and of the environment are trusted besides those of the system. `environ={}` asks no environment.
     """
 
     def __init__(
@@ -179,19 +183,20 @@ class Routes:
         *,
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
-        trust_env: bool = True,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        env: Mapping[str, str] = (os.environ if environ is None else environ) if trust_env else {}
+        env: Mapping[str, str] = os.environ if environ is None else environ
         files = [os.fspath(ca_file)] if ca_file is not None else []
         self._ca_files: list[str] = files + [env[name] for name in _CA_VARIABLES if env.get(name)]
         self._asks_env: bool = proxy is None
         self._proxies: dict[str, str] = _proxies(env) if proxy is None else dict.fromkeys(("http", "https"), proxy)
         self._direct: list[str] = [part.strip().lower() for part in _variable(env, "no_proxy").split(",")]
-        for address in filter(None, self._proxies.values()):
-            _check_proxy(address)
-        self._known: dict[str, _Known] = {}
         self._context: ssl.SSLContext | None = None
+        del env, environ, proxy
+        if not all(map(_is_proxy, filter(None, self._proxies.values()))):
+            message = "The address of the proxy cannot be used."
+            hint = "Write http://host:port (or https, socks5, socks5h) in HTTPS_PROXY or in the proxy argument."
+            raise ConfigurationError(message, hint=hint)
 
     def proxy_for(self, url: str) -> str | None:
         """The address of the proxy for this URL, or None. The environment has none for this machine itself."""
@@ -202,19 +207,13 @@ class Routes:
             return None
         return proxy
 
-    def find(self, request: HttpRequest) -> tuple[Route, bytes]:
-        """The route of the request, and the bytes to send along it. Raises if the request cannot be sent."""
-        known = self._known.get(request.url)
-        if known is None or known.method != request.method or known.headers != request.headers:
-            check_request(request)
-            origin = origin_of(request.url)
-            route, prefix, usual = self._route(origin)
-            target = "/" + request.url[len(origin) :].partition("#")[0].removeprefix("/")
-            head = start_of_head(request, target=prefix + target, usual=usual)
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            known = self._known[request.url] = _Known(route, request.method, dict(request.headers), head)
-        return known.route, known.head + end_of_head(request) + request.body
+    def find(self, request: HttpRequest) -> Beginning:
+        """The route of the request, and how it begins. Raises if the request cannot be sent."""
+        check_request(request)
+        origin = origin_of(request.url)
+        route, prefix, usual = self._route(origin)
+        target = "/" + request.url[len(origin) :].partition("#")[0].removeprefix("/")
+        return Beginning(route, request, start_of_head(request, target=prefix + target, usual=usual))
 
     def _route(self, origin: str) -> tuple[Route, str, dict[str, str]]:
         """The route to an origin, what stands before the path in a request, and the headers that all requests have."""
@@ -238,14 +237,15 @@ class Routes:
     def _proxy(address: str | None) -> tuple[tuple[str, int] | None, str | None]:
         if address is None:
             return None, None
-        from urllib.parse import unquote, urlsplit  # most programs have no proxy
-
-        parts = urlsplit(address)
-        if parts.scheme != "http":
-            message = f"This transport cannot speak to a proxy over {parts.scheme}."
+        scheme = address.partition("://")[0].lower()
+        if scheme != "http":
+            del address
+            message = f"This transport cannot speak to a proxy over {scheme}."
             hint = "Use a proxy with an http:// address, or HttpxTransport (the extra httpx2), which knows the others."
             raise ConfigurationError(message, hint=hint)
-        authorization = None
+        from urllib.parse import unquote, urlsplit  # most programs have no proxy
+
+        parts, authorization = urlsplit(address), None
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
             authorization = f"Basic {base64.b64encode(pair).decode()}"

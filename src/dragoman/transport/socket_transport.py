@@ -1,26 +1,35 @@
-"""The transport for plain programs, on blocking sockets of the standard library.
+"""The transport for plain programs, on sockets of the standard library.
 
-Blocking calls end when Ctrl-C is pressed, and what has arrived is handed out at once.
+Blocking calls end when Ctrl-C is pressed or the current Stop says so, and what has arrived is handed out at once.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import selectors
 import socket
 import ssl
 import time
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
+from itertools import chain, zip_longest
 from queue import Empty, SimpleQueue
-from typing import Final
-from weakref import WeakSet
+from typing import Any, Final, TypeAlias
 
-from .pool import Pool, PooledTransport, shorter
-from .protocol import BlockingTransport
+from dragoman._stop import Stop, current_stop
+
+from .pool import Outgoing, PooledTransport, shorter
 
 _READ: Final = 64 * 1024
+STAGGER: Final = 0.25
+"""Seconds until the next address of a host is tried besides the ones before (RFC 8305)."""
+_BEGUN: Final = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
+Address: TypeAlias = tuple[Any, Any, int, str, Any]
+"""As getaddrinfo gives it."""
 
 
 class SocketWire:
@@ -48,14 +57,16 @@ class SocketWire:
     def _hurry(self) -> None:
         """Set the socket's limit by the deadline, if there is one."""
         if self._deadline is not None:
-            self._limit = shorter(self._read, time_left(self._deadline))
-            self._sock.settimeout(self._limit)
+            limit = shorter(self._read, time_left(self._deadline))
+            if limit != self._limit:
+                self._limit = limit
+                self._sock.settimeout(limit)
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, request: Outgoing) -> None:
         self._hurry()
         self._unsent = True
         try:
-            self._sock.sendall(data)
+            self._sock.sendall(request.data)
         except (BrokenPipeError, ConnectionResetError):
             return  # a server that refuses a request early (one that is too large, say) may have answered
         self._unsent = False
@@ -67,8 +78,13 @@ class SocketWire:
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
         self._hurry()
         # Without ragged ends: a connection that ends without saying so in TLS may have been cut by anybody.
-        self._sock = tls.wrap_socket(self._sock, server_hostname=host, suppress_ragged_eofs=False)
-        self._disturbed = watch(self._sock.fileno())
+        sock = self._sock = tls.wrap_socket(
+            self._sock, server_hostname=host, suppress_ragged_eofs=False, do_handshake_on_connect=False
+        )
+        self._disturbed = watch(sock.fileno())
+        if (stop := current_stop()) is not None:
+            stop.check()  # the socket was another one when it may have been woken
+        sock.do_handshake()
 
     @property
     def settled(self) -> bool:
@@ -77,6 +93,10 @@ class SocketWire:
     @property
     def quiet(self) -> bool:
         return not self._closed and not self._disturbed()
+
+    def wake(self) -> None:
+        with suppress(OSError):  # closed meanwhile
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # that of TLS would take it out of TLS first
 
     def close(self) -> None:
         self._closed = True
@@ -117,44 +137,7 @@ class _ThreadGate:
         self._opened.put(None)
 
 
-class SocketNetwork:
-    """Makes blocking connections."""
-
-    async def dial(self, address: tuple[str, int], deadline: float | None) -> SocketWire:
-        problem: OSError = OSError("no address")
-        for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-            sock = socket.socket(family, kind, protocol)
-            try:
-                sock.settimeout(None if deadline is None else time_left(deadline))
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.connect(where)
-            except OSError as error:
-                sock.close()
-                problem = error
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                return SocketWire(sock)
-        raise problem
-
-    def gate(self) -> _ThreadGate:
-        return _ThreadGate()
-
-
-_pools: Final[WeakSet[Pool]] = WeakSet()
-
-
-def _begin_anew() -> None:
-    for pool in _pools:
-        pool.begin()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
-
-
-class SocketTransport(PooledTransport, BlockingTransport):
+class SocketTransport(PooledTransport):
     """The transport for plain programs: works in many threads, after a fork, and with Ctrl-C.
 
     HTTP/1.1, compressed with gzip where the server does that; proxies with an http:// address.
@@ -162,13 +145,111 @@ class SocketTransport(PooledTransport, BlockingTransport):
 
     blocking: bool | None = True
 
-    def _start(self) -> None:
-        self._only_pool: Pool = Pool(self._limits, SocketNetwork())
-        _pools.add(self._only_pool)
+    def _gate(self) -> _ThreadGate:
+        return _ThreadGate()
 
-    def _pool(self) -> Pool:
-        return self._only_pool
+    async def _dial(self, address: tuple[str, int], deadline: float | None) -> SocketWire:
+        stop = current_stop()
+        return SocketWire(_connect(_find(*address, deadline, stop), deadline, stop))
 
-    async def aclose(self) -> None:
-        """Close all connections; blocks, and never suspends."""
-        self._only_pool.close()
+
+# --- addresses -------------------------------------------------------------------------------------------------------
+
+
+def numeric(host: str, port: int) -> list[Address]:
+    """The host if it is an address; none if it is a name."""
+    with suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return []
+
+
+def look_up(host: str, port: int, deliver: Callable[[list[Address] | Exception], object]) -> None:
+    """Have the addresses of a name delivered, or why there are none, from a thread: a lookup cannot be ended."""
+
+    def run() -> None:
+        try:
+            deliver(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is for the one who waits
+            deliver(error)
+
+    start_new_thread(run, ())
+
+
+def by_turns(addresses: list[Address]) -> list[Address]:
+    """The addresses in the order in which to try them: families take turns, the preferred one first."""
+    family = addresses[0][0]
+    preferred, others = ([each for each in addresses if (each[0] == family) is same] for same in (True, False))
+    return [each for each in chain(*zip_longest(preferred, others)) if each is not None]
+
+
+def open_socket(address: Address) -> socket.socket:
+    """A socket for this address that does not block."""
+    sock = socket.socket(*address[:3])
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _find(host: str, port: int, deadline: float | None, stop: Stop | None) -> list[Address]:
+    if found := numeric(host, port):
+        return found
+    answers: SimpleQueue[list[Address] | Exception] = SimpleQueue()
+    look_up(host, port, answers.put)
+    with nullcontext() if stop is None else stop.waking(partial(answers.put, TimeoutError())), suppress(Empty):
+        answer = answers.get(timeout=None if deadline is None else time_left(deadline))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+    raise TimeoutError
+
+
+def _connect(addresses: list[Address], deadline: float | None, stop: Stop | None) -> socket.socket:
+    """A connection to the first address that answers. They are tried one after the other, STAGGER apart."""
+    waiting = by_turns(addresses)
+    problem: OSError = OSError("no address")
+    begun: set[socket.socket] = set()
+    with selectors.DefaultSelector() as selector, ExitStack() as stack:
+        stack.callback(lambda: [sock.close() for sock in begun])
+        if stop is not None:
+            woken, waker = (stack.enter_context(sock) for sock in socket.socketpair())
+            selector.register(woken, selectors.EVENT_READ)
+            stack.enter_context(stop.waking(partial(waker.send, b"!")))
+        pause = 0.0
+        while waiting or begun:
+            if waiting and pause <= 0:
+                try:
+                    begun.add(_begin(waiting.pop(0), selector))
+                except OSError as error:
+                    problem = error
+                    continue
+                pause = STAGGER
+            left = None if deadline is None else time_left(deadline)
+            started = time.monotonic()
+            ready = selector.select(shorter(left, pause if waiting else None))
+            pause -= time.monotonic() - started
+            for key, _ in ready:
+                sock = key.fileobj
+                if not isinstance(sock, socket.socket) or sock not in begun:  # woken
+                    raise TimeoutError
+                selector.unregister(sock)
+                begun.discard(sock)
+                number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if not number:
+                    sock.setblocking(True)
+                    return sock
+                sock.close()
+                problem, pause = OSError(number, os.strerror(number)), 0.0
+    raise problem
+
+
+def _begin(address: Address, selector: selectors.BaseSelector) -> socket.socket:
+    sock = open_socket(address)
+    try:
+        number = sock.connect_ex(address[4])
+        if number not in _BEGUN:
+            raise OSError(number, os.strerror(number))
+        selector.register(sock, selectors.EVENT_WRITE)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

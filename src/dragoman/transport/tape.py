@@ -13,9 +13,10 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
@@ -24,7 +25,7 @@ from msgspec import Struct, structs
 from dragoman.errors import ConfigurationError, DragomanError
 
 from .errors import error_for
-from .protocol import BaseResponse, BaseTransport, HttpRequest, Response, Transport, keys_in
+from .protocol import HttpRequest, Response, Transport, keys_in
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
 """What to do: ask the server and write its answers; answer from the file alone; or record if there is no file yet."""
@@ -68,7 +69,7 @@ class Tape:
         self.recording: bool = mode == "record" or (mode == "auto" and not self.path.exists())
         self._replace: Mapping[str, str] = replace or {}
         self._ignore: frozenset[str] = frozenset(ignore)
-        self._forms: tuple[str, ...] = _secret_forms(secrets)
+        self._forms: frozenset[str] = _secret_forms(secrets)
         self._lock: threading.Lock = threading.Lock()
         self._started: bool = False
         self._exchanges: list[Exchange] = [] if self.recording else _load(self.path)
@@ -76,7 +77,7 @@ class Tape:
 
     def transport(self, make: Callable[[], Transport]) -> Transport:
         """A transport that records what the made one does, or replays; `make` is called only to record."""
-        return _Recorder(self, make()) if self.recording else _Replayer(self)
+        return _TapeTransport(self, make() if self.recording else None)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -88,23 +89,25 @@ class Tape:
         """What is on the tape and was not asked for."""
         return tuple(exchange for _, exchange in self._unplayed)
 
+    def replaced(self, data: bytes) -> bytes:
+        """The data with stand-ins in it."""
+        for old, new in self._replace.items():
+            data = data.replace(old.encode(), new.encode())
+        return data
+
     def note(self, request: HttpRequest) -> Exchange:
         """The request as it goes onto the tape. SecretFoundError if it must not."""
-        noted = Exchange.of(request, self._replace)
+        noted = Exchange.of(request, self.replaced)
         if self.recording:
             # The keys of the request itself are secrets too: a server may repeat them in what it answers.
-            known = [key for key in keys_in(request.headers) if len(key) >= _KEY_LENGTH]
             with self._lock:
-                self._forms = tuple(dict.fromkeys((*self._forms, *_secret_forms(known))))
-            _refuse_secrets(noted, self._forms)
+                self._forms |= _secret_forms(key for key in keys_in(request.headers) if len(key) >= _KEY_LENGTH)
+            self._refuse_secrets(noted)
         return noted
 
-    def write(self, noted: Exchange, response: Response, pieces: Iterable[bytes], *, complete: bool) -> None:
+    def write(self, exchange: Exchange) -> None:
         """Put an exchange on the tape, as far as the reply came. SecretFoundError if it must not."""
-        headers = {name: value for name, value in response.headers.items() if _KEPT_OF_REPLY(name)}
-        data = tuple(_to_data(_replace(piece, self._replace)) for piece in pieces)
-        exchange = structs.replace(noted, status=response.status, reply_headers=headers, pieces=data, complete=complete)
-        _refuse_secrets(exchange, self._forms)
+        self._refuse_secrets(exchange)
         with self._lock:
             self._exchanges.append(exchange)
             if not self._started:
@@ -113,6 +116,11 @@ class Tape:
                 self._started = True
             with self.path.open("ab") as file:
                 file.write(msgspec.json.encode(exchange) + b"\n")
+
+    def _refuse_secrets(self, exchange: Exchange) -> None:
+        """Raise SecretFoundError if something in the exchange holds a key, without repeating it."""
+        if found := exchange.secret(self._forms):
+            raise SecretFoundError(f"The tape refuses to record {found}.")
 
     def find(self, request: HttpRequest) -> Exchange:
         """The next recorded exchange for this request. NotOnTapeError if there is none."""
@@ -150,16 +158,34 @@ def _load(path: Path) -> list[Exchange]:
 # --- transports ------------------------------------------------------------------------------------------------------
 
 
-class _RecordingResponse(BaseResponse):
+class _TapeTransport(Transport):
+    """Sends requests through another transport and records what comes back; without one, answers from the tape."""
+
+    def __init__(self, tape: Tape, transport: Transport | None) -> None:
+        self._tape: Tape = tape
+        self._transport: Transport | None = transport
+        self.blocking: bool | None = getattr(transport, "blocking", None)
+
+    async def open(self, request: HttpRequest) -> Response:
+        if self._transport is None:
+            return _ReplayedResponse(request, self._tape.find(request))
+        noted = self._tape.note(request)
+        return _RecordedResponse(await self._transport.open(request), request, self._tape, noted)
+
+    async def aclose(self) -> None:
+        if self._transport is not None:
+            await self._transport.aclose()
+
+
+class _RecordedResponse(Response):
     """Hands out the pieces of another response, and puts the exchange on the tape once it is over."""
 
-    def __init__(self, request: HttpRequest, response: Response, tape: Tape, noted: Exchange) -> None:
+    def __init__(self, response: Response, request: HttpRequest, tape: Tape, noted: Exchange) -> None:
         super().__init__(request, response.status, response.headers)
         self._response: Response = response
         self._tape: Tape = tape
-        self._noted: Exchange = noted
+        self._noted: Exchange | None = noted
         self._pieces: list[bytes] = []
-        self._written: bool = False
 
     async def next(self) -> bytes:
         try:
@@ -177,29 +203,18 @@ class _RecordingResponse(BaseResponse):
         await self._response.aclose()
         self._write(complete=False)
 
+    async def finish(self) -> None:
+        await self._response.finish()
+        self._write(complete=True)
+
     def _write(self, *, complete: bool) -> None:
-        if not self._written:
-            self._written = True
-            self._tape.write(self._noted, self, self._pieces, complete=complete)
+        noted, self._noted = self._noted, None
+        if noted is not None:
+            pieces = map(self._tape.replaced, self._pieces)
+            self._tape.write(noted.answered(self, pieces, complete=complete))
 
 
-class _Recorder(BaseTransport):
-    """Sends requests through another transport and writes down what comes back."""
-
-    def __init__(self, tape: Tape, transport: Transport) -> None:
-        self._tape: Tape = tape
-        self._transport: Transport = transport
-        self.blocking: bool | None = getattr(transport, "blocking", None)
-
-    async def open(self, request: HttpRequest) -> BaseResponse:
-        noted = self._tape.note(request)
-        return _RecordingResponse(request, await self._transport.open(request), self._tape, noted)
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-
-
-class _ReplayedResponse(BaseResponse):
+class _ReplayedResponse(Response):
     """The recorded reply to a request, piece by piece."""
 
     def __init__(self, request: HttpRequest, recorded: Exchange) -> None:
@@ -219,17 +234,7 @@ class _ReplayedResponse(BaseResponse):
         self._complete = True
 
 
-class _Replayer(BaseTransport):
-    """Answers from a tape; no connection is made."""
-
-    def __init__(self, tape: Tape) -> None:
-        self._tape: Tape = tape
-
-    async def open(self, request: HttpRequest) -> BaseResponse:
-        return _ReplayedResponse(request, self._tape.find(request))
-
-    async def aclose(self) -> None:
-        pass
+# --- what is on a tape -----------------------------------------------------------------------------------------------
 
 
 class _Base64(Struct, frozen=True):
@@ -277,7 +282,7 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """False where the caller closed the reply, or the connection broke, before its end."""
 
     @classmethod
-    def of(cls, request: HttpRequest, replace: Mapping[str, str]) -> Exchange:
+    def of(cls, request: HttpRequest, replaced: Callable[[bytes], bytes]) -> Exchange:
         """The request as it goes onto a tape: few headers, no keys in the address, texts replaced."""
         parts = urlsplit(request.url)
         query = [
@@ -287,17 +292,43 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ]
         path = parts.path + (f"?{urlencode(query)}" if query else "")
         kept = {
-            name.lower(): _replace(value.encode(), replace).decode()
+            name.lower(): replaced(value.encode()).decode()
             for name, value in request.headers.items()
             if name.lower() in _KEPT_OF_REQUEST
         }
         return cls(
             method=request.method,
             host=request.host,
-            path=_replace((path or "/").encode(), replace).decode(),
+            path=replaced((path or "/").encode()).decode(),
             headers=kept,
-            body=_to_data(_replace(request.body, replace)),
+            body=_to_data(replaced(request.body)),
         )
+
+    def answered(self, response: Response, pieces: Iterable[bytes], *, complete: bool) -> Exchange:
+        """The exchange with its reply."""
+        return structs.replace(
+            self,
+            status=response.status,
+            reply_headers={name: value for name, value in response.headers.items() if _KEPT_OF_REPLY(name)},
+            pieces=tuple(map(_to_data, pieces)),
+            complete=complete,
+        )
+
+    def __repr__(self) -> str:  # before it is on a tape, it may hold a key
+        return f"Exchange({self.method} {self.host}, {self.status})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("method", self.method), ("host", self.host), ("status", self.status)]
+
+    def secret(self, forms: Collection[str]) -> str:
+        """What in the exchange holds a key, in words; empty if nothing does."""
+        for place, data in self.texts():
+            text = data.decode("utf-8", "replace")
+            found = "one of the given secrets" if any(form in text for form in forms) else ""
+            found = found or next((name for name, pattern in _SIGNS if re.search(pattern, text)), "")
+            if found:
+                return f"{place}: it contains what looks like {found}"
+        return ""
 
     def texts(self) -> list[tuple[str, bytes]]:
         """Everything in it that could hold a key, each with the name of its place."""
@@ -306,17 +337,8 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("the headers of a request", msgspec.json.encode(self.headers)),
             ("the body of a request", _to_bytes(self.body)),
             ("the headers of a reply", msgspec.json.encode(self.reply_headers)),
-            (
-                "the body of a reply",
-                b"".join(map(_to_bytes, self.pieces)),
-            ),  # in one piece: a key may span two
+            ("the body of a reply", b"".join(map(_to_bytes, self.pieces))),  # in one piece: a key may span two
         ]
-
-
-def _replace(data: bytes, replace: Mapping[str, str]) -> bytes:
-    for old, new in replace.items():
-        data = data.replace(old.encode(), new.encode())
-    return data
 
 
 # --- sameness --------------------------------------------------------------------------------------------------------
@@ -330,20 +352,9 @@ def _key_of(request: Exchange, ignore: Collection[str]) -> _Key:
     JSON is compared by value: order and blanks do not matter, nor do the members to be ignored.
     """
     body = _to_bytes(request.body)
-    value = _parse(body)
-    if value is not _NOT_JSON:
-        body = json.dumps(_without(value, ignore), sort_keys=True, separators=(",", ":")).encode()
+    with suppress(msgspec.DecodeError):
+        body = msgspec.json.encode(_without(msgspec.json.decode(body), ignore), order="sorted")
     return request.method, request.path, body
-
-
-_NOT_JSON: Final = object()
-
-
-def _parse(body: bytes) -> object:
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return _NOT_JSON
 
 
 def _without(value: object, ignore: Collection[str]) -> object:
@@ -369,10 +380,9 @@ def _explain_miss(wanted: Exchange, recorded: Collection[Exchange]) -> str:
 
 def _lines(request: Exchange) -> list[str]:
     body = _to_bytes(request.body)
-    value = _parse(body)
-    if value is _NOT_JSON:
-        return body.decode("utf-8", "replace").splitlines()
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).splitlines()
+    with suppress(msgspec.DecodeError):
+        body = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(body), order="sorted"), indent=1)
+    return body.decode("utf-8", "replace").splitlines()
 
 
 # --- what must never be on one ---------------------------------------------------------------------------------------
@@ -398,28 +408,16 @@ _SIGNS: Final[tuple[tuple[str, str], ...]] = (
 )
 
 
-def _secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
+def _secret_forms(secrets: Iterable[str]) -> frozenset[str]:
     """The forms in which a secret may appear in a text: as it is, in a URL, in JSON, as a part of a basic login."""
-    forms: dict[str, None] = {}
+    forms: set[str] = set()
     for secret in secrets:
         if len(secret) < 4:  # would be found everywhere
             continue
-        forms[secret] = None
-        forms[quote(secret, safe="")] = None
-        forms[json.dumps(secret)[1:-1]] = None
+        forms |= {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
         # As the second part of "user:password" its base64 depends on what comes before, in three ways.
         for before in range(3):
             packed = base64.b64encode(b" " * before + secret.encode())[4 if before else 0 : -4].decode()
             if len(packed) >= 8:
-                forms[packed] = None
-    return tuple(forms)
-
-
-def _refuse_secrets(exchange: Exchange, forms: tuple[str, ...]) -> None:
-    """Raise SecretFoundError if something in the exchange holds a key, without repeating it."""
-    for place, data in exchange.texts():
-        text = data.decode("utf-8", "replace")
-        found = "one of the given secrets" if any(form in text for form in forms) else ""
-        found = found or next((name for name, pattern in _SIGNS if re.search(pattern, text)), "")
-        if found:
-            raise SecretFoundError(f"The tape refuses to record {place}: it contains what looks like {found}.")
+                forms.add(packed)
+    return frozenset(forms)

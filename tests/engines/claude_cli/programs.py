@@ -65,6 +65,15 @@ MESSAGE = [BEGINS, OPENS_TEXT, SPEAKS, CLOSES, STOPS, ENDS]
 REPLY = [*START, *MESSAGE, RESULT]
 LINGERS: Json = {"await": "never said"}
 """The program waits for its input to end."""
+HANGS = {
+    "before a word": [LINGERS],
+    "after the greeting": [HEARS_OPENING, GREETS, LINGERS],
+    "before the model": [*START, LINGERS],
+    "at the start of a message": [*START, BEGINS, LINGERS],
+    "in a text": [*START, BEGINS, OPENS_TEXT, SPEAKS, LINGERS],
+    "before the result": [*START, *MESSAGE, LINGERS],
+    "in half a line": [*START, {"raw": '{"type":"stream_event","ev'}, LINGERS],
+}
 
 
 def opens_call(id: str = "c1", name: str = "mcp__dragoman__weather") -> Json:

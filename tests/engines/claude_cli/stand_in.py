@@ -1,8 +1,8 @@
 """A program that speaks like `claude`, for tests: `stand_in.py -p --input-format stream-json …`.
 
 Without a script it behaves as the real one was seen to: it asks the model behind ANTHROPIC_BASE_URL, lets our side run
-our tools, disposes itself of calls of tools that are not there, hears the user while tools run, and keeps sessions
-under HOME. With STAND_IN_SCRIPT it plays the steps of that file, for everything that goes wrong.
+our tools, disposes itself of calls of tools that are not there, and hears the user while tools run. With
+STAND_IN_SCRIPT it plays the steps of that file, for everything that goes wrong.
 """
 
 from __future__ import annotations
@@ -45,14 +45,10 @@ class Program:
         self.asking = False
         self.requests = 0
         self.cost = 0.0
-        self.last = ""
         self.word: str | None = None
 
     def option(self, name: str) -> str:
         return self.arguments[self.arguments.index(name) + 1]
-
-    def equals(self, name: str) -> str | None:
-        return next((each.partition("=")[2] for each in self.arguments if each.startswith(f"{name}=")), None)
 
     # --- the streams ---
 
@@ -67,7 +63,6 @@ class Program:
         if message is None:
             if self.asking:  # as the real one does: the call has failed, and the model is told so
                 raise EOFError
-            self.save()
             os._exit(0)
         if message["type"] == "control_response":
             self.answers[message["response"]["request_id"]] = message["response"]
@@ -116,8 +111,6 @@ class Program:
 
     def run(self) -> None:
         threading.Thread(target=self.listen, daemon=True).start()
-        if (session := self.equals("--resume")) is not None:
-            self.resume(session, self.equals("--resume-session-at"))
         while True:
             if self.queued:
                 self.turn(self.queued.pop(0))
@@ -140,24 +133,6 @@ class Program:
             self.mcp("notifications/initialized", notice=True)
             self.tools = self.mcp("tools/list")["response"]["mcp_response"]["result"]["tools"]
         self.confirm(message, {"commands": []})
-
-    def file(self, session: str) -> Path:
-        return Path(os.environ["HOME"], f"{session}.session.json")
-
-    def save(self) -> None:
-        if "--no-session-persistence" not in self.arguments:
-            self.file(self.session).write_text(json.dumps(self.history))
-
-    def resume(self, session: str, message: str | None) -> None:
-        file = self.file(session)
-        known = json.loads(file.read_text()) if file.exists() else []
-        ids = [each.get("uuid") for each in known]
-        if message not in ids:
-            text = f"No conversation found with session ID: {session}"
-            sys.stderr.write(f"{text}\n")
-            say(self.result("error_during_execution", is_error=True, errors=[text]))
-            sys.exit(1)
-        self.history = known[: ids.index(message) + 1]
 
     # --- a turn ---
 
@@ -268,9 +243,8 @@ class Program:
                 block["input"] = json.loads(pieces or "{}")
             except ValueError:
                 block["input"] = {"unparsed": pieces}
-        self.last = self.history[-1]["uuid"] = str(uuid.uuid4())
         message = {"id": id, "type": "message", "role": "assistant", "content": [block], "stop_reason": None}
-        say({"type": "assistant", "message": message, "parent_tool_use_id": None, "uuid": self.last})
+        say({"type": "assistant", "message": message, "parent_tool_use_id": None})
 
 
 class Refused(Exception):

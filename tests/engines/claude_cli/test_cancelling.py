@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from dragoman._stop import Stop, stopping
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Event, Message, TextDelta, ToolCall
 from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
+from dragoman.errors import StoppedError
 from dragoman.simulator import Chunking, Reply, Request, Simulator
 from dragoman.tools import tool
-from tests.engines.claude_cli.programs import BEGINS, CALM, LINGERS, OPENS_TEXT, SPEAKS, START, Programs, programs
+from tests.engines.claude_cli.programs import CALM, HANGS, REPLY, Programs, programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
 from tests.processes import children
 
@@ -58,6 +62,7 @@ def options(programs: Programs, simulator: Simulator) -> dict[str, Any]:
     }
 
 
+HELLO = Conversation().plus(Message.user("Hello"))
 EVENTS = 26
 """More than the turn has: the last numbers let it come to its end."""
 
@@ -109,9 +114,9 @@ def test_what_was_cut_off_is_told_to_the_next_program(programs: Programs, simula
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05, 0.1, 0.2, 0.4])
 def test_a_task_that_is_cancelled_at_any_time(seconds: float, programs: Programs) -> None:
     async def main() -> None:
-        settings = programs.playing([*START, BEGINS, OPENS_TEXT, SPEAKS, LINGERS])
+        settings = programs.playing(HANGS["in a text"])
         async with AsyncClaudeEngine("m", settings=settings, timeouts=CALM) as engine:
-            asking = asyncio.create_task(engine.reply(Conversation().plus(Message.user("Hello"))))
+            asking = asyncio.create_task(engine.reply(HELLO))
             await asyncio.sleep(seconds)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -121,8 +126,52 @@ def test_a_task_that_is_cancelled_at_any_time(seconds: float, programs: Programs
     asyncio.run(main())
 
 
+def read_all(engine: ClaudeEngine, *, streamed: bool) -> str:
+    if not streamed:
+        return engine.reply(HELLO).message.text
+    with engine.stream(HELLO) as stream:
+        list(stream)
+    return stream.message.text
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deadline"])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("steps", HANGS.values(), ids=HANGS.keys())
+def test_stopped_from_another_thread(how: str, *, streamed: bool, steps: list[Any], programs: Programs) -> None:
+    before = threading.active_count()
+    with ClaudeEngine("m", settings=programs.playing(steps), timeouts=CALM) as engine:
+        stop = Stop(None if how == "cancelled" else time.monotonic() + 0.3)
+        canceller = threading.Timer(0.3 if how == "cancelled" else 30, stop.cancel)
+        canceller.start()
+        with stopping(stop), pytest.raises(StoppedError) as caught:
+            read_all(engine, streamed=streamed)
+        canceller.cancel()
+        canceller.join()
+        assert caught.value.reason == how
+        assert threading.active_count() == before
+        engine.settings = programs.playing(REPLY)
+        assert read_all(engine, streamed=streamed) == "Hi."
+
+
+def test_the_end_of_a_stopped_program_is_not_waited_for(programs: Programs) -> None:
+    took: list[float] = []
+    with ClaudeEngine("m", settings=programs.playing(HANGS["in a text"]), timeouts=CALM) as engine:
+        for _ in range(3):  # the machine may be busy once
+            stop, cancelled = Stop(), [0.0]
+
+            def cancel(stop: Stop = stop, cancelled: list[float] = cancelled) -> None:
+                cancelled[0] = time.monotonic()
+                stop.cancel()
+
+            with stopping(stop), pytest.raises(StoppedError), engine.stream(HELLO) as stream:  # noqa: PT012 -- in its midst
+                for _event in stream:
+                    threading.Timer(0.05, cancel).start()
+            took.append(time.monotonic() - cancelled[0])
+    assert min(took) < 0.2
+
+
 def test_a_stream_that_is_never_read(programs: Programs, simulator: Simulator) -> None:
     with ClaudeEngine("m", **options(programs, simulator)) as engine:
-        with engine.stream(Conversation().plus(Message.user("Hello"))):
+        with engine.stream(HELLO):
             pass
         assert not simulator.requests

@@ -1,4 +1,4 @@
-"""Which program answers the next call: one that waits, one that takes a session up, or one that is told everything."""
+"""Which program answers the next call: one that waits, or one that is told everything."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import pytest
 from dragoman.chat import ChatClient
 from dragoman.conversation import Conversation, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
-from dragoman.engines.claude_cli.history import mark_of
 from dragoman.errors import InvalidConversationError, LossyConversionError, ProviderError
 from dragoman.simulator import Reply, Request, Simulator
-from dragoman.stores import snapshot_from_json, snapshot_to_json
 from dragoman.tools import tool
 from tests.engines.claude_cli.programs import CALM, Programs, programs
 from tests.engines.claude_cli.stages import as_the_program_names_them
@@ -128,7 +126,7 @@ def test_keys_are_not_shown(programs: Programs) -> None:
         with pytest.raises(ProviderError) as caught:
             made.reply(Conversation().plus(Message.user("Hello")))
         assert "sk-very-secret-key" not in str(caught.value)
-        prepared = made._call(Conversation().plus(Message.user("Hello")), (), None, stream=False)._prepared
+        prepared = made.call(Conversation().plus(Message.user("Hello")), (), None, stream=False)._prepared
         assert "sk-very-secret-key" not in repr(prepared)
 
 
@@ -193,51 +191,6 @@ class _SeemsAlive:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._program, name)
-
-
-# --- sessions ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_session_survives_saving(programs: Programs, simulator: Simulator) -> None:
-    with engine(programs, simulator, keep_sessions=True) as made, ChatClient(made) as client:
-        client.chat("Hello")
-        mark = mark_of(client.history[-1])
-        assert mark is not None
-        saved = snapshot_to_json(client.save())
-    with engine(programs, simulator, keep_sessions=True) as made, ChatClient(made) as client:
-        assert client.restore(snapshot_from_json(saved)) == ()
-        assert mark_of(client.history[-1]) == mark
-        client.chat("Still there?")
-        assert turns(simulator) == [1, 3]  # the session was taken up: nothing had to be told again
-        assert simulator.requests[-1].user_texts == ("Hello", "Still there?")
-
-
-def test_a_session_is_taken_up_where_the_conversation_stands(programs: Programs, simulator: Simulator) -> None:
-    with engine(programs, simulator, keep_sessions=True) as made, ChatClient(made) as client:
-        client.chat("One")
-        early = client.conversation
-        client.chat("Two")
-    with engine(programs, simulator, keep_sessions=True) as made:
-        made.reply(early.plus(Message.user("Three")))
-        assert simulator.requests[-1].user_texts == ("One", "Three")
-
-
-@pytest.mark.parametrize("how", ["edited", "gone", "not kept"])
-def test_otherwise_everything_is_told(how: str, programs: Programs, simulator: Simulator) -> None:
-    with engine(programs, simulator, keep_sessions=how != "not kept") as made, ChatClient(made) as client:
-        client.chat("Hello")
-        conversation = client.conversation
-    if how == "edited":
-        changed = msgspec.structs.replace(conversation.messages[0], blocks=(Text("Good day"),))
-        conversation = msgspec.structs.replace(conversation, messages=(changed, *conversation.messages[1:]))
-    if how == "gone":
-        for file in (programs._directory / "home").glob("*.json"):
-            file.unlink()
-    with engine(programs, simulator, keep_sessions=True) as made:
-        made.reply(conversation.plus(Message.user("Still there?")))
-        (told,) = simulator.requests[-1].user_texts
-        assert ("Good day" if how == "edited" else "Hello") in told
-        assert told.endswith("Still there?")
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def launched(
 
 
 def test_it_is_kept_to_itself() -> None:
-    arguments = launched().command()
+    arguments = launched().arguments
     assert arguments[0] == "/opt/claude"
     assert arguments[arguments.index("--tools") + 1] == ""
     for flag in (
@@ -72,26 +72,20 @@ def test_it_is_kept_to_itself() -> None:
 
 def test_prompts_are_no_arguments() -> None:
     launch = launched(tools=[ToolSpec("weather", "secret description")])
-    assert not any("secret" in argument or "Be brief" in argument for argument in launch.command())
+    assert not any("secret" in argument or "Be brief" in argument for argument in launch.arguments)
     assert launch.opening["systemPrompt"] == "Be brief."
     assert launched(system=None).opening["systemPrompt"] == ""
     assert launched(own_prompt=True).opening == {"subtype": "initialize", "appendSystemPrompt": "Be brief."}
 
 
 def test_its_default_model() -> None:
-    assert "--model" not in launched(model="default").command()
+    assert "--model" not in launched(model="default").arguments
     with pytest.raises(ConfigurationError):
         launched(model="--dangerously-skip-permissions")
 
 
-def test_resuming_cannot_be_taken_for_options() -> None:
-    launch = msgspec.structs.replace(launched(keep_sessions=True), resume=("--evil", "-x"))
-    assert launch.command()[-3:] == ["--resume=--evil", "--resume-session-at=-x", "--fork-session"]
-    assert "--no-session-persistence" not in launch.command()
-
-
 def test_own_tools_are_asked_about() -> None:
-    arguments = launched(own_tools=("Bash", "Read")).command()
+    arguments = launched(own_tools=("Bash", "Read")).arguments
     assert arguments[arguments.index("--tools") + 1] == "Bash,Read"
     settings = msgspec.json.decode(arguments[arguments.index("--settings") + 1])
     assert settings == {"permissions": {"ask": ["Bash", "Read"]}}
@@ -145,7 +139,7 @@ EFFORTS = {
 
 @pytest.mark.parametrize(("reasoning", "flags"), EFFORTS.values(), ids=EFFORTS.keys())
 def test_reasoning(reasoning: Reasoning, flags: list[str]) -> None:
-    assert set(flags) <= set(launched(options=ModelOptions(reasoning=reasoning)).command())
+    assert set(flags) <= set(launched(options=ModelOptions(reasoning=reasoning)).arguments)
 
 
 @pytest.mark.parametrize(
@@ -184,11 +178,8 @@ def test_schemas_short_and_long() -> None:
     assert bytes(long.opening["jsonSchema"]) == bytes(big)  # type: ignore[arg-type]
 
 
-def test_odd_names_are_mapped_and_long_descriptions_noted() -> None:
-    notes: list[Adaptation] = []
-    launch = launched(tools=[ToolSpec("get weather!", "d" * 3000)], notes=notes)
-    assert launch.names == {"mcp__dragoman__get_weather_": "get weather!"}
-    assert any("2048" in note.why for note in notes)
+def test_odd_names_are_mapped() -> None:
+    assert launched(tools=[ToolSpec("get weather!")]).names == {"mcp__dragoman__get_weather_": "get weather!"}
 
 
 def test_programs_started_alike_have_the_same_key() -> None:

@@ -18,6 +18,7 @@ from dragoman.engines import (
     engine,
 )
 from dragoman.errors import ConfigurationError, InvalidBaseURLError
+from dragoman.providers import check
 
 
 def test_engines_by_name() -> None:
@@ -54,6 +55,13 @@ def test_tools_as_the_program_sees_them() -> None:
         assert tool["name"] == "weather"
         assert tool["inputSchema"]["type"] == "object"
         assert made.features.supports_tools  # type: ignore[attr-defined]
+
+
+def test_tools_are_checked_without_the_program() -> None:
+    report = check([ToolSpec("get weather!"), ToolSpec("long", "d" * 5000, strict=True)], "claude-local:")
+    odd, long = [[(found.severity, found.about) for found in tool.findings] for tool in report.tools]
+    assert odd == [("rewrite", "name")]
+    assert long == [("rewrite", "description"), ("rewrite", "strict")]
 
 
 def test_nobody_pays_for_it_who_does_not_use_it() -> None:

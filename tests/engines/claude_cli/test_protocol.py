@@ -11,7 +11,7 @@ from hypothesis import given
 
 from dragoman.conversation import Conversation, Fold, Json, Media, Message, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.engines.claude_cli.decode import ReplyReader
-from dragoman.engines.claude_cli.history import Continuation, continuation, fingerprint, write_turn
+from dragoman.engines.claude_cli.history import Continuation, continuation, write_turn
 from dragoman.engines.claude_cli.protocol import Dialogue, result_of
 from dragoman.errors import DragomanError
 from dragoman.providers import PROFILES, Call
@@ -114,13 +114,6 @@ def test_results_find_their_calls_in_any_order(order: list[str], early: int) -> 
     assert given_answers == {f"q-{id}": f"result of {id}" for id in "abc"}
 
 
-def test_calls_without_ids_are_told_apart_by_name() -> None:
-    talk = dialogue("weather")
-    reply_with_calls(talk, "a")
-    assert not talk.receive(line(tool_request("q", None))).out
-    assert answers(talk.give([result("a")])) == {"q": "result of a"}
-
-
 def test_a_call_that_was_cancelled_is_not_answered() -> None:
     for notice in (
         {"type": "control_cancel_request", "request_id": "q"},
@@ -166,13 +159,6 @@ def test_how_a_conversation_goes_on() -> None:
     assert continuation(waiting, (*waiting, _RESULTS, _USER)) == Continuation(2, 1)
     assert continuation(waiting, (*waiting, Message.tool([ToolResult("a", "t")]))) is None
     assert continuation(waiting, (*waiting, _RESULTS, _MODEL, _USER)) is None
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_fingerprints_tell_words_apart(one: str, other: str) -> None:
-    first, second = (Message.user(one),), (Message.user(other),)
-    assert (fingerprint(first) == fingerprint(second)) == (one == other)
-    assert fingerprint((*first, *second)) != fingerprint(first)
 
 
 # --- what it is told --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from dragoman.conversation import Conversation, Message
+from dragoman.engines import MODELS
 from dragoman.engines.local import server, storage
 from dragoman.engines.local.storage import models_directory
 
@@ -41,12 +42,12 @@ def quality() -> Any:
     return module
 
 
-def running(context: int) -> Any:
-    """The program that runs a model with this context."""
-    (model,) = [model for key, model in server._shared.items() if key[1] == context]
-    process = model._process
-    assert process is not None
-    return process
+def running(context: int) -> server.ModelServer:
+    """The program that runs the small model with this context."""
+    (found,) = [
+        each for each in server.running_models() if each.context == context and MODELS[SMALL].file in each.model
+    ]
+    return found
 
 
 def at_work(context: int) -> dict[str, Any]:

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dragoman.engines.local import server
-from dragoman.engines.local.process import Launch
-from dragoman.errors import LocalModelError
+from dragoman.engines.local.server import ModelServer
+from dragoman.engines.local.storage import try_lock
 from dragoman.simulator import Simulator
 from tests.engines.local.test_models import gguf
 
 
 class Program:
-    """What stands in for the child."""
+    """What stands in for the child: a lock that is held, and a file about it."""
 
-    def __init__(self, address: str, launch: Launch) -> None:
-        self.address, self.key, self.launch = address, "the-child's-key", launch
-        self.alive = True
-        self.pid = 0
+    def __init__(self, address: str, state: Path, model: Path, context: int) -> None:
+        self.context = context
+        self._lock = os.open(state.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        assert try_lock(self._lock)
+        self.server = ModelServer(address=address, key="the-child's-key", pid=0, model=str(model), context=context)
+        state.write_bytes(msgspec.json.encode(self.server))
 
-    hopeless: LocalModelError | None = None
+    def die(self) -> None:
+        """As if it were killed: the file stays."""
+        os.close(self._lock)
+        self._lock = -1
 
-    def ends_within(self, _seconds: float) -> bool:
-        return not self.alive
+    def poll(self) -> int:
+        """As of the process that was started, which has ended well."""
+        return 0
 
-    def stop(self) -> None:
-        self.alive = False
+    wait = poll
 
 
 class Stand:
@@ -41,14 +48,10 @@ class Stand:
         self.model = model
         self.programs: list[Program] = []
 
-    def start(self, launch: Launch) -> Program:
+    def spawn(self, state: Path, model: Path, context: int) -> Program:
         address = self.simulator.base_url("llamacpp").removesuffix("/v1")
-        self.programs.append(Program(address, launch))
+        self.programs.append(Program(address, state, model, context))
         return self.programs[-1]
-
-    @property
-    def alive(self) -> int:
-        return sum(program.alive for program in self.programs)
 
 
 @contextmanager
@@ -57,8 +60,13 @@ def scripted(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **hea
     file = gguf(tmp_path / "m.gguf", **head)
     with Simulator(script) as simulator:
         stand = Stand(simulator, f"local:{file}")
-        monkeypatch.setattr(server, "start", stand.start)
+        monkeypatch.setattr(server, "_directory", lambda: tmp_path / "servers")
+        monkeypatch.setattr(server, "_spawn", stand.spawn)
         monkeypatch.setattr(server, "ensure_installed", lambda: None)
-        yield stand
-        assert not server._shared, "somebody did not give the model back"
+        try:
+            yield stand
+        finally:
+            for program in stand.programs:
+                if program._lock >= 0:
+                    program.die()
         assert simulator.wait_until_idle()

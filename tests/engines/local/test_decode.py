@@ -25,7 +25,9 @@ from dragoman.conversation import (
 )
 from dragoman.engines.local.decode import LocalDecoder
 from dragoman.engines.local.models import Thinks
-from dragoman.engines.local.prompt import BETWEEN, OPENING, call_start, write_call
+from dragoman.engines.local.prompt import FENCE, INSTEAD, call_start, write_call
+
+OPENING = FENCE + '\n{"name": '
 
 NAMES = ("weather", "weather_report")
 CALL = write_call("weather", '{"city": "Pa\\"}ris", "deep": [{}]}')
@@ -92,6 +94,20 @@ def test_a_call(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize("blanks", ["", " ", "\n  "])
+def test_a_call_with_any_blanks(size: int, blanks: str) -> None:
+    parts = (FENCE, "{", '"name"', ":", '"weather"', ",", '"arguments"', ":", ARGUMENTS, "}", "```")
+    message = read(blanks.join(parts), [size])
+    assert message.blocks == (ToolCall("call_abc", "weather", ARGUMENTS),)
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_call_of_no_tool_and_the_answer_after_it(size: int) -> None:
+    message = read(f"Well. {write_call('alice', '{}')}{INSTEAD}It rains.", [size])
+    assert (message.text, message.tool_calls, message.stop_reason) == ("Well.\n\nIt rains.", (), StopReason.END)
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
 def test_a_call_after_some_words(size: int) -> None:
     message = read(f"I will look.\n\n{CALL}", [size])
     assert message.text == "I will look."
@@ -147,7 +163,8 @@ def test_pieces_make_no_difference(sizes: list[int], seed: int) -> None:
         OPENING,
         '"weather"',
         '"nobody"',
-        BETWEEN,
+        ', "arguments": ',
+        INSTEAD,
         "{}",
         '{"a": "}"}',
         "}",

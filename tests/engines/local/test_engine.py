@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from dragoman._stop import Stop, stopping
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import (
     Conversation,
@@ -27,6 +29,7 @@ from dragoman.conversation import (
     ToolSpec,
 )
 from dragoman.engines import async_engine, engine
+from dragoman.engines.local import server
 from dragoman.engines.local.models import DEFAULT
 from dragoman.engines.local.prompt import write_call
 from dragoman.errors import (
@@ -35,15 +38,16 @@ from dragoman.errors import (
     ContextTooLongError,
     LocalModelError,
     LossyConversionError,
+    StoppedError,
     ToolDefinitionError,
 )
 from dragoman.loop import Cancelled
 from dragoman.providers import ModelOptions, ResponseFormat
-from dragoman.simulator import Chunking, Cut, NoResponse, Reply, Stall, Status
+from dragoman.simulator import Chunking, Cut, Reply, Stall, Status
 from dragoman.tools import tool
 from dragoman.transport import RetryPolicy
 from tests.chat.talking import WAYS, transcript
-from tests.engines.local.running import scripted
+from tests.engines.local.running import Program, scripted
 
 ASKED = Conversation("Be brief.").plus(Message.user("Weather in Lyon?"))
 CITY = Raw(b'{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}')
@@ -139,43 +143,18 @@ def test_cancel_and_go_on(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 # --- one model for all ------------------------------------------------------------------------------------------------
 
 
-def test_engines_share_one_program_which_ends_with_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted(["One.", "Two.", "Three."], tmp_path, monkeypatch) as stand:
-        first, second = engine(stand.model), engine(stand.model)
-        assert stand.programs == []  # nothing is loaded before it is needed
-        first.reply(ASKED)
-        second.reply(ASKED)
-        assert len(stand.programs) == 1
-        first.close()
-        first.close()
-        assert stand.alive == 1
-        second.close()
-        assert stand.alive == 0
-        with engine(stand.model) as third:
-            third.reply(ASKED)
-            assert (len(stand.programs), stand.alive) == (2, 1)
-
-
-def test_another_context_is_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_share_one_program_for_each_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
-        scripted(["One.", "Two."], tmp_path, monkeypatch, context=4096) as stand,
-        engine(stand.model) as usual,
+        scripted(lambda _: "Yes.", tmp_path, monkeypatch, context=4096) as stand,
+        engine(stand.model) as first,
+        engine(stand.model) as second,
         engine(stand.model, profile={"context_window": 2048}) as small,
     ):
-        usual.reply(ASKED)
-        small.reply(ASKED)
-        assert [program.launch.context for program in stand.programs] == [4096, 2048]
+        assert stand.programs == []  # nothing is loaded before it is needed
+        for each in (first, second, small):
+            each.reply(ASKED)
+        assert [program.context for program in stand.programs] == [4096, 2048]
         assert small.profile.context_window == 2048
-
-
-def test_an_engine_that_nobody_closed_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with scripted(["One."], tmp_path, monkeypatch) as stand:
-        talker = engine(stand.model)
-        talker.reply(ASKED)
-        assert stand.alive == 1
-        del talker
-        gc.collect()
-        assert stand.alive == 0
 
 
 def test_tasks_do_not_block_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +190,26 @@ def test_a_task_that_is_cancelled_lets_others_go_on(tmp_path: Path, monkeypatch:
     replies = [Reply("Never.", faults=[Stall(after=0)]), "Yes."]
     with scripted(replies, tmp_path, monkeypatch) as stand:
         assert asyncio.run(main(stand.model)) == "Yes."
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deadline"])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("after", [0, 600])
+def test_stopped_from_another_thread(
+    how: str, *, streamed: bool, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [Reply("A very long story. " * 50, faults=[Stall(after=after)]), "Yes."]
+    with scripted(replies, tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
+        stop = Stop(None if how == "cancelled" else time.monotonic() + 0.5)
+        canceller = threading.Timer(0.5 if how == "cancelled" else 60, stop.cancel)
+        canceller.start()
+        with stopping(stop), pytest.raises(StoppedError) as caught:
+            list(talker.stream(ASKED)) if streamed else talker.reply(ASKED)
+        canceller.cancel()
+        assert caught.value.reason == how
+        assert len(stand.simulator.requests) == 1  # nothing was tried again
+        assert talker.reply(ASKED).message.text == "Yes."
+        assert len(stand.programs) == 1
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -343,70 +342,61 @@ def test_errors_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dead", [True, False])
-@pytest.mark.parametrize("fault", [Cut(share=0.5), NoResponse()], ids=["cut", "nothing"])
-def test_a_connection_that_breaks(
-    fault: Any, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dead: bool
-) -> None:
-    """The program may be dying, which shows in its connections first: it is looked at before it is asked again."""
+def test_a_connection_that_breaks(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dead: bool) -> None:
     kind, streamed = WAYS[way]
-    with scripted([Reply("One two three. " * 50, faults=[fault]), "Yes."], tmp_path, monkeypatch) as stand:
+    replies = [Reply("One two three. " * 50, faults=[Cut(share=0.5)]), "Yes."]
+    with scripted(replies, tmp_path, monkeypatch) as stand:
         talk = kind(stand.model, streamed=streamed, retry=RetryPolicy(max_attempts=1))
         try:
             with pytest.raises(ConnectionFailedError, match="program that runs the local model") as caught:
                 talk.chat("Well?")
             assert "started anew" in caught.value.hint
-            looked: list[float] = []
-
-            def ends(seconds: float) -> bool:
-                looked.append(seconds)
-                stand.programs[0].alive = not dead
-                return dead
-
-            stand.programs[0].ends_within = ends  # type: ignore[method-assign]
+            if dead:
+                stand.programs[0].die()
             assert talk.chat("Well?").text == "Yes."
-            assert len(looked) == 1
             assert len(stand.programs) == 1 + dead
         finally:
             talk.close()
 
 
-def test_a_program_that_would_die_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replies = [Reply("One two three.", faults=[NoResponse()]), "Yes."]
-    with (
-        scripted(replies, tmp_path, monkeypatch) as stand,
-        engine(stand.model, retry=RetryPolicy(max_attempts=1)) as talker,
-    ):
-        with pytest.raises(ConnectionFailedError):
-            talker.reply(ASKED)
-        stand.programs[0].alive = False
-        stand.programs[0].hopeless = LocalModelError("no", reason="unsupported_processor")
-        with pytest.raises(LocalModelError):
-            talker.reply(ASKED)
-        assert len(stand.programs) == 1
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_program_that_just_ended(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dead: bool) -> None:
+    """Of a program that dies, the connections go first: it is looked at, and if it has died another one is asked."""
+    kind, streamed = WAYS[way]
+    monkeypatch.setattr(server, "_DYING_SECONDS", 5.0 if dead else 0.2)
+    with scripted(lambda _: "Yes.", tmp_path, monkeypatch) as stand:
+        spawn = stand.spawn
 
+        def spawn_dying(state: Path, model: Path, context: int) -> Program:
+            program = spawn(state, model, context)
+            if len(stand.programs) == 1:
+                nobody = msgspec.structs.replace(program.server, address="http://127.0.0.1:1")
+                state.write_bytes(msgspec.json.encode(nobody))
+                if dead:
+                    threading.Timer(0.3, program.die).start()
+            return program
 
-def test_a_program_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dragoman.engines.local import server
-
-    def broken(_launch: Any) -> Any:
-        raise LocalModelError("no", reason="no_memory")
-
-    with scripted(["Yes."], tmp_path, monkeypatch) as stand, engine(stand.model) as talker:
-        monkeypatch.setattr(server, "start", broken)
-        for _ in range(2):
-            with pytest.raises(LocalModelError):
-                talker.reply(ASKED)
-        monkeypatch.setattr(server, "start", stand.start)
-        assert talker.reply(ASKED).message.text == "Yes."
+        monkeypatch.setattr(server, "_spawn", spawn_dying)
+        talk = kind(stand.model, streamed=streamed, retry=RetryPolicy(max_attempts=1))
+        try:
+            if dead:
+                assert talk.chat("Well?").text == "Yes."
+            else:
+                with pytest.raises(ConnectionFailedError, match="program that runs the local model"):
+                    talk.chat("Well?")
+            assert len(stand.programs) == 1 + dead
+        finally:
+            talk.close()
 
 
 def test_after_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with scripted(["Yes."], tmp_path, monkeypatch) as stand:
         talker = engine(stand.model)
         talker.close()
-        with pytest.raises((ConfigurationError, ConnectionFailedError)):
+        with pytest.raises(ConfigurationError, match="closed"):
             talker.reply(ASKED)
-        assert stand.alive == 0
+        assert stand.programs == []
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

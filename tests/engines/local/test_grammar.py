@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from dragoman.engines.local.grammar import Turn, turn_grammar
-from dragoman.engines.local.prompt import OPENING, call_start, write_call
+from dragoman.engines.local.prompt import FENCE, INSTEAD, call_start, write_call
 from dragoman.errors import ToolDefinitionError
 from tests.engines.local.real import quality
 
@@ -59,9 +59,15 @@ ANSWER = Turn(tools=TOOLS, answer=json.dumps(CITY).encode())
         (write_call("weather", "{}"), []),
         (write_call("weather", '{"city": "Lyon", "more": 1}'), []),
         (write_call("weather", '{ "city":"Lyon"}'), []),
-        (write_call("nobody", "{}"), [FREE]),
+        (CALL.replace(": ", ":\n  ", 2).replace("{", "{\n", 1).replace("}\n", "\n}"), [FREE]),
+        ("I explain at length. " * 12 + CALL, []),
+        (CALL.replace("tool_call", "toolCall"), []),
+        (write_call("nobody", "{}"), []),
+        (write_call("nobody", "{}") + INSTEAD + "It rains.", [FREE]),
+        (write_call("weathe", '{"a": 1}') + INSTEAD, [FREE]),
+        (CALL + INSTEAD + "It rains.", []),
         (call_start("weather") + "oh", []),
-        (OPENING, [FREE]),
+        (FENCE, []),
         ('```json\n{"name": "weather"}\n```', [FREE]),
         (LYON, [FREE, ANSWER]),
     ],

@@ -17,6 +17,7 @@ import jsonschema_rs
 import pytest
 from msgspec import Raw
 
+from dragoman._stop import Stop, stopping
 from dragoman.conversation import (
     Conversation,
     Message,
@@ -27,7 +28,7 @@ from dragoman.conversation import (
 )
 from dragoman.engines import MODELS, Engine, async_engine, engine
 from dragoman.engines.local.storage import models_directory
-from dragoman.errors import ContextTooLongError, LocalModelError
+from dragoman.errors import ContextTooLongError, LocalModelError, StoppedError
 from dragoman.providers import ModelOptions
 from tests.chat.talking import WAYS
 from tests.engines.local.real import SMALL, STORY, at_work, needed, quality, real
@@ -98,6 +99,35 @@ def test_an_answer_that_nobody_reads_any_more_is_not_written_on() -> None:
     needed(SMALL)
     # One token is being computed while the reader turns its back; on a busy machine some more are on their way to it.
     assert 5 <= stopped_after(5) <= 200
+
+
+@pytest.mark.parametrize("asked", ["a long answer", "a long question"])
+def test_a_stop_from_another_thread_stops_the_model(asked: str) -> None:
+    needed(SMALL)
+    long = {"a long answer": STORY, "a long question": Conversation().plus(Message.user("Read this. " * 1200))}[asked]
+    with engine(f"local:{SMALL}", profile={"context_window": 4096}) as talker:
+        talker.reply(STORY, options=ModelOptions(max_tokens=1))
+        stop, stopped = Stop(), 0.0
+
+        def cancel() -> None:
+            nonlocal stopped
+            while not at_work(4096)["is_processing"]:
+                time.sleep(0.01)
+            stopped = time.monotonic()
+            stop.cancel()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        with stopping(stop), pytest.raises(StoppedError):
+            talker.reply(long, options=ModelOptions(max_tokens=3000, extra_body={"ignore_eos": True}))
+        assert time.monotonic() - stopped < 2  # nothing is waited for; the machine may be busy
+        canceller.join()
+        assert at_work(4096)["n_prompt_tokens_processed"] < 1500
+        deadline = time.monotonic() + 120  # a batch of the question may still be read
+        while at_work(4096)["is_processing"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert talker.reply(STORY, options=ModelOptions(max_tokens=3)).message.text
 
 
 def test_a_stream_that_nobody_reads_on_holds_nobody_up(small: Engine) -> None:

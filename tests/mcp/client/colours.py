@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -81,9 +80,8 @@ def running(marker: str) -> list[int]:
     return found
 
 
-@contextmanager
 def nothing_left() -> Iterator[None]:
-    """Neither processes nor threads are left behind."""
+    """A fixture: neither processes nor threads are left behind."""
     processes, threads = children(), set(threading.enumerate())
     yield
     until(lambda: children() <= processes, "all children have ended", 10)

@@ -30,7 +30,7 @@ from dragoman.mcp import (
     StdioServer,
     connect,
 )
-from dragoman.mcp.progress import LISTENER
+from dragoman.mcp.calls import LISTENER
 from dragoman.tools import ToolRun
 from tests.mcp.client.colours import HOSTILE, Call, Colour, hostile, running, until
 from tests.mcp.client.official import PIXEL, official

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import mcp
-from mcp.client.stdio import StdioServerParameters
 
 from dragoman.mcp import HttpDoor, McpServer
 
 ROOT = Path(__file__).resolve().parents[3]
 ERAS = ("legacy", "auto")
 T = TypeVar("T")
+Door: TypeAlias = Callable[..., object]
 
 
 @asynccontextmanager
@@ -34,14 +33,9 @@ async def over_http(server: McpServer, era: str, **more: object) -> AsyncIterato
 DOORS = [in_process, over_http]
 
 
-def script(path: Path, *arguments: str) -> StdioServerParameters:
-    """A program that serves over stdio."""
-    return StdioServerParameters(command=sys.executable, args=[str(path), *arguments], cwd=ROOT)
-
-
 def talk(
     server: McpServer,
-    door: Callable[..., object],
+    door: Door,
     era: str,
     body: Callable[[mcp.Client], Awaitable[T]],
     **more: object,

@@ -33,12 +33,10 @@ from dragoman import (
     errors,
     tool,
 )
-from dragoman.mcp import McpServer, ToolAbout, current_request, offers_of, report_progress
+from dragoman.mcp import McpServer, Offer, ToolAbout, current_request, offers_of, report_progress
 from dragoman.toolkit import MemorySkillStore, Skill
 from dragoman.tools import ToolRun
-from tests.mcp.server.doors import in_process, over_http, talk
-
-Door = Callable[..., object]
+from tests.mcp.server.doors import Door, in_process, over_http, talk
 
 
 @tool(read_only=True)
@@ -435,20 +433,12 @@ def test_two_tools_of_one_name_are_told_and_do_not_end_the_server(era: str) -> N
 # --- resources and prompts ---
 
 
-@dataclass(frozen=True)
-class Note:
-    name: str
-    description: str
-    body: str | bytes
-
-    def read(self) -> str | bytes:
-        if self.body == "broken":
-            raise OSError("the disk is gone")
-        return self.body
+def broken() -> str:
+    raise OSError("the disk is gone")
 
 
 def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era: str) -> None:
-    skills = [Note("make coffee", "How to.", "# Grind"), Note("image", "A picture.", b"\x89PNG")]
+    skills = [Offer("make coffee", "How to.", lambda: "# Grind"), Offer("image", "A picture.", lambda: b"\x89PNG")]
     server = McpServer([add], resources=lambda: skills, prompts=skills[:1])
 
     async def body(client: mcp.Client) -> None:
@@ -462,7 +452,7 @@ def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era:
         assert text.text == "# Grind"
         (blob,) = (await client.read_resource(listed[1].uri)).contents
         assert isinstance(blob, types.BlobResourceContents)
-        skills.append(Note("new", "", "broken"))
+        skills.append(Offer("new", "", broken))
         newest = (await client.list_resources(cache_mode="bypass")).resources[-1]
         with pytest.raises(MCPError, match="the disk is gone"):
             await client.read_resource(newest.uri)
@@ -479,7 +469,7 @@ def test_whatever_can_be_read_is_offered_as_resource_and_prompt(door: Door, era:
 
 
 def test_changed_prompts_are_told_on_request(era: str) -> None:
-    server = McpServer([add], prompts=[Note("a", "", "b")], watch_seconds=0.02)
+    server = McpServer([add], prompts=[Offer("a", "", lambda: "b")], watch_seconds=0.02)
 
     async def body(client: mcp.Client) -> None:
         await _changed(client, lambda: server.changed("prompts"))

@@ -31,15 +31,23 @@ def add(a: int, b: int) -> int:
 
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+OPENING = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    b'"clientInfo":{"name":"t","version":"1"}}}'
+)
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def post(door: HttpDoor, body: bytes = PING, **more: str) -> int:
+    return exchange(door, body, more).status
+
+
+def exchange(door: HttpDoor, body: bytes, more: dict[str, str]) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=30)
     try:
         sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **more}
         connection.request("POST", "/mcp", body, sent)
-        return connection.getresponse().status
+        return connection.getresponse()
     finally:
         connection.close()
 
@@ -81,6 +89,22 @@ def test_what_is_too_large_or_no_json_is_refused() -> None:
         assert post(door, b" " * 2_000, **BEARER) == 413
         assert post(door, b" " * 2_000) == 401  # the token comes before the body
         assert post(door, b"[" * 500, **BEARER) == 400
+
+
+def test_abandoned_sessions_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.mcp.doors.MAX_SESSIONS", 3)
+
+    def use(door: HttpDoor, session: str | None) -> int:
+        assert session is not None
+        return post(door, **BEARER, **{"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"})
+
+    with McpServer([add]) as server, HttpDoor(server, token=TOKEN) as door:
+        first = exchange(door, OPENING, BEARER).getheader("mcp-session-id")
+        for _ in range(5):
+            assert exchange(door, OPENING, BEARER).status == 200
+            assert use(door, first) == 200  # what is in use stays
+        abandoned = [exchange(door, OPENING, BEARER).getheader("mcp-session-id") for _ in range(4)]
+        assert [use(door, each) for each in (first, *abandoned)] == [404, 404, 200, 200, 200]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "tools.dragoman.dev", ""])

@@ -14,8 +14,9 @@ from typing import Any
 
 import mcp
 import pytest
+from mcp.client.stdio import StdioServerParameters
 
-from tests.mcp.server.doors import ROOT, script
+from tests.mcp.server.doors import ROOT
 from tests.processes import started
 
 pytestmark = pytest.mark.slow
@@ -94,7 +95,8 @@ def call(number: int, name: str, **arguments: object) -> str:
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_the_official_client_is_served(server: Path, mode: str) -> None:
     async def main() -> None:
-        async with mcp.Client(script(server, str(server)), mode=mode) as client:
+        program = StdioServerParameters(command=sys.executable, args=[str(server), str(server)], cwd=ROOT)
+        async with mcp.Client(program, mode=mode) as client:
             assert [each.name for each in (await client.list_tools()).tools] == ["chatty", "more", "endless"]
             result = await client.call_tool("chatty", {"text": "hé"})
             assert result.content[0].text == "hé b'' ''"  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.providers import Call, Decoder, Encoded, ModelOptions, Profile, ReplyDecoder, profile_of
+from dragoman.providers import Call, Decoder, Encoded, ModelOptions, Profile, WireRequest, profile_of
 from dragoman.providers.anthropic import CODEC
 
 MODEL = "claude-sonnet-4-5"
@@ -46,7 +46,8 @@ def sent(*messages: Message, **how: Any) -> list[dict[str, Any]]:
 
 
 def decoder_of(*, stream: bool = True, names: dict[str, str] | None = None, model: str = MODEL) -> Decoder:
-    return ReplyDecoder(call_of(stream=stream, model=model), names or {})
+    encoded = Encoded(request=WireRequest(path="", body=b""), tool_names=names or {})
+    return CODEC.decoder(call_of(stream=stream, model=model), encoded)
 
 
 # --- streams by hand ---

@@ -119,7 +119,7 @@ def test_whole_and_streamed_are_the_same_message(case: str) -> None:
         ("pause_turn", StopReason.PAUSED),
         ("refusal", StopReason.REFUSAL),
         ("model_context_window_exceeded", StopReason.CONTEXT_FULL),
-        ("compaction", StopReason.OTHER),
+        ("compaction", StopReason.PAUSED),
         ("something_new", StopReason.OTHER),
     ],
 )
@@ -203,3 +203,10 @@ def test_names_are_mapped_back() -> None:
     encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"wire": "own"})
     message = message_of(CODEC.decoder(call, encoded), [whole({**TOOL, "name": "wire"})])
     assert message.tool_calls[0].name == "own"
+
+
+def test_a_model_that_took_over_is_the_model_of_the_reply() -> None:
+    fallback = {"type": "fallback", "from": {"model": "claude-x"}, "to": {"model": "claude-y"}, "trigger": {}}
+    pieces = [started(), block(0, fallback), text_block(1, "Hi"), stopped()]
+    assert message_of(decoder_of(), pieces).model == "claude-y"
+    assert message_of(decoder_of(), [whole(fallback, model="claude-y")]).model == "claude-y"

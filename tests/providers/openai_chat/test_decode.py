@@ -461,12 +461,14 @@ def test_unknown_members_are_kept_with_the_message() -> None:
     assert kept["message"] == {"executed_tools": tools, "annotations": [1, 2], "note": "ko"}
 
 
-def test_only_the_first_of_several_answers_is_read() -> None:
+def test_the_first_of_several_answers_is_the_reply_and_the_others_are_kept() -> None:
     second = {"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}
-    assert read(stream(chunk({"content": "a"}), chunk(choices=[second]), chunk({}, "stop"))).text == "a"
+    message = read(stream(chunk({"content": "a"}), chunk(choices=[second]), chunk({}, "stop")))
+    assert (message.text, kept_in(message.native)["choices"]) == ("a", [second])
     body = json.loads(whole({"content": "a"}))
     body["choices"].insert(0, {"index": 1, "message": {"content": "no"}, "finish_reason": "stop"})
-    assert read(json.dumps(body).encode(), stream=False).text == "a"
+    message = read(json.dumps(body).encode(), stream=False)
+    assert (message.text, kept_in(message.native)["choices"]) == ("a", body["choices"][:1])
 
 
 def test_a_first_chunk_without_choices() -> None:
@@ -527,3 +529,34 @@ def test_usage_in_other_places_and_the_last_count_stands() -> None:
     counts = [{"prompt_tokens": 10, "completion_tokens": n} for n in (1, 2, 3)]
     message = read(stream(*[chunk({"content": "a"}, usage=count) for count in counts], chunk({}, "stop")))
     assert message.usage == Usage(input=10, output=3)
+
+
+# --- what particular servers do ---------------------------------------------------------------------------------------
+
+
+def test_a_message_that_repeats_all_deltas_says_nothing_new() -> None:
+    """Perplexity's chunks have both."""
+    said, chunks = "", list[dict[str, Any]]()
+    for piece, finish in (("Hel", None), ("lo", None), ("", "stop")):
+        said += piece
+        chunks.append(chunk({"content": piece}, finish))
+        chunks[-1]["choices"][0]["message"] = {"role": "assistant", "content": said}
+    assert read(stream(*chunks)).text == "Hello"
+    del chunks[-1]["choices"][0]["delta"]["content"]
+    assert read(stream(*chunks)).text == "Hello"
+    only = chunk({}, "stop")
+    only["choices"][0]["message"] = {"content": "Hello"}
+    assert read(stream(only)).text == "Hello"
+
+
+def test_content_that_is_an_object_is_its_json() -> None:
+    """Cloudflare parses the JSON that a schema asked for."""
+    assert json.loads(read(whole({"content": {"city": "Rome"}}), stream=False).text) == {"city": "Rome"}
+
+
+def test_an_error_in_a_field_of_its_own() -> None:
+    """GPUStack writes `error:` where `data:` belongs."""
+    body = stream(chunk({"content": "a"}), done=False) + b'error: {"code": 500, "message": "worker lost"}\n\n'
+    message, error = fails(body)
+    assert (message.text, error.status) == ("a", 500)
+    assert "worker lost" in str(error)

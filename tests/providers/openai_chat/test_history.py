@@ -155,7 +155,7 @@ def test_calls_and_results() -> None:
             ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": 'one\n{"b":2}'},
-        {"role": "tool", "tool_call_id": "c2", "content": "It failed."},
+        {"role": "tool", "tool_call_id": "c2", "content": "Error: It failed."},
     ]
 
 

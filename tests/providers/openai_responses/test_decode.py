@@ -500,3 +500,15 @@ def test_a_body_that_is_no_reply() -> None:
     for body in (b"", b"{}", b"[]", b"null", b'{"output":', b'{"object":"list","data":[]}', b"<html>", b'{"a":"\xff"}'):
         with pytest.raises(ProtocolError):
             whole(body)
+
+
+@pytest.mark.parametrize("shift", [1, 2])
+def test_text_that_is_counted_otherwise_while_it_is_streamed(shift: int) -> None:
+    """Bedrock streams as part 1 what stands at 0 in the finished item."""
+    first, second = message_item("Hello")["content"][0], message_item("Hello again")["content"][0]
+    item = message_item(content=[first, second])
+    events = streamed(item)
+    for one in events:
+        if "content_index" in one:
+            one["content_index"] += shift
+    assert [block.text for block in stream(events).blocks if isinstance(block, Text)] == ["Hello", "Hello again"]

@@ -239,7 +239,7 @@ def test_marks_for_the_cache() -> None:
         (ToolResult("c", "f", structured=Json(Raw(b"[1]"))), "[1]"),
         (ToolResult("c", "f", (Text("no such file"),), is_error=True), "Error: no such file"),
         (ToolResult("c", "f", (Text("Error 404"),), is_error=True), "Error 404"),
-        (ToolResult("c", "f", is_error=True), "Error"),
+        (ToolResult("c", "f", is_error=True), "Error: the tool failed and gave no reason"),
         (ToolResult("c", "f", (Text("see"), PNG)), [{"type": "input_text", "text": "see"}, PNG_PART]),
         (ToolResult("c", "f", (PNG,), is_error=True), [{"type": "input_text", "text": "Error"}, PNG_PART]),
     ],

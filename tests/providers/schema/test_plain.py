@@ -65,6 +65,7 @@ def test_all_of_at_the_top_is_merged_without_loss() -> None:
         "description": "Both. The rest.",
         "properties": {"a": {"type": "string"}, "b": {"type": "integer", "minimum": 1}},
         "required": ["a", "b"],
+        "$defs": schema["$defs"],
     }
     assert done.exact
     assert conversion(schema, "openai_strict", strict=True).schema["properties"] == {
@@ -120,19 +121,30 @@ def test_at_least_one_of_several_properties_is_told() -> None:
     assert not done.exact
 
 
-def test_references_into_what_was_merged_still_lead_there() -> None:
+def test_references_into_a_root_that_was_merged() -> None:
     schema = {
         "allOf": [
             {"properties": {"q": {"type": "integer"}}},
             {"properties": {"r": {"$ref": "#/allOf/0/properties/q"}, "s": {"$ref": "#"}}},
         ]
     }
-    done, _ = convert(schema, "json_schema")
-    assert done["properties"]["r"] == {"$ref": "#/$defs/q"}
-    assert done["$defs"]["q"] == {"type": "integer"}
     strict, _ = convert(schema, "openai_strict", strict=True)
     assert strict["$defs"]["q"] == {"type": "integer"}
     assert strict["$defs"]["root"]["properties"]["s"]["anyOf"][0] == {"$ref": "#/$defs/root"}
+    with pytest.raises(ToolDefinitionError, match="root had to be made one object"):
+        convert(schema, "json_schema")
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_references_that_double_each_other_are_bounded(style: SchemaStyle) -> None:
+    """Whoever offers a tool could otherwise keep the process busy for ever."""
+    doubling = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
+    definitions = {"$defs": {**doubling, "d40": {"properties": {"a": {"type": "string"}}}}}
+    with pytest.raises(ToolDefinitionError, match="beyond measure"):
+        convert({"$ref": "#/$defs/d0", **definitions}, style, strict=True)
+    inside, lines = one(style, {"$ref": "#/$defs/d0"}, **definitions)
+    assert inside == {"$ref": "#/$defs/d0"}
+    assert any("beyond measure" in line for line in lines) == (style != "json_schema")
 
 
 # --- JSON Schema as it is ---------------------------------------------------------------------------------------------

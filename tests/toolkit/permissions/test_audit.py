@@ -49,7 +49,7 @@ def test_one_line_for_each_decision(caplog: pytest.LogCaptureFixture) -> None:
     )
     assert re.fullmatch(
         r"tool=Bash arguments=[0-9a-f]{16} decision=allow by=rule "
-        r'rule="allow \{\\"command\\":\\"ls\\",\\"tool\\":\\"Bash\\"\}" reason="a rule allows it" door=api',
+        r'rule="allow Bash to run ls with any words after it but no options" reason="a rule allows it" door=api',
         allowed,
     )
     assert asked.endswith('decision=ask by=default rule=default reason="no rule allows Bash" door=api')
@@ -97,7 +97,11 @@ def test_arguments_are_not_in_the_line(caplog: pytest.LogCaptureFixture) -> None
         ToolCall("1", "Bash", f'{{"wrong": "{secret}"}}'),
     ):
         checker.check(made, BY_NAME[made.name])
-    assert len(lines(caplog)) == 5
+    made = call("Bash", command=f"echo {secret}")
+    checker.remember(checker.suggest(made, BY_NAME["Bash"])[0])
+    checker.check(made, BY_NAME["Bash"])
+    assert len(lines(caplog)) == 6
+    assert "with exactly the arguments that were shown" in lines(caplog)[-1]
     assert secret not in caplog.text
     assert all(secret not in str(vars(record)) for record in caplog.records)
 
@@ -116,14 +120,14 @@ def test_no_text_can_forge_a_line(tool: str, rule: str, reason: str, door: str) 
             written.append(self.format(record))
 
     logger = _alone("forging", Keep())
-    subject = Subject(tool=tool, read_only=False, fingerprint="0" * 64)
+    subject = Subject(tool=tool, read_only=False, arguments="{}")
     audit(logger, subject, Verdict("deny", reason, "rule", rule), door=door)
     [line] = written
     assert line.isprintable()
     assert len(line.splitlines()) == 1
     value = r'(?:[\w.:/@+-]+|"(?:[^"\\]|\\.)*")'
     assert re.fullmatch(
-        rf"tool={value} arguments=0{{16}} decision=deny by=rule rule={value} reason={value} door={value}", line
+        rf"tool={value} arguments=[0-9a-f]{{16}} decision=deny by=rule rule={value} reason={value} door={value}", line
     ), line
 
 

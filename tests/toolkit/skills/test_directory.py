@@ -75,6 +75,7 @@ HOSTILE_PATHS = [
     "neighbour.md",
     "neighbours/private.md",
     "up/other/private.md",
+    "up/pdf/references/guide.md",
     "proc/environ",
     "loop",
     "loop/x",
@@ -130,7 +131,6 @@ def test_nothing_outside_a_skill_is_read_for_it(path: str, root: Path) -> None:
         ("assets/deep/er/x.txt", "content of assets/deep/er/x.txt"),
         ("inside-link.md", "content of references/guide.md"),
         ("inside-dir/guide.md", "content of references/guide.md"),
-        ("up/pdf/references/guide.md", "content of references/guide.md"),
     ],
 )
 def test_files_of_a_skill_are_read(path: str, content: str, root: Path) -> None:
@@ -254,6 +254,27 @@ def test_a_link_inside_the_directory_is_followed_and_still_contained(root: Path)
     assert "target" in {skill.name for skill in found.list()}
     with pytest.raises(SkillError):
         found.load_supporting("target", "../other/private.md")
+
+
+@pytest.mark.parametrize("declared", ["pdf", "PDF", "\uff50df"])
+def test_no_skill_takes_the_name_of_another(root: Path, tmp_path: Path, declared: str) -> None:
+    put(root, "aaa", body="evil", declared=declared)
+    elsewhere = tmp_path / "first"
+    put(elsewhere, "bbb", body="evil", declared=declared)
+    found = store(elsewhere, root)
+    assert found.load("pdf").body == "Do it."
+    assert [skill.name for skill in found.list()] == ["other", "pdf"]
+    for name, place in {"aaa": root, "bbb": elsewhere}.items():
+        [problem] = [each for each in found.problems if each.startswith(f"{name} was left out")]
+        assert f"{place}/{name}/SKILL.md is that of {root}/pdf/SKILL.md" in problem, "both are named"
+
+
+def test_two_that_declare_one_name_that_is_nobodys_directory(tmp_path: Path) -> None:
+    put(tmp_path, "a", body="one", declared="x")
+    put(tmp_path, "b", body="two", declared="X")
+    found = store(tmp_path)
+    assert [(skill.name, found.load(skill.name).body) for skill in found.list()] == [("x", "one")]
+    assert any("b/SKILL.md is that of" in problem for problem in found.problems)
 
 
 def test_sockets_are_no_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

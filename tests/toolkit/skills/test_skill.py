@@ -19,20 +19,20 @@ from dragoman.toolkit.skills.skill import is_safe_name, read_skill
         ("---\nname: a\ndescription: x\n---\nbody", "a", "x", "body", None),
         ("---\nname: a\ndescription: Use when: needed\n---\nbody", "a", "Use when: needed", "body", "must be quoted"),
         ("---\nname: b\ndescription: x\n---\nbody", "b", "x", "body", "not that of the directory"),
-        ("---\ndescription: x\n---\nbody", "a", "x", "body", "there is no name"),
-        ("---\nname: ../x\ndescription: x\n---\nbody", "a", "x", "body", "cannot be used"),
-        ("---\nname: [a]\ndescription: x\n---\nbody", "a", "x", "body", "there is no name"),
-        ("---\nname: a\n---\n\n# Title\n\nText", "a", "Title", "# Title\n\nText", "there is no description"),
+        ("---\ndescription: x\n---\nbody", "a", "x", "body", "name is missing"),
+        ("---\nname: ../x\ndescription: x\n---\nbody", "a", "x", "body", "the name of the directory is taken"),
+        ("---\nname: [a]\ndescription: x\n---\nbody", "a", "x", "body", "name must be a text"),
+        ("---\nname: a\n---\n\n# Title\n\nText", "a", "Title", "# Title\n\nText", "description is missing"),
         ("# Title\n\nText", "a", "Title", "# Title\n\nText", "first line is not '---'"),
         ("---\nname: a\ndescription: x\n\n# Title", "a", "x", "# Title", "not closed"),
         ("---\nname: a\ndescription: x", "a", "x", "", "not closed"),
         ("\ufeff---\nname: a\ndescription: x\n---\nbody", "a", "x", "body", "byte order mark"),
         ("---\r\nname: a\r\ndescription: x\r\n---\r\nbody\r\n", "a", "x", "body", None),
         ("---  \nname: a\ndescription: x\n--- \nbody", "a", "x", "body", None),
-        ("---\nname: a\ndescription:\n  - x\n  - y\n---\n", "a", "x, y", "", None),
+        ("---\nname: a\ndescription:\n  - x\n  - y\n---\n", "a", "x, y", "", "description must be a text"),
         ("---\nname: a\ndescription: |\n  one\n  two\n---\n", "a", "one\ntwo", "", None),
         ("", "a", "", "", "first line"),
-        ("---\n---\n", "a", "", "", "no name"),
+        ("---\n---\n", "a", "", "", "name is missing"),
         ("---\nname: a\ndescription: x\n---\ntext\n---\nmore", "a", "x", "text\n---\nmore", None),
     ],
 )
@@ -67,6 +67,13 @@ def test_front_matter_is_read_as_far_as_it_goes(front: str, values: object, prob
     found = read_front_matter(f"---\n{front}\n---\n")
     assert found.values == values
     assert re.search(problem, "".join(found.problems)) if problem else not found.problems
+
+
+def test_what_else_a_skill_says_is_kept_as_text() -> None:
+    skill = read_skill(
+        "---\nname: a\ndescription: x\nlicense: MIT\nallowed-tools:\n  - Read\n  - Bash\n---\n", folder="a"
+    )
+    assert skill.more == {"license": "MIT", "allowed-tools": "Read, Bash"}
 
 
 def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,3 +111,5 @@ def test_skills_in_memory() -> None:
         store.load_supporting("a", "c")
     with pytest.raises(SkillError, match="cannot be the name"):
         MemorySkillStore([Skill(name="../a", description="x", body="do")])
+    with pytest.raises(SkillError, match="two skills of the name 'A'"):
+        MemorySkillStore([Skill(name=name, description="x", body="do") for name in ("a", "A")])

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import DirectorySkillStore, MemorySkillStore, PermissionChecker, Skill, skill_tools, skills_prompt
 from dragoman.tools import ToolExecutor
-from tests.tools.colours import Runner, both_colours, one
+from tests.tools.cases import Runner, both_colours, one
 
 
 @pytest.fixture

@@ -17,8 +17,6 @@ import pytest
 from dragoman.tools import Tool
 from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
 
-JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-
 
 def data_directory() -> Path | None:
     spec = importlib.util.find_spec("bfcl_eval")
@@ -75,19 +73,6 @@ def test_all_of_them_become_tools(functions: list[dict[str, Any]]) -> None:
         assert made.spec.schema == made.arguments.schema
 
 
-def odd_types(schema: object) -> Iterator[object]:
-    """The words for types that JSON Schema does not have, by a walk that knows nothing of ours."""
-    if isinstance(schema, dict):
-        if schema.get("type", "object") not in JSON_TYPES:
-            yield schema["type"]
-        for sub in (schema.get("properties") or {}).values():
-            yield from odd_types(sub)
-        items = schema.get("items", [])
-        for sub in items if isinstance(items, list) else [items]:
-            yield from odd_types(sub)
-        yield from odd_types(schema.get("additionalProperties"))
-
-
 def property_paths(schema: object, path: str = "") -> Iterator[str]:
     if isinstance(schema, dict):
         for name, sub in (schema.get("properties") or {}).items():
@@ -116,31 +101,6 @@ def test_nothing_is_lost(compiled: list[tuple[dict[str, Any], Arguments]]) -> No
         assert Counter(property_paths(arguments.schema)) == Counter(property_paths(given))
         for keyword in ("description", "default", "enum", "format", "minItems", "maxItems"):
             assert Counter(texts(arguments.schema, keyword)) == Counter(texts(given, keyword))
-
-
-SAMPLES: dict[str, object] = {
-    "string": "text",
-    "integer": 3,
-    "number": 1.5,
-    "boolean": True,
-    "null": None,
-    "array": [],
-    "object": {},
-}
-
-
-def sample(schema: Any) -> Any:
-    """A value that fits a schema, as simple as possible but with every property."""
-    if "enum" in schema:
-        return schema["enum"][0]
-    kind = schema.get("type")
-    if kind == "object":
-        value = {name: sample(sub) for name, sub in schema.get("properties", {}).items()}
-        return value | {name: "text" for name in schema.get("required", []) if name not in value}
-    if kind == "array":
-        first = [sample(sub) for sub in schema.get("prefixItems", [])]
-        return first or [sample(schema.get("items", {}))] * schema.get("minItems", 1)
-    return SAMPLES.get(kind, "anything")
 
 
 def test_missing_arguments_are_named(compiled: list[tuple[dict[str, Any], Arguments]]) -> None:

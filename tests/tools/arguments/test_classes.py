@@ -118,9 +118,6 @@ def test_generic_classes(hint: object) -> None:
     assert problem(hint, '{"value": "x"}') == 'value: expected integer, got string "x"'
 
 
-# --- structs ---------------------------------------------------------------------------------------------------------
-
-
 # --- typed dicts -----------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +144,3 @@ def test_which_keys_of_a_typed_dict_are_required() -> None:
     assert schema_of_type(Functional)["required"] == ["odd key", "class"]
     assert "required" not in schema_of_type(Extended)
     assert problem(Functional, '{"odd key": "x", "class": "y"}') == '["odd key"]: expected integer, got string "x"'
-
-
-# --- what is said of a class -----------------------------------------------------------------------------------------

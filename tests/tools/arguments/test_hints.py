@@ -9,7 +9,6 @@ import pathlib
 import sys
 import typing
 import uuid
-from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -47,7 +46,6 @@ NULL = {"type": "null"}
 PATH = {"type": "string", "format": "path"}
 T = TypeVar("T")
 Bounded = TypeVar("Bounded", bound=int)
-Constrained = TypeVar("Constrained", int, str)
 UserId = NewType("UserId", int)
 Age = NewType("Age", Annotated[int, "In years."])
 Pair = typing_extensions.TypeAliasType("Pair", tuple[T, T], type_params=(T,))
@@ -104,9 +102,6 @@ class Box(Generic[T]):
 class Size(NamedTuple):
     width: int
     height: int = 1
-
-
-Bag = namedtuple("Bag", "size color", defaults=["red"])
 
 
 class Options(TypedDict, total=False):
@@ -429,7 +424,6 @@ RECORDS: list[Row_] = [
         {'{"names": {"a": 0}, "pair": [1, null]}': "names.a: expected integer >= 1, got integer 0"},
     ),
     (Pair[int], fixed(INTEGER, INTEGER), {"[1, 2]": (1, 2)}, {'[1, "a"]': '[1]: expected integer, got string "a"'}),
-    # --- what cannot be hashed
 ]
 
 LIMITS: list[Row_] = [

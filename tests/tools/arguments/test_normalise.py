@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.errors import ToolDefinitionError
+from dragoman.tools import InvalidArguments, Tool
 from dragoman.tools.arguments.schemas import normalise
 
 
@@ -168,6 +169,56 @@ def test_refusals(given_schema: Any, message: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         normalise(given_schema)
     assert message in str(caught.value)
+
+
+def doubling(keyword: str, levels: int = 40) -> dict[str, object]:
+    """Each definition refers to the next one twice."""
+    definitions: dict[str, object] = {f"d{levels}": {"type": "object"}}
+    for level in range(levels):
+        next_one = {"$ref": f"#/$defs/d{level + 1}"}
+        twice = {"a": next_one, "b": next_one} if keyword == "properties" else [next_one, next_one]
+        definitions[f"d{level}"] = {keyword: twice}
+    return {"type": "object", "properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+
+
+def nested(levels: int) -> dict[str, object]:
+    schema: dict[str, object] = {}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"p": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("given_schema", "message"),
+    [
+        *((doubling(keyword), "more than 20000 parts") for keyword in ("allOf", "anyOf", "properties", "prefixItems")),
+        ({"properties": {f"p{number}": {} for number in range(20_001)}}, "more than 20000 parts"),
+        ({"description": "x" * 1_000_001}, "1000000 are allowed"),
+        (nested(60), "nested more than 100 deep"),
+        (nested(5_000), "recursion"),
+        (
+            {"$defs": {f"d{n}": {"items": {"$ref": f"#/$defs/d{n + 1}"}} for n in range(2_000)}, "$ref": "#/$defs/d0"},
+            "lead too far",
+        ),
+    ],
+)
+def test_a_schema_of_a_stranger_takes_no_longer_than_it_may(given_schema: dict[str, object], message: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=message):
+        Tool.from_schema(lambda **_: None, given_schema, name="t")
+
+
+def test_definitions_that_are_used_often_or_by_themselves_are_fine() -> None:
+    for keyword in ("allOf", "properties"):
+        Tool.from_schema(lambda **_: None, doubling(keyword, 8), name="t")
+    pairs = {"anyOf": [{"$ref": "#/$defs/d"}, {"$ref": "#/$defs/d"}]}
+    recursive = {"properties": {"p": pairs}, "$defs": {"d": {"properties": {"p": pairs, "n": {"type": "integer"}}}}}
+    made = Tool.from_schema(lambda **_: None, recursive, name="t")
+    deep = '{"p": ' * 90 + '{"n": "x"}' + "}" * 90
+    with pytest.raises(InvalidArguments, match="nested too deeply to say where"):
+        made.arguments.decode(deep)
+    with pytest.raises(InvalidArguments, match="p.p.n: expected integer"):
+        made.arguments.decode('{"p": {"p": {"n": "x"}}}')
+    assert made.arguments.decode(deep.replace('"x"', "1"))
 
 
 kinds = st.sampled_from(

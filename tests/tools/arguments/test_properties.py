@@ -224,6 +224,3 @@ def test_the_schema_and_the_decoder_agree_on_any_value(hint: Any, instance: obje
     else:
         with pytest.raises(InvalidArguments, match=r"\A.+\Z"):
             decode(json.dumps(instance))
-
-
-# --- pydantic as a second opinion ------------------------------------------------------------------------------------

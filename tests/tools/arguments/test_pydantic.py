@@ -132,6 +132,24 @@ def test_field_as_a_default() -> None:
     assert values_of(arguments, '{"name": "a"}') == (5, [], "a")
 
 
+def test_a_default_beside_a_type_counts() -> None:
+    def tool(
+        stars: Annotated[int, Field(default=5, ge=1)], tags: Annotated[list[str], Field(default_factory=list)]
+    ) -> None: ...
+
+    arguments = arguments_of_function(tool)
+    assert "required" not in arguments.schema
+    assert arguments.schema["properties"] == {
+        "stars": {"type": "integer", "minimum": 1, "default": 5},
+        "tags": {"type": "array", "items": STRING, "default": []},
+    }
+    first, second = values_of(arguments, "{}"), values_of(arguments, "")
+    assert first == second == (5, [])
+    assert first[1] is not second[1]
+    with pytest.raises(ToolDefinitionError, match="a Field inside a type cannot give a default"):
+        schema_of_type(list[Annotated[int, Field(default=5)]])
+
+
 def test_what_only_pydantic_can_do_is_left_to_pydantic() -> None:
     doubled = Annotated[int, AfterValidator(lambda value: value * 2), "Twice."]
     assert schema_of_type(doubled) == {"type": "integer", "description": "Twice."}

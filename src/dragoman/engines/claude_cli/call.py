@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -16,16 +15,15 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import Failed, Fold, Message, Native, ReplyEvent, ReplyStarted, ToolCall
+from dragoman.engines.base import Reply
 from dragoman.engines.keys import without_keys
-from dragoman.engines.media import with_files_read
-from dragoman.engines.reply import Reply
 from dragoman.errors import ConfigurationError, ProviderError
 from dragoman.providers import Adaptation, AnswerReader, Call, Loss
 from dragoman.tools import Allow, Ask, Deny
 from dragoman.transport import AttemptRecord, Timeouts
 
-from .decode import PROVIDER, ReplyReader, crashed, malformed, no_session, refused, silent
-from .history import Mark, continuation, fingerprint, latest_mark, result_losses, results_in, write_turn
+from .decode import PROVIDER, ReplyReader, crashed, refused, silent
+from .history import continuation, result_losses, results_in, write_turn
 from .launch import ClaudeSettings, Launch
 from .process import Program, ProgramEndedError, ProgramSilentError
 from .protocol import Dialogue
@@ -121,39 +119,29 @@ class Prepared(Struct, frozen=True):
 class _UnusableError(Exception):
     """This program will not answer, and nothing of its reply was seen: another one may."""
 
-    def __init__(self, error: ProviderError) -> None:
-        super().__init__()
-        self.error: ProviderError = error
-
 
 class ProgramCall:
     """One call under way, with an account of it that is complete at any time."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        pool: Pool,
-        program: type[Program],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, prepared: Prepared, pool: Pool, program: type[Program]) -> None:
         self._prepared: Prepared = prepared
         self._call: Call = prepared.call
         self._messages: tuple[Message, ...] = prepared.call.conversation.messages
-        self._read: tuple[Message, ...] = with_files_read(prepared.call.conversation).messages
+        self._read: tuple[Message, ...] = prepared.call.conversation.messages
         """The same with the files that they name; what a program knows is told by the others."""
         self._pool: Pool = pool
         self._program: type[Program] = program
-        self._clock: Callable[[], float] = clock
-        self._began: float = clock()
+        self._began: float = time.monotonic()
         self._fold: Fold = Fold()
         self._unsaid: list[ReplyEvent] = []
         self._handed_over: bool = False
-        self._ways: list[str] = ["live", "session", "new"]
-        """Who may answer: a program that knows the conversation, one that takes its session up, one told everything."""
+        self._may_go_on: bool = True
+        """Whether a program that knows the beginning of the conversation may answer."""
         self._live: Live | None = None
         """The program that is being spoken to."""
         self._losses: tuple[Loss, ...] = ()
+        self._longest: int | None = None
+        """Characters after which the program cuts the description of a tool."""
         self._attempts: list[AttemptRecord] = []
         self._over: bool = False
         self._failure: ProviderError | None = None
@@ -169,10 +157,18 @@ class ProgramCall:
         return Reply(
             message=self._fold.message(),
             received=time.time(),
-            adaptations=self._prepared.adaptations,
+            adaptations=(*self._prepared.adaptations, *self._cuts()),
             losses=self._losses,
             attempts=tuple(self._attempts),
         )
+
+    def _cuts(self) -> list[Adaptation]:
+        why = f"the program cuts it after {self._longest} characters"
+        return [
+            Adaptation(f"description of tool {spec.name!r}", why)
+            for spec in self._call.tools
+            if self._longest and self._prepared.launch.tools and len(spec.description) > self._longest
+        ]
 
     async def reply(self) -> Reply:
         """Carry the call out to its end."""
@@ -187,14 +183,11 @@ class ProgramCall:
         """The next events; none when the reply is complete. Raises ProviderError, once its event was handed over."""
         while not self._over:
             try:
-                live = self._live or await self._connect()
-                if live is not None and (events := await self._listen(live)):
+                if events := await self._listen(self._live or await self._connect()):
                     return events
-            except _UnusableError as unusable:
+            except _UnusableError:
                 await self.aclose()
-                self._fold, self._unsaid = Fold(), []
-                if not self._ways:
-                    return self._fail(unusable.error)
+                self._fold, self._unsaid, self._may_go_on = Fold(), [], False
             except ProviderError as error:
                 await self.aclose()
                 return self._fail(error)
@@ -215,30 +208,20 @@ class ProgramCall:
 
     # --- speaking ---
 
-    async def _connect(self) -> Live | None:
-        """Tell the next program that may answer what is new to it; None if there is none of this kind."""
-        way = self._ways.pop(0)
-        if way == "live":
-            live, ended = self._pool.take(self._prepared.launch.key, self._messages)
+    async def _connect(self) -> Live:
+        """Tell the program that knows most of the conversation what is new to it, or a new one everything."""
+        launch = self._prepared.launch
+        if self._may_go_on:
+            live, ended = self._pool.take(launch.key, self._messages)
+            self._live = live
             for each in ended:
                 await each.stop()
             if live is not None:
-                self._live = live
                 live.program.write(self._go_on(live))
-            return live
-        mark = latest_mark(self._messages) if way == "session" and self._prepared.settings.keep_sessions else None
-        if way == "session" and mark is None:
-            return None
-        return await self._start(mark)
-
-    async def _start(self, found: tuple[int, Mark] | None) -> Live:
-        launch, first = self._prepared.launch, 0
-        if found is not None:
-            first, mark = found[0] + 1, found[1]
-            launch = msgspec.structs.replace(launch, resume=(mark.session, mark.message))
+                return live
         dialogue = Dialogue(launch.opening, launch.tools, launch.names, structured=launch.structured)
         self._live = live = Live(self._program.start(launch), dialogue, launch.key)
-        live.program.write(dialogue.opening() + self._turn(first))
+        live.program.write(dialogue.opening() + self._turn(0))
         return live
 
     def _go_on(self, live: Live) -> bytes:
@@ -249,19 +232,18 @@ class ProgramCall:
         if not new.answering:
             return self._turn(middle)
         answers = self._read[new.first : middle]
-        self._losses = result_losses(answers, new.first, self._call.profile)
         said = b""
         if middle < len(self._messages):
             if not live.dialogue.asks_for(live.seen[-1].tool_calls):
                 # It disposes of these calls itself and is speaking already: it would not hear this in time.
-                raise _UnusableError(malformed(self._call, "it went on without the user's words"))
+                raise _UnusableError
             said = self._turn(middle)
+        self._losses = (*result_losses(answers, new.first, self._call.profile), *self._losses)
         return said + b"".join(live.dialogue.give(results_in(answers)))
 
     def _turn(self, first: int) -> bytes:
         """All messages from this one on, as a turn of the user."""
-        content, losses = write_turn(self._read[first:], first, self._call.profile)
-        self._losses += losses
+        content, self._losses = write_turn(self._read[first:], first, self._call.profile)
         return Dialogue.turn(content)
 
     # --- listening ---
@@ -280,6 +262,7 @@ class ProgramCall:
         reader = dialogue.reader
         while True:
             heard = dialogue.receive(await self._read_line(live))
+            self._longest = dialogue.longest_description
             if heard.out:
                 live.program.write(b"".join(heard.out))
             for question in heard.questions:
@@ -298,22 +281,18 @@ class ProgramCall:
     async def _read_line(self, live: Live) -> bytes:
         times, greeted = self._prepared.timeouts, live.dialogue.greeted
         quiet = times.read if greeted else self._prepared.settings.start_seconds
-        left = None if times.total is None else max(0.0, times.total - (self._clock() - self._began))
-        patience = quiet if left is None else left if quiet is None else min(quiet, left)
+        left = None if times.total is None else max(0.0, times.total - (time.monotonic() - self._began))
         try:
-            return await live.program.read(patience)
+            return await live.program.read(min([each for each in (quiet, left) if each is not None], default=None))
         except ProgramEndedError as gone:
-            error = crashed(self._call, gone.code, gone.words)
             if live.seen and not self._says_something():
-                raise _UnusableError(error) from None
-            raise error from None
+                raise _UnusableError from None
+            raise crashed(self._call, gone.code, gone.words) from None
         except ProgramSilentError as quietly:
-            if times.total is not None and self._clock() - self._began >= times.total:
+            if times.total is not None and time.monotonic() - self._began >= times.total:
                 raise silent(self._call, times.total, "answering", quietly.words, "total_timeout") from None
-            if not greeted:
-                seconds = self._prepared.settings.start_seconds
-                raise silent(self._call, seconds, "starting", quietly.words, "start_timeout") from None
-            raise silent(self._call, times.read or 0.0, "silent", quietly.words) from None
+            doing, code = ("silent", "read_timeout") if greeted else ("starting", "start_timeout")
+            raise silent(self._call, quiet or 0.0, doing, quietly.words, code) from None
 
     async def _decide(self, call: ToolCall) -> Allow | Deny | Ask:
         """What the caller says about a use of one of the program's own tools."""
@@ -353,8 +332,7 @@ class ProgramCall:
         self, live: Live, reader: ReplyReader, events: list[ReplyEvent], result: dict[str, Any]
     ) -> list[ReplyEvent]:
         if result.get("is_error"):
-            error = refused(self._call, result, live.dialogue.word)
-            raise _UnusableError(error) if no_session(result) and not self._says_something() else error
+            raise refused(self._call, result, live.dialogue.word)
         reader.finish(result, events)
         live.dialogue.reader = None
         kept = {name: result[name] for name in _KEPT if name in result}
@@ -379,16 +357,11 @@ class ProgramCall:
         return self._unsaid + events
 
     def _native(self, dialogue: Dialogue, kept: dict[str, Any]) -> Native:
-        fields = {
-            "session_id": dialogue.session,
-            "uuid": dialogue.message,
-            "history": fingerprint((*self._messages, self._fold.message())),
-            **kept,
-        }
+        fields = {"session_id": dialogue.session, **kept}
         return Native(PROVIDER, {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
 
     def _note(self, outcome: str, status: int | None, waited: float) -> None:
-        number, duration = len(self._attempts) + 1, self._clock() - self._began
+        number, duration = len(self._attempts) + 1, time.monotonic() - self._began
         self._attempts.append(
             AttemptRecord(number=number, outcome=outcome, waited=waited, duration=duration, status=status)
         )

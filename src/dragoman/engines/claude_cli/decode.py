@@ -39,7 +39,7 @@ from dragoman.errors import (
     ProviderError,
     RequestTimeoutError,
 )
-from dragoman.providers import AnswerReader, Call, ReplyDecoder, failure
+from dragoman.providers import AnswerReader, Call, Encoded, ReplyDecoder, WireRequest, failure
 
 PROVIDER: Final = "claude-local"
 PREFIX: Final = "mcp__dragoman__"
@@ -70,6 +70,7 @@ class ReplyReader:
         """Whether the model waits for our tools."""
         self._call: Call = call
         self._names: Mapping[str, str] = names
+        self._encoded: Encoded = Encoded(request=WireRequest(path="", body=b""), tool_names=names)
         self._own_tools: Callable[[], frozenset[str]] = own_tools
         self._structured: bool = structured
         self._answer: AnswerReader | None = answer
@@ -101,7 +102,7 @@ class ReplyReader:
             self.settle(events)
             self._begin_anew()
             self._streamed = event["message"].get("id")
-            self._decoder = ReplyDecoder(self._call, self._names)
+            self._decoder = ReplyDecoder(self._call, self._encoded)
         if self._decoder is None:
             return
         found: list[ReplyEvent] = []
@@ -129,7 +130,7 @@ class ReplyReader:
             calls = any(block.get("type") == "tool_use" for block in message["content"])
             message["stop_reason"] = "tool_use" if calls else "end_turn"
         found: list[ReplyEvent] = []
-        decoder = ReplyDecoder(self._call, self._names)
+        decoder = ReplyDecoder(self._call, self._encoded)
         decoder.feed(msgspec.json.encode(message), found)
         decoder.finish(found)
         self._take(found, events)
@@ -140,7 +141,7 @@ class ReplyReader:
             if self._handed_on and not self._held_back:
                 raise broke_off(self._call)
             self._decoder = None
-            self._held.clear()
+            self._held = [event for event in self._held if isinstance(event, ReplyStarted)]
             self._pieces.clear()
             self.calls.clear()
             self._usage = self._usage_before
@@ -281,7 +282,6 @@ _LOGIN: Final = (
     "Start `claude` in a terminal and log in with /login; or give a key: claude-local takes key=…, and the variable "
     "ANTHROPIC_API_KEY."
 )
-_NO_SESSION: Final = ("No conversation found with session ID", "No message found with message.uuid")
 _LIMITS: Final = ("usage limit", "session limit", "weekly limit", "hit your limit")
 
 
@@ -299,11 +299,6 @@ def refused(call: Call, result: Mapping[str, object], word: str | None) -> Provi
     if error.code is None and isinstance(subtype, str) and subtype != "success":
         error.code = subtype
     return error
-
-
-def no_session(result: Mapping[str, object]) -> bool:
-    """Whether a turn failed because the session that was to be taken up is not there."""
-    return any(words in _failure_text(result) for words in _NO_SESSION)
 
 
 def _failure_text(result: Mapping[str, object]) -> str:

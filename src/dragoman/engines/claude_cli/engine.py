@@ -10,18 +10,16 @@ import msgspec
 
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, ToolSpec
-from dragoman.engines.base import AsyncCalls, AsyncEngine, Engine, PlainCalls, ToolFeatures, features_of
+from dragoman.engines.base import AsyncEngine, BaseEngine, Engine, lossy
 from dragoman.engines.factory import EngineOptions, ProviderFactory
 from dragoman.engines.keys import given_key
-from dragoman.engines.media import with_files_read
-from dragoman.engines.reply import lossy
 from dragoman.errors import InvalidConversationError
 from dragoman.providers import Adaptation, Call, Loss, ModelOptions, Profile, ToolNames, prepare, profile_with
 from dragoman.transport import RetryPolicy, Timeouts, validate_base_url
 
 from .call import Pool, Prepared, ProgramCall
 from .decode import PROVIDER
-from .history import continuation, latest_mark, result_losses, write_turn
+from .history import continuation, result_losses, write_turn
 from .launch import DEFAULT_MODEL, Account, ClaudeSettings, launch_for
 from .process import AsyncProgram, Program
 from .protocol import wire_tools
@@ -35,7 +33,7 @@ class ClaudeOptions(EngineOptions, total=False):
     """The variables that the program's own are taken from, in place of those of this process."""
 
 
-class _ClaudeProgram:
+class _ClaudeProgram(BaseEngine):
     """What the two engines have in common. Every argument has a default: `ClaudeEngine()` is a whole sentence."""
 
     def __init__(self, program: type[Program], model: str, given: ClaudeOptions) -> None:
@@ -51,6 +49,7 @@ class _ClaudeProgram:
         self._program: type[Program] = program
         self._pool: Pool = Pool(self.settings.idle_programs)
         self._model: str = model or DEFAULT_MODEL
+        self.name: str = f"{PROVIDER}:{self._model}"
         self._strict: bool = given.get("strict", False)
         self._timeouts: Timeouts = given.get("timeouts", Timeouts())
         self._account: Account = Account(
@@ -61,16 +60,6 @@ class _ClaudeProgram:
             environ=dict(given.get("environ", os.environ)),
         )
 
-    @property
-    def name(self) -> str:
-        """As in `provider:model`."""
-        return f"{PROVIDER}:{self._model}"
-
-    @property
-    def features(self) -> ToolFeatures:
-        """What the model can do with tools."""
-        return features_of(self.profile)
-
     def prepare_tools(self, tools: Sequence[ToolSpec]) -> object:
         """The tools as the program is told of them, as JSON data; nothing is started."""
         names = ToolNames([spec.name for spec in tools], self.profile.tool_limits)
@@ -79,25 +68,18 @@ class _ClaudeProgram:
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """What this model would not get of the conversation, or would get in another form; nothing is started."""
         conversation = conversation.repaired().conversation
-        first, answering = self._known(conversation)
-        messages = with_files_read(conversation).messages
+        messages = conversation.messages
+        live = self._pool.find(messages)
+        known = None if live is None else continuation(live.seen, messages)
+        first, answering = known or (0, 0)
         middle = first + answering
         answered = result_losses(messages[first:middle], first, self.profile)
         return (*answered, *write_turn(messages[middle:], middle, self.profile).losses)
 
-    def _known(self, conversation: Conversation) -> tuple[int, int]:
-        """How many messages need not be write_turn, and how many after these answer calls."""
-        messages = conversation.messages
-        live = self._pool.find(messages)
-        new = None if live is None else continuation(live.seen, messages)
-        if new is not None:
-            return new.first, new.answering
-        mark = latest_mark(messages) if self.settings.keep_sessions else None
-        return (0, 0) if mark is None else (mark[0] + 1, 0)
-
-    def _call(
+    def call(
         self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
     ) -> ProgramCall:
+        """A call that is ready to be made. Raises before a program is started if it cannot be."""
         conversation.ensure_valid()
         if not conversation.messages:
             message = "The conversation has no message that a model could answer."
@@ -125,11 +107,8 @@ class _ClaudeProgram:
             raise lossy(self.name, losses)
         return ProgramCall(prepared, self._pool, self._program)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
 
-
-class ClaudeEngine(_ClaudeProgram, PlainCalls):
+class ClaudeEngine(_ClaudeProgram, Engine):
     """The claude program, for a plain program. Safe to share between threads."""
 
     def __init__(self, model: str = "", **options: Unpack[ClaudeOptions]) -> None:
@@ -140,7 +119,7 @@ class ClaudeEngine(_ClaudeProgram, PlainCalls):
         step(self._pool.aclose())
 
 
-class AsyncClaudeEngine(_ClaudeProgram, AsyncCalls):
+class AsyncClaudeEngine(_ClaudeProgram, AsyncEngine):
     """The claude program, on an event loop. Safe to share between tasks."""
 
     def __init__(self, model: str = "", **options: Unpack[ClaudeOptions]) -> None:

@@ -1,7 +1,7 @@
 """What a program knows of a conversation, and how it is told the rest.
 
-Owns: whether a conversation goes on from what a program knows; the mark by which a session on disk is found again; the
-content of a user's turn, the transcript in which the program reads what it was not there to hear, and what is lost.
+Owns: whether a conversation goes on from what a program knows; the content of a user's turn, the transcript in which
+the program reads what it was not there to hear, and what is lost.
 Must not know: processes, and how a program is spoken to.
 
 The program takes turns of the user only. What the model, or another model, said before is told as a transcript: a line
@@ -10,16 +10,13 @@ of JSON for each message, in which no `<` stands, so that nothing said in it can
 
 from __future__ import annotations
 
-from hashlib import blake2s
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import Raw
 
 from dragoman.conversation import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from dragoman.providers import Loss, Profile, encode_media
 
-from .decode import PROVIDER
 from .protocol import MAX_RESULT
 
 
@@ -54,55 +51,6 @@ def continuation(seen: tuple[Message, ...], messages: tuple[Message, ...]) -> Co
 def results_in(messages: tuple[Message, ...]) -> list[ToolResult]:
     """All results in these messages."""
     return [result for message in messages for result in message.tool_results]
-
-
-# --- sessions on disk -------------------------------------------------------------------------------------------------
-
-_SIZE: Final = 16
-_FIELDS: Final = ("session_id", "uuid", "history")
-
-
-class Mark(NamedTuple):
-    """Where a session stood when a reply was complete."""
-
-    session: str
-    message: str
-    """The program's id of the reply's last part."""
-    history: str
-    """Fingerprint of the messages up to the reply and including it."""
-
-
-def fingerprint(messages: tuple[Message, ...]) -> str:
-    """What was said in these messages, in short; the same for the same words, wherever they were kept meanwhile."""
-    digest = blake2s(digest_size=_SIZE)
-    for message in messages:
-        digest.update(msgspec.json.encode([message.role, message.blocks]))
-    return digest.hexdigest()
-
-
-def mark_of(message: Message) -> Mark | None:
-    """The mark that a reply carries."""
-    native = message.native
-    if native is None or native.provider != PROVIDER or not all(name in native.fields for name in _FIELDS):
-        return None
-    try:
-        return Mark(*[msgspec.json.decode(Raw(native.fields[name]), type=str) for name in _FIELDS])
-    except msgspec.MsgspecError:
-        return None
-
-
-def latest_mark(messages: tuple[Message, ...]) -> tuple[int, Mark] | None:
-    """The last reply whose session can be taken up again, by its index; what stands before it is unchanged."""
-    found: tuple[int, Mark] | None = None
-    digest = blake2s(digest_size=_SIZE)
-    for index, message in enumerate(messages):
-        digest.update(msgspec.json.encode([message.role, message.blocks]))
-        if message.role != "assistant" or message.interrupted or message.tool_calls:
-            continue  # in the middle of a turn a session cannot be taken up
-        mark = mark_of(message)
-        if mark is not None and mark.history == digest.hexdigest():
-            found = (index, mark)
-    return found
 
 
 # --- a turn of the user -----------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import ToolCall, ToolSpec
+from dragoman.conversation import ToolCall
+from dragoman.engines.environment import child_environment
 from dragoman.engines.keys import Secret, environment_without_keys, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers import PROVIDERS, Adaptation, Call, ModelOptions, ToolNames, effective_options, refuse_or_adapt
@@ -43,7 +44,7 @@ class ClaudeSettings(Struct, frozen=True, kw_only=True):
     find_program: Callable[[str], str | None] | None = None
     """How it is found by name; None: on the PATH, as shutil.which does."""
     directory: str | None = None
-    """Where it works, and under which it keeps its sessions; None: the current directory."""
+    """Where it works; None: the current directory."""
     own_tools: tuple[str, ...] = ()
     """Tools of the program itself that the model may use, such as "Bash" or "Read"."""
     permission: OwnToolPermission | None = None
@@ -52,8 +53,6 @@ class ClaudeSettings(Struct, frozen=True, kw_only=True):
     """Keep the program's own system prompt, and put the conversation's behind it."""
     setting_sources: tuple[str, ...] = ()
     """Which settings it reads: "user", "project", "local"."""
-    keep_sessions: bool = False
-    """Let the program keep its sessions on disk, so that a later process can go on with one (`--resume`)."""
     environment: Mapping[str, str] = {}
     """Further variables for it; they win over ours."""
     arguments: tuple[str, ...] = ()
@@ -92,6 +91,7 @@ _FIXED: Final = (
     *("--permission-prompt-tool", "stdio"),
     "--strict-mcp-config",
     "--disable-slash-commands",
+    "--no-session-persistence",
 )
 
 _QUIET: Final = {
@@ -112,16 +112,8 @@ _WHOLE: Final = {
     "MCP_TOOL_TIMEOUT": "100000000",
 }
 
-_INHERITED: Final = frozenset(
-    [
-        *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
-        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
-        *("NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR", "SSL_CERT_FILE"),
-    ]
-)
 _ITS_OWN: Final = ("ANTHROPIC_", "CLAUDE_")
-_OF_A_SESSION: Final = frozenset(["CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"])
+_OF_A_SESSION: Final = ("CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID")
 """Set inside of the program: a child that sees them takes itself for a part of that session."""
 _CLOUDS: Final = {
     "CLAUDE_CODE_USE_BEDROCK": ("AWS_",),
@@ -146,6 +138,9 @@ class Account(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return "Account(…)"
 
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []  # rich would print every field
+
 
 class Launch(Struct, frozen=True, kw_only=True):
     """A program to be started."""
@@ -159,30 +154,25 @@ class Launch(Struct, frozen=True, kw_only=True):
     names: Mapping[str, str]
     """Own names of our tools by those that the program knows them by."""
     structured: bool
-    resume: tuple[str, str] | None = None
-    """A session and the message in it to go on from."""
     key: str
-    """Names all of this but `resume`: a program that was started the same way will do."""
+    """Names all of this: a program that was started the same way will do."""
 
     def __repr__(self) -> str:
         """Without the environment, which holds a key, and without what the program is told."""
         return f"Launch({self.arguments[0]!r})"
 
-    def command(self) -> list[str]:
-        """The program and its arguments."""
-        if self.resume is None:
-            return list(self.arguments)
-        session, message = self.resume
-        # With `=`: a value must never be read as a further option.
-        resuming = (f"--resume={session}", f"--resume-session-at={message}", "--fork-session")
-        return [*self.arguments, *resuming]
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []  # rich would print every field
 
 
 def launch_for(call: Call, settings: ClaudeSettings, account: Account, adaptations: list[Adaptation]) -> Launch:
     """The program for this call. Raises ConfigurationError for what the program cannot do, or if it is not there."""
     options = effective_options(call, adaptations)
     tools = () if options.tool_choice == "none" else call.tools
-    _note_tools(tools, call, adaptations)
+    unsupported = "the program does not support it"
+    adaptations += [Adaptation(f"strict of tool {spec.name!r}", unsupported) for spec in tools if spec.strict]
+    if options.server_tools:
+        refuse_or_adapt(call, adaptations, "server_tools", "the program has tools of its own", "See own_tools.")
     names = ToolNames([spec.name for spec in tools], call.profile.tool_limits)
     arguments = [find_program(settings), *_FIXED, *_by_model(call.model), *_isolation(settings)]
     arguments += _by_reasoning(call, options, adaptations)
@@ -229,7 +219,7 @@ def _isolation(settings: ClaudeSettings) -> list[str]:
         # Also about what it would let pass by itself, the program is to ask.
         asking = {"permissions": {"ask": list(settings.own_tools)}}
         found += ["--settings", msgspec.json.encode(asking).decode()]
-    return found if settings.keep_sessions else [*found, "--no-session-persistence"]
+    return found
 
 
 def _by_reasoning(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:
@@ -248,26 +238,16 @@ def _by_reasoning(call: Call, options: ModelOptions, adaptations: list[Adaptatio
     return ["--effort", "low"]
 
 
-def _note_tools(tools: tuple[ToolSpec, ...], call: Call, adaptations: list[Adaptation]) -> None:
-    longest = call.profile.tool_limits.max_description_length
-    for spec in tools:
-        if longest is not None and len(spec.description) > longest:
-            why = f"the program cuts it after {longest} characters"
-            adaptations.append(Adaptation(f"description of tool {spec.name!r}", why))
-        if spec.strict:
-            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "the program does not support it"))
-    if call.options.server_tools:
-        refuse_or_adapt(call, adaptations, "server_tools", "the program has tools of its own", "See own_tools.")
-
-
 # --- the environment --------------------------------------------------------------------------------------------------
 
 
 def _environment(settings: ClaudeSettings, account: Account, options: ModelOptions) -> dict[str, str]:
     environ = account.environ
-    found = {name: value for name, value in environment_without_keys(environ).items() if _may_know(name, environ)}
-    found |= _login(account)
-    found |= _QUIET | _WHOLE
+    clouds = [begin for switch, begins in _CLOUDS.items() if environ.get(switch) for begin in begins]
+    found = child_environment(environment_without_keys(environ), own=(*_ITS_OWN, *clouds))
+    for name in (*_OF_A_SESSION, *_KEYS):
+        found.pop(name, None)
+    found |= _login(account) | _QUIET | _WHOLE
     found["CLAUDE_CODE_MAX_RETRIES"] = str(max(0, account.attempts - 1))
     if options.max_tokens is not None:
         found["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(options.max_tokens)
@@ -277,14 +257,6 @@ def _environment(settings: ClaudeSettings, account: Account, options: ModelOptio
     if options.extra_body:
         found["CLAUDE_CODE_EXTRA_BODY"] = msgspec.json.encode(options.extra_body).decode()
     return found | dict(settings.environment)
-
-
-def _may_know(name: str, environ: Mapping[str, str]) -> bool:
-    if name in _INHERITED:
-        return True
-    if name.startswith(_ITS_OWN):
-        return name not in _OF_A_SESSION and name not in _KEYS
-    return any(name.startswith(begins) for switch, begins in _CLOUDS.items() if environ.get(switch))
 
 
 def _login(account: Account) -> dict[str, str]:

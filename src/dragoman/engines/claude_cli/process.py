@@ -13,9 +13,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import IO, ClassVar, Final, Self
 
+from dragoman._stop import current_stop
 from dragoman.errors import ConfigurationError
 
 from .launch import Launch
@@ -61,7 +62,7 @@ class Program:
         self._killed: bool = False
         self._owner: int = os.getpid()
         self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- the program that the user named
-            launch.command(),
+            launch.arguments,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -112,17 +113,23 @@ class Program:
         self._transfer()
 
     async def read(self, seconds: float | None) -> bytes:
-        """The next line. Raises ProgramEndedError or ProgramSilentError."""
+        """The next line. Raises ProgramEndedError, ProgramSilentError or, in a plain program, StoppedError."""
+        stop = current_stop() if self.blocking else None
         end = None if seconds is None else time.monotonic() + seconds
-        while (line := self._take_line()) is None:
-            left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
-            if left < 0:
-                raise ProgramSilentError(self._last_words)
-            if not self._silenced:
-                await self._wait(left)
-            if not self._transfer() and (self._silenced or (self._has_ended() and not self._transfer())):
-                await self._end()
-                raise ProgramEndedError(self._child.returncode, self._last_words)
+        with nullcontext() if stop is None else stop.waking(self._kill):
+            while (line := self._take_line()) is None:
+                left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
+                if stop is not None:
+                    left = stop.left(left) or 0.0
+                if left < 0:
+                    raise ProgramSilentError(self._last_words)
+                if not self._silenced:
+                    await self._wait(left)
+                if not self._transfer() and (self._silenced or (self._has_ended() and not self._transfer())):
+                    if stop is not None:
+                        stop.check()  # it was killed since nobody wants its answer
+                    await self._end()
+                    raise ProgramEndedError(self._child.returncode, self._last_words)
         return line
 
     async def stop(self, *, gently: bool) -> None:

@@ -31,8 +31,10 @@ SERVER: Final = "dragoman"
 MAX_RESULT: Final = 500_000
 """Characters of a result that reach the model; of longer ones the program shows the beginning and keeps a file."""
 
-_LEAST: Final = (2, 1)
+_OLDEST: Final = (2, 1)
 """The version whose `initialize` takes the system prompt; older ones would leave it out without a word."""
+_LONGER: Final = (2, 1, 325)
+"""The version since which descriptions of tools are cut later."""
 _NOT_YOURS: Final = "Only the conversation itself can call this tool, not a part of the program that works by itself."
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError)
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -67,10 +69,10 @@ class Dialogue:
         self, opening: Mapping[str, object], tools: Sequence[Raw], names: Mapping[str, str], *, structured: bool
     ) -> None:
         self.session: str = ""
-        self.message: str = ""
-        """The program's id of the last message of its model."""
         self.word: str | None = None
         """What the program called the last failure."""
+        self.longest_description: int = 2048
+        """Characters after which it cuts the description of a tool."""
         self.greeted: bool = False
         """Whether it has said anything."""
         self.cost: float = 0.0
@@ -156,7 +158,6 @@ class Dialogue:
     def _assistant(self, message: _Message, heard: Heard) -> None:
         said = message["message"]
         self.word = message.get("error")
-        self.message = message.get("uuid") or self.message
         if self.reader is None or self.reader.complete:
             return
         for block in said.get("content", ()):
@@ -181,10 +182,21 @@ class Dialogue:
     def _system(self, message: _Message, heard: Heard) -> None:
         if message["subtype"] == "init":
             self.session = str(message.get("session_id") or "")
-            _check_version(str(message.get("claude_code_version")))
+            self._take_version(str(message.get("claude_code_version")))
             self.own_tools = frozenset([name for name in message["tools"] if not name.startswith(PREFIX)])
         elif message["subtype"] == "api_retry":
             heard.retried = message
+
+    def _take_version(self, version: str) -> None:
+        try:
+            found = tuple([int(part) for part in version.split(".")[:3]])
+        except ValueError:
+            return
+        if found < _OLDEST:
+            problem = f"The claude program is of version {version}; 2.1 or newer is needed."
+            raise ConfigurationError(problem, hint="Run `claude update`.")
+        if found >= _LONGER:
+            self.longest_description = 4096
 
     # --- its requests ---
 
@@ -219,18 +231,11 @@ class Dialogue:
             heard.out.append(self._answer(id))
 
     def _id_of(self, parameters: _Message) -> str | None:
-        """Which call of the reply this is: by its id, or, where the program does not say it, by name and arguments."""
-        calls = [*self._calls, *(self.reader.calls if self.reader is not None else ())]
-        meta: _Message = parameters.get("_meta", {})
-        id = meta.get("claudecode/toolUseId")
-        if isinstance(id, str):
-            # While a message is streamed, its call may be asked for before it is whole.
-            begun = self.reader.ids if self.reader is not None else frozenset[str]()
-            return id if id in begun or id in self._results or any(call.id == id for call in calls) else None
-        name = self._names.get(f"{PREFIX}{parameters['name']}", parameters["name"])
-        free = [call for call in calls if call.name == name and call.id not in self._asked]
-        same = [call for call in free if _arguments(call) == parameters.get("arguments")]
-        return next((call.id for call in [*same, *free]), None)
+        """Which call of the reply this is; None if it is none of them."""
+        id = parameters.get("_meta", {}).get("claudecode/toolUseId")
+        # While a message is streamed, its call may be asked for before it is whole.
+        begun = self.reader.ids if self.reader is not None else frozenset[str]()
+        return id if id in begun or id in self._results or any(call.id == id for call in self._calls) else None
 
     def _can_use(self, id: str, request: _Message, heard: Heard) -> None:
         name, arguments = str(request["tool_name"]), msgspec.json.encode(request["input"]).decode()
@@ -265,17 +270,6 @@ class Dialogue:
         "control_response": _answered,
         "control_cancel_request": _cancelled,
     }
-
-
-def _check_version(version: str) -> None:
-    try:
-        found = tuple([int(part) for part in version.split(".")[:2]])
-    except ValueError:
-        return
-    if found < _LEAST:
-        needed = ".".join(map(str, _LEAST))
-        problem = f"The claude program is of version {version}; {needed} or newer is needed."
-        raise ConfigurationError(problem, hint="Run `claude update`.")
 
 
 def _arguments(call: ToolCall) -> object:

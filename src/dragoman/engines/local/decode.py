@@ -7,7 +7,10 @@ Must not know: how the model was made to write it, and the wire.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from json import JSONDecoder
 from typing import Final
 
 import msgspec
@@ -31,9 +34,9 @@ from dragoman.conversation import (
 from dragoman.providers import OPEN as THINK, Decoder, ThinkTags
 
 from .models import Thinks
-from .prompt import OPENING, call_start
+from .prompt import FENCE, INSTEAD, start_parts
 
-_BRACKETS: Final = {"{": 1, "[": 1, "}": -1, "]": -1}
+_JSON: Final = JSONDecoder()
 
 
 class LocalDecoder:
@@ -47,6 +50,11 @@ class LocalDecoder:
         self._context: int | None = context
         self._tokens: int = 0
         self._text: _TextReader = _TextReader(tools, thinks)
+
+    @property
+    def done(self) -> bool:
+        """As in Decoder."""
+        return self._decoder.done
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """As in Decoder: what came before an error is in the list when it is raised."""
@@ -98,7 +106,10 @@ class _TextReader:
         self.call_id: str = ""
         self.called: bool = False
         """Whether a call was written to its end."""
-        self._tools: Collection[str] = tools
+        names = "|".join([re.escape(start_parts(name)[4]) for name in tools])
+        parts = [f"({names})" if part == '""' else re.escape(part) for part in start_parts("")]
+        self._start: re.Pattern[str] | None = re.compile(r"\s*".join(["", *parts, ""])) if tools else None
+        """What stands before the arguments of a call."""
         self._tags: ThinkTags | None = None if thinks == "never" else ThinkTags()
         self._untagged: str | None = "" if thinks == "always" else None
         """The beginning of a reply whose opening tag stands in the prompt; some models write it all the same."""
@@ -107,7 +118,7 @@ class _TextReader:
         self._index: int = 0
         self._block: str = ""
         """What is being written: nothing yet, a thought, a text or a call."""
-        self._arguments: _JsonEnd = _JsonEnd()
+        self._arguments: str = ""
 
     def feed(self, text: str) -> Iterator[ReplyEvent]:
         """The next piece."""
@@ -175,80 +186,40 @@ class _TextReader:
         if self._block == "call":
             yield from self._grow_call(text)
             return
-        if not self._tools:
-            yield from self._say(text)
-            return
         self._held += text
-        while self._block != "call" and (size := self._certain()):
-            said, self._held = self._held[:size], self._held[size:]
-            yield from self._say(said)
-        found = self._call_begun()
-        if found is not None:
-            name, rest = found
-            self._held = ""
+        size = len(self._held) if self._start is None else self._certain()
+        yield from self._say(self._held[:size])
+        self._held = self._held[size:]
+        if self._start is not None and (found := self._start.match(self._held)):
             yield from self._begin("call")
-            yield ToolCallStarted(self._index, self.call_id, name)
+            yield ToolCallStarted(self._index, self.call_id, msgspec.json.decode(found[1]))
+            rest, self._held = self._held[found.end() :], ""
             yield from self._grow_call(rest)
+        elif INSTEAD in self._held:  # what stands before it is a call of nothing that we know
+            rest, self._held = self._held.partition(INSTEAD)[2], ""
+            yield from self._feed_text(f"\n\n{rest}" if self._block == "text" else rest)
 
     def _certain(self) -> int:
         """How many letters at the start of what is held are certainly text. Blanks before a call are no part of it."""
         held = self._held
-        at = held.find(OPENING)
+        at = held.find(FENCE)
         if at < 0:
-            longest = min(len(held), len(OPENING) - 1)
-            begun = next((size for size in range(longest, 0, -1) if held.endswith(OPENING[:size])), 0)
-            return len(held[: len(held) - begun].rstrip())
-        before = len(held[:at].rstrip())
-        if before:
-            return before
-        for name in self._tools:
-            start = call_start(name)
-            if held.startswith(start, at) or start.startswith(held[at:]):
-                return 0  # a call, or what may become one
-        return at + len(OPENING)  # somebody else's JSON
-
-    def _call_begun(self) -> tuple[str, str] | None:
-        """The tool whose call stands at the start of what is held, and what follows the beginning of the call."""
-        held = self._held.lstrip()
-        for name in self._tools:
-            start = call_start(name)
-            if held.startswith(start):
-                return name, held[len(start) :]
-        return None
+            longest = min(len(held), len(FENCE) - 1)
+            begun = next((size for size in range(longest, 0, -1) if held.endswith(FENCE[:size])), 0)
+            at = len(held) - begun
+        return len(held[:at].rstrip())
 
     def _grow_call(self, text: str) -> Iterator[ReplyEvent]:
         if self.called:
             return  # what closes the call is no part of it
-        inside = self._arguments.take(text)
-        if inside:
+        before = len(self._arguments)
+        self._arguments = (self._arguments + text).lstrip()
+        end: int | None = None
+        if "}" in text:
+            with suppress(ValueError, RecursionError):
+                _, end = _JSON.raw_decode(self._arguments)
+        if inside := self._arguments[before:end]:
             yield ToolCallDelta(self._index, self.call_id, inside)
-        if self._arguments.reached:
+        if end is not None:
             self.called = True
             yield ToolCallEnded(self._index, self.call_id)
-
-
-class _JsonEnd:
-    """Finds the end of a JSON object or array in a text that comes in pieces."""
-
-    def __init__(self) -> None:
-        self.reached: bool = False
-        self._depth: int = 0
-        self._quoted: bool = False
-        self._escaped: bool = False
-
-    def take(self, text: str) -> str:
-        """As much of the text as belongs to the value."""
-        for place, letter in enumerate(text):
-            if self._escaped:
-                self._escaped = False
-            elif self._quoted:
-                self._escaped = letter == "\\"
-                self._quoted = letter != '"'
-            elif letter == '"':
-                self._quoted = True
-            elif letter in _BRACKETS:
-                self._depth += _BRACKETS[letter]
-                if self._depth <= 0:
-                    self.reached = True
-                    return text[: place + 1]
-        return text

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.conversation import Conversation, Message, OneTool, TextDelta, ToolSpec
-from dragoman.engines.base import AsyncEngine, AsyncHttpEngine, Engine, HttpEngine
-from dragoman.engines.connection import Connection
+from dragoman.engines.base import AsyncEngine, Engine
 from dragoman.engines.factory import EngineOptions, ProviderFactory
+from dragoman.engines.http import AsyncHttpEngine, Connection, HttpEngine
 from dragoman.errors import ConfigurationError, ProviderError
 from dragoman.providers import (
     CODEC as CHAT,
@@ -31,14 +31,13 @@ from dragoman.providers import (
     profile_with,
     refuse_or_adapt,
 )
-from dragoman.transport import RetryPolicy, Timeouts
+from dragoman.transport import RetryPolicy, Timeouts, Transport
 
 from .decode import LocalDecoder
-from .download import OnProgress
 from .grammar import Turn, turn_grammar
-from .models import ModelChoice, Thinks, resolve_model
+from .models import Thinks, resolve_model
 from .prompt import add_reminder, add_tools, ask_for_schema, to_plain_text
-from .server import PLACE, Lease, LocalTransport
+from .server import PLACE, LocalTransport
 
 # --- the dialect ------------------------------------------------------------------------------------------------------
 
@@ -71,7 +70,8 @@ class LocalCodec:
             conversation = add_reminder(conversation, tools, must_call=must_call)
         plain, _ = to_plain_text(conversation, add_tools(call.conversation.system, tools, must_call=must_call))
         losses = to_plain_text(call.conversation, None)[1]  # of what was said, not of how it was worded anew
-        extra: dict[str, object] = {"reasoning_format": "none"}
+        # Told while it reads, too: only when llama.cpp has something to send it sees that a connection was closed.
+        extra: dict[str, object] = {"reasoning_format": "none", "return_progress": True}
         constrained = bool(tools) or wanted is not None
         if constrained:
             turn = Turn(
@@ -90,7 +90,7 @@ class LocalCodec:
     def decoder(self, call: Call, encoded: Encoded) -> Decoder:
         """A decoder for the reply to this request."""
         return LocalDecoder(
-            CHAT.decoder(call, encoded),
+            CHAT.decoder(msgspec.structs.replace(call, stream=True), encoded),
             tools=[spec.name for spec in _offered(call)[0]],
             thinks=self._thinks,
             model=call.model,
@@ -128,7 +128,7 @@ def _as_text_call(call: Call, plain: Conversation, extra: dict[str, object], sam
         server_tools=(),
         extra_body={**extra, **usual, **options.extra_body},
     )
-    return msgspec.structs.replace(call, conversation=plain, tools=(), options=bare)
+    return msgspec.structs.replace(call, conversation=plain, tools=(), options=bare, stream=True)
 
 
 # --- engines ----------------------------------------------------------------------------------------------------------
@@ -149,45 +149,32 @@ class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
 
 
 class LocalFactory(ProviderFactory):
-    """Models on this machine."""
+    """Engines for a model's name, for the path of a GGUF file, or (an empty name) for the default model."""
 
     def engine(self, model: str, **options: Unpack[EngineOptions]) -> Engine:
         """An engine for a plain program."""
-        return local_engine(model, **options)
+        from dragoman.transport import SocketTransport
+
+        return HttpEngine(*_connect(model, options, SocketTransport(), blocking=True))
 
     def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
         """An engine for a program on an event loop."""
-        return async_local_engine(model, **options)
+        from dragoman.transport import AsyncioTransport
+
+        return AsyncHttpEngine(*_connect(model, options, AsyncioTransport(), blocking=False))
 
 
-def local_engine(
-    model: str = "", *, progress: OnProgress | None = None, **options: Unpack[EngineOptions]
-) -> HttpEngine:
-    """An engine for a model's name, for the path of a GGUF file, or (an empty name) for the default model.
-
-    `progress` is told how far the download of the model has got; without it a bar is shown if stderr is a terminal.
-    """
-    from dragoman.transport import SocketTransport
-
-    connection, lease = _connect(resolve_model(model), options, progress)
-    return HttpEngine(connection, LocalTransport(lease, SocketTransport(), blocking=True))
-
-
-def async_local_engine(
-    model: str = "", *, progress: OnProgress | None = None, **options: Unpack[EngineOptions]
-) -> AsyncEngine:
-    """`local_engine` for a program on an event loop."""
-    from dragoman.transport import AsyncioTransport
-
-    connection, lease = _connect(resolve_model(model), options, progress)
-    return AsyncHttpEngine(connection, LocalTransport(lease, AsyncioTransport(), blocking=False))
-
-
-def _connect(choice: ModelChoice, options: EngineOptions, progress: OnProgress | None) -> tuple[LocalConnection, Lease]:
+def _connect(
+    model: str, options: EngineOptions, inner: Transport, *, blocking: bool
+) -> tuple[LocalConnection, LocalTransport]:
     if options.get("base_url"):
         message = "A local model has no address: it is run by this program."
         raise ConfigurationError(message, hint="For a server of your own use llamacpp:, ollama: or openai-compatible:.")
-    profile = _profile(choice, options)
+    choice = resolve_model(model)
+    given = options.get("profile", {})
+    if not isinstance(given, Profile):
+        given = {"context_window": choice.context, **given}
+    profile = profile_with("local", given)
     connection = LocalConnection(
         provider=_PROVIDER,
         model=choice.name,
@@ -200,14 +187,7 @@ def _connect(choice: ModelChoice, options: EngineOptions, progress: OnProgress |
         headers=options.get("headers", {}),
         thinks=choice.thinks,
     )
-    return connection, Lease(choice, profile.context_window or choice.context, progress)
-
-
-def _profile(choice: ModelChoice, options: EngineOptions) -> Profile:
-    given = options.get("profile", {})
-    if isinstance(given, Profile) or "context_window" in given:
-        return profile_with("local", given)
-    return profile_with("local", {**given, "context_window": choice.context})
+    return connection, LocalTransport(choice, profile.context_window or choice.context, inner, blocking=blocking)
 
 
 FACTORY = LocalFactory()
@@ -238,9 +218,9 @@ class Figures(Struct, frozen=True, kw_only=True):
         )
 
 
-def bench(name: str = "", *, tokens: int = 64, progress: OnProgress | None = None) -> Figures:
+def bench(name: str = "", *, tokens: int = 64) -> Figures:
     """Measure a model. Other work on the machine makes it look slower than it is."""
-    with local_engine(name, progress=progress) as engine:
+    with FACTORY.engine(name) as engine:
         began = time.perf_counter()
         engine.reply(Conversation().plus(Message.user("Hi")), options=ModelOptions(max_tokens=1))
         loaded = time.perf_counter()

@@ -1,8 +1,9 @@
 """What a model may write in one turn: a call of one of its tools, or an answer.
 
-A grammar is a text for llama.cpp, which hands it to llguidance; JSON schemas stand in it as they are. A free text ends
-where it opens a call of one of the tools: from there on the call is held to that tool's schema, and ends the turn. A
-text that looks like a call of something else stays a text.
+A grammar is a text for llama.cpp, which hands it to llguidance; JSON schemas stand in it as they are. A reply may open
+a call of one of the tools, after a few words at most: a model that explains at length how a question can be answered is
+answering it. From there on the call is held to that tool's schema, and ends the turn. After a call of a function that
+nobody offered the model is made to answer the question itself, in text.
 
 llama.cpp ignores a grammar that it cannot read, without a word. So each schema is checked here first, by the same
 library: what it cannot enforce is noted, and what nothing can satisfy is an error.
@@ -21,7 +22,7 @@ from msgspec import Struct
 from dragoman.errors import LocalModelError, ToolDefinitionError
 
 from .models import Thinks
-from .prompt import CLOSING, call_start
+from .prompt import CLOSING, INSTEAD, call_start, start_parts
 
 try:
     from llguidance import LLMatcher
@@ -29,6 +30,9 @@ except ImportError:  # the extra is not installed, which is said when a grammar 
     LLMatcher = None
 
 _HEAD: Final = "%llguidance {}"
+_WORDS: Final = "(?s:.{0,240})"
+"""What may stand before a call."""
+_BLANKS: Final = r"[ \n]*"
 _FORM: Final = {
     # One line, with one blank behind each comma and colon: what models write most.
     "whitespace_flexible": False,
@@ -76,17 +80,25 @@ def turn_grammar(turn: Turn) -> tuple[str, tuple[tuple[str, str], ...]]:
         schema = _close_arguments(msgspec.json.decode(parameters))
         rules.append(f"arguments{number}: {_json_rule(f'tool {name!r}', schema, notes)}")
         if free:
-            rules.append(f"until{number}[lazy]: /(?s:.*){_pattern(call_start(name))}/")
-            calls.append(f"until{number} arguments{number} {_literal(CLOSING)}")
+            rules.append(f"until{number}[lazy]: /{_WORDS}{_start(name)}/")
+            calls.append(f"until{number} BLANKS? arguments{number} CLOSE")
         else:
             calls.append(f"{_literal(call_start(name))} arguments{number} {_literal(CLOSING)}")
     if turn.answer is not None:
         rules.append(f"answer: {_json_rule('the reply', msgspec.json.decode(turn.answer), notes)}")
         calls += [] if turn.must_call else ["answer"]
     elif free:
-        names = "|".join([_pattern(call_start(name)) for name, _ in turn.tools])
-        rules.append(f"TEXT: /(?s:.*)/ & ~/(?s:.*)({names})(?s:.*)/")
-        calls.append("TEXT")
+        calls.append(f"unknown rest {_literal(INSTEAD)} TEXT | TEXT")
+        begun = _BLANKS.join([*map(_pattern, start_parts("")[:4]), ""])
+        names = "|".join([_pattern(_literal(name)) for name, _ in turn.tools])
+        rules += [
+            r"BLANKS: /[ \n]+/",
+            rf"CLOSE: /{_BLANKS}\}}{_BLANKS}```/",
+            "TEXT: /(?s:.*)/ & ~/(?s:.*)```[Tt]ool(?s:.*)/",  # nor any other spelling of the fence
+            "unknown[lazy]: UNKNOWN",
+            rf'UNKNOWN: /{_WORDS}{begun}"[^"\n]{{0,99}}"/ & ~/(?s:.*){begun}({names})/',
+            "rest[lazy]: /(?s:.{0,400})```/",
+        ]
     start = f"({' | '.join(calls)})"
     if turn.thinks != "never":
         opening = "" if turn.thinks == "always" else r"<think>"
@@ -94,6 +106,11 @@ def turn_grammar(turn: Turn) -> tuple[str, tuple[tuple[str, str], ...]]:
         thought = r'thought ("\n" "\n"?)?'
         start = f"{thought} {start}" if turn.thinks == "always" else f"({thought})? {start}"
     return "\n".join([_HEAD, f"start: {start}", *rules]), tuple(notes)
+
+
+def _start(name: str) -> str:
+    """A regular expression for what stands before the arguments of a call."""
+    return _BLANKS.join(map(_pattern, start_parts(name)))
 
 
 def _literal(text: str) -> str:

@@ -29,9 +29,10 @@ from dragoman.conversation import (
 )
 from dragoman.providers import Loss
 
-OPENING: Final = '```tool_call\n{"name": '
-BETWEEN: Final = ', "arguments": '
+FENCE: Final = "```tool_call"
 CLOSING: Final = "}\n```"
+INSTEAD: Final = "\n\nThere is no such function, so I answer in plain text:\n\n"
+"""What a model is made to write after a call of a function that it does not have; it and the call are not shown."""
 
 _TOOLS: Final = """# Tools
 
@@ -61,8 +62,13 @@ _ANSWER: Final = "{question}\n\nAnswer with one JSON value{about} that is valid 
 
 
 def call_start(name: str) -> str:
-    """All that stands before the arguments of a call."""
-    return OPENING + json.dumps(name, ensure_ascii=False) + BETWEEN
+    """All that stands before the arguments of a call, as the model is told to write it."""
+    return f'{FENCE}\n{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": '
+
+
+def start_parts(name: str) -> tuple[str, ...]:
+    """The same in parts, between which any blanks may stand: models like to spread JSON over many lines."""
+    return (FENCE, "{", '"name"', ":", json.dumps(name, ensure_ascii=False), ",", '"arguments"', ":")
 
 
 def write_call(name: str, arguments: str) -> str:

@@ -1,91 +1,199 @@
-"""One running model for all engines of a process that ask for the same, and requests to it.
+"""The program that runs a model (child.py), and requests to it.
 
-A model is started with the first call and ended with the last engine. It answers one call at a time, in the order in
-which they come: llama.cpp keeps the queue. Closing a reply early closes its connection, and the model stops at the next
-token.
+There is one for all programs of a user that ask for the same model: whoever needs it first starts it, and it ends by
+itself when nobody has asked it anything for some minutes. So the next command finds the model loaded, and what it has
+read before still in its memory. Beside the lock that it holds while it lives stands its state, the address and the key
+to it, in a file that only this user can read.
+
+It answers one call at a time, in the order in which they come: llama.cpp keeps the queue. Closing a reply early closes
+its connection, and the model stops at the next token.
 """
 
 from __future__ import annotations
 
-import atexit
+import hashlib
+import json
 import os
-import threading
-import weakref
-from collections.abc import Mapping
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final
 
 import msgspec
+from msgspec import Struct
 
-from dragoman._stepping import step
-from dragoman.errors import ConfigurationError, ConnectionFailedError
-from dragoman.transport import MAX_BODY_BYTES, HttpRequest, Response, Transport
+from dragoman._descriptors import owned
+from dragoman._stop import Stop, sleep as blocking_sleep, stopping
+from dragoman._version import __version__
+from dragoman.directories import cache_directory
+from dragoman.engines.environment import PYTHON, child_environment
+from dragoman.errors import ConfigurationError, ConnectionFailedError, LocalModelError
+from dragoman.transport import HttpRequest, Response, Transport
 
-from .download import OnProgress, bar_if_terminal
+from .download import bar_if_terminal
 from .models import ModelChoice
-from .process import Launch, ModelProcess, ensure_installed, start
-from .storage import pull
+from .storage import pull, try_lock
 
 PLACE: Final = "http://127.0.0.1:0/v1"
 """What stands in requests for the address: it is known only when the model runs."""
+_IDLE_VARIABLE: Final = "DRAGOMAN_LOCAL_IDLE"
+_IDLE_SECONDS: Final = 300.0
+_COMMAND: Final = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
+_OWN_VARIABLES: Final = ("CUDA_", "GGML_", "GOMP_", "HIP_", "KMP_", "LLAMA_", "OMP_", "ROCR_", "VK_", *PYTHON)
+_INSTALL: Final = "pip install 'dragoman[local]'"
+_LOOK: Final = 0.05
+_START_SECONDS: Final = 600.0
 _DYING_SECONDS: Final = 2.0
+# With which status the child ends: its own, and that of a signal.
+_NOT_INSTALLED: Final = 3
+_TAKEN: Final = 4
+_ILLEGAL_INSTRUCTION: Final = 128 + signal.SIGILL
+_NO_MEMORY: Final = (128 + signal.SIGKILL, 128 + signal.SIGABRT)
 
 
-class SharedModel:
-    """A model that is run when it is first needed, and by nobody twice."""
+# --- servers that run -------------------------------------------------------------------------------------------------
 
-    def __init__(self, choice: ModelChoice, context: int) -> None:
-        self.holders: int = 0
-        """How many engines need it."""
-        self._choice: ModelChoice = choice
-        self._context: int = context
-        self._lock: threading.Lock = threading.Lock()
-        self._process: ModelProcess | None = None
-        self._doubted: bool = False
 
-    @property
-    def running(self) -> ModelProcess | None:
-        """Its program, if it runs."""
-        process = None if self._doubted else self._process
-        return process if process is not None and process.alive else None
+class ModelServer(Struct, frozen=True, kw_only=True):
+    """A running model."""
 
-    def run(self, progress: OnProgress | None) -> ModelProcess:
-        """Run it, unless it runs. May take minutes: the file may have to be downloaded. Raises LocalModelError."""
-        with self._lock:
-            if self._doubted and self._process is not None:
-                self._process.ends_within(_DYING_SECONDS)
-            self._doubted = False
-            found = self.running
-            if found is not None:
-                return found
-            ended = self._process
-            self._stop()  # what is left of one that died
-            if ended is not None and (why := ended.hopeless):
-                raise why
-            ensure_installed()
-            file = self._choice.file or pull(self._choice.name, progress)
-            self._process = start(Launch(model=file, context=self._context, threads=_threads()))
-            return self._process
+    address: str
+    key: str
+    pid: int
+    model: str
+    """The path of its file."""
+    context: int
 
-    def broken(self, error: ConnectionFailedError) -> ConnectionFailedError:
-        """The error for a connection to it that broke. Before it is asked again, it is looked whether it lives."""
-        self._doubted = True
-        message = "The program that runs the local model does not answer any more."
-        hint = (
-            "Ask again: it is started anew. If it happens each time, memory may be short: use a smaller model or "
-            "context."
-        )
-        return ConnectionFailedError(message, hint=hint, code=error.code)
+    def __repr__(self) -> str:
+        return f"ModelServer({self.model!r}, pid={self.pid})"
 
-    def stop(self) -> None:
-        """End it and free its memory. The next call would run it again."""
-        with self._lock:
-            self._stop()
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []  # rich would print every field
 
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.stop()
+
+def _directory() -> Path:
+    return cache_directory() / "servers"
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a server lives that holds this lock."""
+    try:
+        with owned(os.open, lock, os.O_RDWR) as descriptor:
+            return not try_lock(descriptor.number)
+    except FileNotFoundError:
+        return False
+
+
+def _find(state: Path) -> ModelServer | None:
+    """The server of this file. If nobody holds its lock, somebody else may listen at its address by now."""
+    if not _is_held(state.with_suffix(".lock")):
+        return None
+    try:
+        return msgspec.json.decode(state.read_bytes(), type=ModelServer)
+    except (OSError, msgspec.MsgspecError):  # it is being started
+        return None
+
+
+def running_models() -> list[ModelServer]:
+    """The models that run for this user."""
+    return [server for state in sorted(_directory().glob("*.json")) if (server := _find(state)) is not None]
+
+
+def stop_models(model: str = "") -> list[ModelServer]:
+    """End the servers of this model's file, or all; gives those that were ended."""
+    ended: list[ModelServer] = []
+    for state in sorted(_directory().glob("*.json")):
+        server = _find(state)
+        if server is not None and model in ("", server.model):
+            state.unlink(missing_ok=True)  # which it sees
+            end = time.monotonic() + _DYING_SECONDS
+            while _is_held(state.with_suffix(".lock")) and time.monotonic() < end:
+                blocking_sleep(_LOOK)
+            ended.append(server)
+    return ended
+
+
+# --- starting one -----------------------------------------------------------------------------------------------------
+
+
+def ensure_installed() -> None:
+    """Raise LocalModelError if the runtime is not there; before anything large is downloaded."""
+    if find_spec("xllamacpp") is None:
+        message = "The runtime for local models is not installed."
+        raise LocalModelError(message, reason="not_installed", hint=f"Install it: {_INSTALL}")
+
+
+async def find_or_start(model: Path, context: int, sleep: Callable[[float], Awaitable[None]]) -> ModelServer:
+    """The server of a model; if there is none it is started, and waited for. Raises LocalModelError."""
+    state = _state_of(model, context)
+    child: subprocess.Popen[bytes] | None = None
+    end = time.monotonic() + _START_SECONDS
+    try:
+        while (server := _find(state)) is None:
+            status = None if child is None else child.poll()
+            if status is not None and status not in (0, _TAKEN):
+                raise _failure(model, status, state.with_suffix(".log"))
+            if (child is None or status is not None) and not _is_held(state.with_suffix(".lock")):
+                child = _spawn(state, model, context)
+            if time.monotonic() > end:
+                message = f"The model {model.name} was not loaded within {_START_SECONDS:.0f} seconds."
+                raise LocalModelError(message, reason="failed", hint="Use a smaller model, or a faster machine.")
+            await sleep(_LOOK)
+    except BaseException:
+        if child is not None and child.poll() is None:  # nobody waits for it any more
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        raise
+    finally:
+        if child is not None:
+            child.wait()
+    return server
+
+
+def _state_of(model: Path, context: int) -> Path:
+    """The file about the server of this very model, as this version runs it."""
+    directory = _directory()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)  # which only its owner may do
+        file = model.stat()
+    except OSError as error:
+        message = f"The local model cannot be run: {error.filename or directory}: {error.strerror or error}."
+        raise LocalModelError(message, reason="failed", hint="See that your cache directory is yours.") from error
+    what = f"{model} {file.st_ino} {file.st_size} {file.st_ctime_ns} {context} {__version__}"
+    return directory / f"{hashlib.sha256(what.encode()).hexdigest()[:24]}.json"
+
+
+def _spawn(state: Path, model: Path, context: int) -> subprocess.Popen[bytes]:
+    asked = {
+        "lock": str(state.with_suffix(".lock")),
+        "state": str(state),
+        "model": str(model),
+        "context": context,
+        "threads": _threads(),
+        "idle": _idle_seconds(),
+    }
+    # Threads that wait for each other by spinning take the processor away from the one that works.
+    environment = {"OMP_WAIT_POLICY": "PASSIVE"} | child_environment(own=_OWN_VARIABLES)
+    try:
+        with state.with_suffix(".log").open("wb") as output:
+            return subprocess.Popen(  # noqa: S603 -- this Python and a file of ours
+                [*_COMMAND, json.dumps(asked)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C stops an answer, which is our business, and not the server
+            )
+    except OSError as error:
+        message = f"The model's program cannot be started: {error.strerror or error}."
+        raise LocalModelError(message, reason="failed", hint="Look at sys.executable of this program.") from error
 
 
 def _threads() -> int:
@@ -93,151 +201,134 @@ def _threads() -> int:
     return max(1, min(available, 8))
 
 
-# --- who needs which --------------------------------------------------------------------------------------------------
-
-_Key: TypeAlias = tuple[Path | str, int]
-_shared: Final[dict[_Key, SharedModel]] = {}
-_guard = threading.Lock()
-
-
-class Lease:
-    """An engine's share of a model; nothing is loaded before it is needed."""
-
-    def __init__(self, choice: ModelChoice, context: int, progress: OnProgress | None = None) -> None:
-        self._key: _Key = (choice.file or choice.name, context)
-        self._progress: OnProgress | None = progress
-        self._over: bool = False
-        with _guard:
-            self.model: SharedModel = _shared.setdefault(self._key, SharedModel(choice, context))
-            self.model.holders += 1
-
-    @property
-    def running(self) -> ModelProcess | None:
-        """The model's program, if it runs."""
-        if self._over:
-            message = "The engine is closed."
-            raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
-        return self.model.running
-
-    def run(self) -> ModelProcess:
-        """The model's program; it is run if it does not."""
-        return self.model.run(self._progress or bar_if_terminal())
-
-    def release(self) -> None:
-        """Give the share back. The last one ends the model."""
-        with _guard:
-            if self._over:
-                return
-            self._over = True
-            self.model.holders -= 1
-            if self.model.holders or _shared.get(self._key) is not self.model:
-                return
-            del _shared[self._key]
-        self.model.stop()
+def _idle_seconds() -> float:
+    named = os.environ.get(_IDLE_VARIABLE, "").strip() or str(_IDLE_SECONDS)
+    try:
+        return max(2.0, float(named))
+    except ValueError:
+        message = f"{_IDLE_VARIABLE}={named!r} is no number."
+        raise ConfigurationError(message, hint="Say for how many seconds a model is kept loaded: 300.") from None
 
 
-@atexit.register
-def _stop_all() -> None:
-    for model in list(_shared.values()):
-        model.stop()
-
-
-def _after_fork() -> None:
-    """A forked process has its own models: those of the parent are not its to use or to end."""
-    global _guard  # noqa: PLW0603 -- another thread of the parent may have held it
-    _guard = threading.Lock()
-    _shared.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+def _failure(model: Path, status: int, log: Path) -> LocalModelError:
+    if status == _ILLEGAL_INSTRUCTION:
+        message = "This machine's processor lacks instructions that the runtime for local models needs."
+        hint = "Use another machine or a provider's model."
+        return LocalModelError(message, reason="unsupported_processor", hint=hint)
+    lines = [line.strip() for line in log.read_text(errors="replace")[-4000:].splitlines()]
+    said = next((line for line in reversed(lines) if " E " in line or "error" in line.lower()), "")
+    why = (said.removeprefix("error: ") or f"its program ended with status {status}")[:300]
+    if status == _NOT_INSTALLED:
+        message = f"The runtime for local models cannot be loaded: {why}"
+        return LocalModelError(message, reason="not_installed", hint=f"Install it again: {_INSTALL}")
+    if status in _NO_MEMORY or "alloc" in why.lower():
+        message = f"There is not enough memory to run {model.name}: {why}."
+        hint = "Close other programs, use a smaller model or a smaller context_window in its profile."
+        return LocalModelError(message, reason="no_memory", hint=hint)
+    message = f"The model {model.name} cannot be loaded: {why}."
+    hint = "The file may be damaged, or of a kind that this version of the runtime does not know."
+    return LocalModelError(message, reason="wrong_file", hint=hint)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-class LocalTransport:
+class LocalTransport(Transport):
     """Sends requests to the model. Safe to share between threads, or between the tasks of a loop."""
 
-    def __init__(self, lease: Lease, inner: Transport, *, blocking: bool) -> None:
-        self.blocking: bool = blocking
-        self._lease: Lease = lease
+    def __init__(self, choice: ModelChoice, context: int, inner: Transport, *, blocking: bool) -> None:
+        self.blocking: bool | None = blocking
+        self._choice: ModelChoice = choice
+        self._context: int = context
         self._inner: Transport = inner
-        # An engine that nobody closed must not keep the model in memory for ever.
-        self._release: weakref.finalize[..., LocalTransport] = weakref.finalize(
-            self, _release, lease, inner if blocking else None
-        )
+        self._closed: bool = False
 
     async def open(self, request: HttpRequest) -> Response:
         """Run the model if it does not, and send the request."""
-        server = self._lease.running
-        if server is None:
-            server = self._lease.run() if self.blocking else await _run_in_thread(self._lease)
-        addressed = msgspec.structs.replace(
-            request,
-            url=f"{server.address}/v1{request.url.removeprefix(PLACE)}",
-            headers={**request.headers, "authorization": f"Bearer {server.key}"},
-        )
-        try:
-            return _Reply(await self._inner.open(addressed), self._lease.model)
-        except ConnectionFailedError as error:
-            raise self._lease.model.broken(error) from error
+        retried = False
+        while True:
+            server = await self._server()
+            addressed = msgspec.structs.replace(
+                request,
+                url=f"{server.address}/v1{request.url.removeprefix(PLACE)}",
+                headers={**request.headers, "authorization": f"Bearer {server.key}"},
+            )
+            try:
+                return _Reply(addressed, await self._inner.open(addressed))
+            except ConnectionFailedError as error:
+                # It may just have ended, or be dying: of a program that dies the connections go first.
+                if retried or not await self._has_ended(server):
+                    raise _broken(error) from error
+                retried = True
+
+    async def _server(self) -> ModelServer:
+        if self._closed:
+            message = "The engine is closed."
+            raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
+        ensure_installed()
+        return await find_or_start(await self._file(), self._context, self._sleep)
+
+    async def _file(self) -> Path:
+        """The model's file, which may have to be downloaded, for minutes."""
+        if self._choice.file is not None:
+            return self._choice.file
+        name, progress = self._choice.name, bar_if_terminal()
+        if self.blocking:
+            return pull(name, progress)
+        import asyncio  # which plain programs do not load
+
+        unwanted = Stop()
+        with stopping(unwanted):  # in the thread, too
+            try:
+                return await asyncio.to_thread(pull, name, progress)
+            except asyncio.CancelledError:
+                unwanted.cancel()
+                raise
+
+    async def _has_ended(self, server: ModelServer) -> bool:
+        """Whether this server has ended, or does so very soon."""
+        state = _state_of(Path(server.model), server.context)
+        end = time.monotonic() + _DYING_SECONDS
+        while _find(state) == server:
+            if time.monotonic() > end:
+                return False
+            await self._sleep(_LOOK)
+        return True
+
+    async def _sleep(self, seconds: float) -> None:
+        if self.blocking:
+            blocking_sleep(seconds)
+            return
+        import asyncio  # which plain programs do not load
+
+        await asyncio.sleep(seconds)
 
     async def aclose(self) -> None:
-        """Close the connections; the model ends if nobody else needs it."""
-        if not self.blocking:
-            await self._inner.aclose()
-        self._release()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self.aclose()
+        """Close the connections."""
+        self._closed = True
+        await self._inner.aclose()
 
 
-def _release(lease: Lease, inner: Transport | None) -> None:
-    try:
-        if inner is not None:
-            step(inner.aclose())
-    finally:
-        lease.release()
-
-
-async def _run_in_thread(lease: Lease) -> ModelProcess:
-    import asyncio  # which plain programs do not load
-
-    return await asyncio.to_thread(lease.run)
-
-
-class _Reply:
+class _Reply(Response):
     """A reply whose broken connection is told as what it means here."""
 
-    __slots__ = ("_model", "_response")
-
-    def __init__(self, response: Response, model: SharedModel) -> None:
+    def __init__(self, request: HttpRequest, response: Response) -> None:
+        super().__init__(request, response.status, response.headers)
         self._response: Response = response
-        self._model: SharedModel = model
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._response.headers
 
     async def next(self) -> bytes:
         try:
             return await self._response.next()
         except ConnectionFailedError as error:
-            raise self._model.broken(error) from error
-
-    async def read(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        try:
-            return await self._response.read(limit)
-        except ConnectionFailedError as error:
-            raise self._model.broken(error) from error
+            raise _broken(error) from error
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def _broken(error: ConnectionFailedError) -> ConnectionFailedError:
+    message = "The program that runs the local model does not answer any more."
+    hint = (
+        "Ask again: it is started anew. If it happens each time, memory may be short: use a smaller model or context."
+    )
+    return ConnectionFailedError(message, hint=hint, code=error.code)

@@ -7,30 +7,19 @@ file was verified; and a lock that a program holds while it changes any of them.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from dragoman._descriptors import owned
+from dragoman._stop import sleep
 from dragoman.directories import cache_directory, home_directory
 from dragoman.errors import LocalModelError
 
-from .download import (
-    Downloader,
-    OnProgress,
-    Packages,
-    Phase,
-    Pip,
-    Progress,
-    is_verified,
-    partial_of,
-    stamp_of,
-    verify,
-)
+from .download import OnProgress, Phase, Progress, checksum, download, partial_of
 from .models import DEFAULT, MODELS, LocalModel, model_named
 
 try:
@@ -42,7 +31,7 @@ _VARIABLE: Final = "DRAGOMAN_MODEL_DIR"
 
 
 class StoredModel(Struct, frozen=True, kw_only=True):
-    """A model that can be had, and whether it is here."""
+    """A model that can be downloaded, and whether it is here."""
 
     name: str
     about: str
@@ -70,7 +59,7 @@ def models_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def models() -> tuple[StoredModel, ...]:
-    """All models that can be had by name."""
+    """All models that are known by a name."""
     return tuple([_describe(row, models_directory() / row.file) for row in MODELS.values()])
 
 
@@ -80,33 +69,41 @@ def present(name: str = "") -> bool:
     return _size(models_directory() / row.file) == row.size
 
 
-def pull(name: str = "", progress: OnProgress | None = None, *, packages: Packages | None = None) -> Path:
+def pull(name: str = "", progress: OnProgress | None = None) -> Path:
     """The file of a model, downloaded if it is not here; an empty name means the default model.
 
     What is here and was verified before is not read again. Raises LocalModelError.
     """
     row = model_named(name)
     file = models_directory() / row.file
-    tell = progress or _tell_nobody
+
+    def tell(step: Progress) -> None:
+        if progress is not None:
+            progress(step)
+
+    def state(phase: Phase) -> None:
+        done = row.size if phase == "done" else min(_size(partial_of(file)), row.size)
+        tell(Progress(model=row.name, phase=phase, done=done, total=row.size))
+
     if is_verified(row, file):
         return file
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with locked(file, waiting=lambda: tell(_state(row, file, "waiting"))):
-            if is_verified(row, file):  # another program has done it meanwhile
-                pass
-            elif file.exists():
-                verify(row, file, tell)
-            else:
-                Downloader(row, file, packages or Pip(), tell).run()
+        with locked(file, waiting=lambda: state("waiting")):
+            if not is_verified(row, file):  # which another program may have done meanwhile
+                if not file.exists():
+                    download(row, file, tell)
+                elif _size(file) != row.size or checksum(row, file, tell) != row.sha256:
+                    raise _other_file(row, file)
+                _write_stamp(row, file)
     except BaseException as error:
-        tell(_state(row, file, "stopped"))
+        state("stopped")
         if not isinstance(error, OSError):
             raise
         message = f"The directory of models cannot be used: {file.parent}: {error.strerror or error}."
         hint = f"Make it writable, or say where models may be kept: {_VARIABLE}=/path."
         raise LocalModelError(message, reason="failed", hint=hint) from error
-    tell(Progress(model=row.name, phase="done", done=row.size, total=row.size))
+    state("done")
     return file
 
 
@@ -118,9 +115,8 @@ def remove(name: str) -> int:
     freed = 0
     with locked(file):
         for one in (file, partial_of(file), stamp_of(file)):
-            freed += _size(one) or 0
-            with suppress(FileNotFoundError):
-                one.unlink()
+            freed += _size(one)
+            one.unlink(missing_ok=True)
     return freed
 
 
@@ -134,24 +130,50 @@ def _describe(row: LocalModel, file: Path) -> StoredModel:
         download=row.download,
         path=file,
         present=here,
-        fetched=row.size if here else _size(partial_of(file)) or 0,
+        fetched=row.size if here else _size(partial_of(file)),
         default=row.name == DEFAULT,
     )
 
 
-def _size(file: Path) -> int | None:
+def _size(file: Path) -> int:
     try:
         return file.stat().st_size
     except OSError:
-        return None
+        return 0
 
 
-def _state(row: LocalModel, file: Path, phase: Phase) -> Progress:
-    return Progress(model=row.name, phase=phase, done=min(_size(partial_of(file)) or 0, row.size), total=row.size)
+# --- the note that a file was verified --------------------------------------------------------------------------------
 
 
-def _tell_nobody(_progress: Progress) -> None:
-    """Nobody wants to know."""
+def stamp_of(file: Path) -> Path:
+    """The note that this very file was verified."""
+    return file.with_name(f"{file.name}.verified")
+
+
+def is_verified(row: LocalModel, file: Path) -> bool:
+    """Whether the file is there, and is the one that was verified. It is not read."""
+    try:
+        return stamp_of(file).read_text(encoding="utf-8") == _stamp(row, file)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _write_stamp(row: LocalModel, file: Path) -> None:
+    stamp = stamp_of(file)
+    fresh = stamp.with_name(f"{stamp.name}.{os.getpid()}")
+    fresh.write_text(_stamp(row, file), encoding="utf-8")
+    fresh.replace(stamp)
+
+
+def _stamp(row: LocalModel, file: Path) -> str:
+    state = file.stat()  # the time of the last change cannot be set by those who put another file in its place
+    return f"{row.sha256} {state.st_size} {state.st_ino} {state.st_ctime_ns}\n"
+
+
+def _other_file(row: LocalModel, file: Path) -> LocalModelError:
+    message = f"The file {file} is not {row.name}: its checksum is another."
+    hint = "Remove it and fetch the model again, or use it under its path: local:/path/to/file.gguf."
+    return LocalModelError(message, reason="checksum", hint=hint)
 
 
 # --- one program at a time --------------------------------------------------------------------------------------------
@@ -165,21 +187,20 @@ def locked(file: Path, *, waiting: Callable[[], None] = lambda: None) -> Generat
     would let two programs hold locks on two files of one name.
     """
     lock = file.with_name(f".{file.name}.lock")
-    with owned(os.open, lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600) as descriptor:
-        while not _try_lock(descriptor.number):
+    with owned(os.open, lock, os.O_RDWR | os.O_CREAT, 0o600) as descriptor:
+        while not try_lock(descriptor.number):
             waiting()
-            time.sleep(0.2)
+            sleep(0.2)
         yield  # closing the descriptor lets go of the lock
 
 
-def _try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file, unless somebody else has."""
+    if fcntl is None:
+        message = "Local models need Linux, macOS or another POSIX system."
+        raise LocalModelError(message, reason="failed", hint="Use a provider's model, or one that Ollama runs: ollama:")
     try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            import msvcrt  # which only Windows has
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

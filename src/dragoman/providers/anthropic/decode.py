@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.conversation import (
     BlockReceived,
@@ -32,14 +32,12 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.errors import ProtocolError
-from dragoman.providers.codec import Call
+from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
-from dragoman.providers.wire import ReplyBytes, read_elements, read_members, read_number, read_text
+from dragoman.providers.wire import DecoderBase, read_elements, read_members, read_number, read_text
 
 from .history import READER, UNREADABLE, object_of_arguments
 
-_MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError)
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
 
@@ -53,6 +51,7 @@ _STOP_REASONS: Final[dict[str, StopReason]] = {
     "max_tokens": StopReason.MAX_TOKENS,
     "stop_sequence": StopReason.STOP_SEQUENCE,
     "pause_turn": StopReason.PAUSED,
+    "compaction": StopReason.PAUSED,  # the history was summed up; sent back, it is gone on with
     "refusal": StopReason.REFUSAL,
     "model_context_window_exceeded": StopReason.CONTEXT_FULL,
 }
@@ -224,106 +223,84 @@ class _ForeignBlock(_Block):
 # --- the reply --------------------------------------------------------------------------------------------------------
 
 
-class ReplyDecoder(Struct, eq=False):
-    """Reads one reply; see Decoder. `_names` maps the names of tools back to their own."""
+class ReplyDecoder(DecoderBase):
+    """Reads one reply."""
 
-    _call: Call
-    _names: Mapping[str, str]
-    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
-    _started: bool = False
-    _done: bool = False
-    _id: str | None = None
-    _open: dict[int, _Block] = {}
-    _seen: set[int] = set()
-    _usage: dict[str, Raw] = {}
-    _extras: dict[str, Raw] = {}
-    """Members of the reply that have no place in our events, and its stop reason until it ends."""
-
-    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """Take in the next bytes."""
-        for name, payload in self._bytes.feed(data):
-            self._take(name, payload, events)
-
-    def finish(self, events: list[ReplyEvent]) -> None:
-        """The bytes have ended."""
-        if not self._bytes.is_stream:
-            self._take_whole(self._bytes.whole(), events)
-            return
-        for name, payload in self._bytes.finish():
-            self._take(name, payload, events)
-        if not self._done:
-            raise self._broken("the stream ended before the reply was complete")
+    def __init__(self, call: Call, encoded: Encoded) -> None:
+        super().__init__(call, encoded)
+        self._started: bool = False
+        self._id: str | None = None
+        self._model: str | None = None
+        """The model that took over from the one that was asked for."""
+        self._open: dict[int, _Block] = {}
+        self._seen: set[int] = set()
+        self._usage: dict[str, Raw] = {}
+        self._extras: dict[str, Raw] = {}
+        """Members of the reply that have no place in our events, and its stop reason until it ends."""
 
     # --- a stream ---
 
-    def _take(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        try:
-            payload.decode()  # members that are kept unread must be fit to be stored
-            event = read_members(payload)
-            kind = read_text(event.get("type")) or name.decode()
-            self._HANDLERS.get(kind, ReplyDecoder._keep_event)(self, event, events)
-        except _MALFORMED as error:
-            raise self._broken(f"an event cannot be read ({error})") from None
+    def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
+        payload.decode()  # members that are kept unread must be fit to be stored
+        event = read_members(payload)
+        kind = read_text(event.get("type")) or name.decode()
+        self._HANDLERS.get(kind, ReplyDecoder._keep_event)(self, event, events)
 
     def _start(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         if self._started:
-            raise self._broken("it started twice")
+            raise self.broken("it started twice")
         message = read_members(event["message"])
         self._take_message(message, read_elements(message.get("content", b"[]")), events)
 
     def _start_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         index = self._index_of(event)
-        if index in self._seen or not self._started or self._done:
-            raise self._broken(f"block {index} began out of order")
+        if index in self._seen or not self._started:
+            raise self.broken(f"block {index} began out of order")
         self._open[index] = self._open_block(index, event["content_block"], events)
 
     def _grow_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         index = self._index_of(event)
         block = self._open.get(index)
         if block is None:
-            raise self._broken(f"block {index} grew but was not open")
+            raise self.broken(f"block {index} grew but was not open")
         delta = read_members(event["delta"])
         kind = read_text(delta.get("type"))
         if kind in _PIECES:
             if block.grow(kind, _read_string(delta[_PIECES[kind]]), events):
                 return
             if not isinstance(block, _ForeignBlock):
-                raise self._broken(f"block {index} got a {kind}, which is not of its kind")
+                raise self.broken(f"block {index} got a {kind}, which is not of its kind")
         block.merge(delta)
 
     def _end_block(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         index = self._index_of(event)
         if index not in self._open:
-            raise self._broken(f"block {index} ended but was not open")
+            raise self.broken(f"block {index} ended but was not open")
         self._open.pop(index).end(events)
 
     def _change(self, event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         """Late news of the reply as a whole: why it stopped and what it cost."""
         if not self._started:
-            raise self._broken("it did not begin with its start")
-        if not self._done:
-            self._extras.update(_keep(read_members(event.get("delta", b"{}"))))
-            self._extras.update(_keep(event, "type", "delta", "usage"))
-            self._report_usage(event.get("usage"), events)
+            raise self.broken("it did not begin with its start")
+        self._extras.update(_keep(read_members(event.get("delta", b"{}"))))
+        self._extras.update(_keep(event, "type", "delta", "usage"))
+        self._report_usage(event.get("usage"), events)
 
     def _stop(self, _event: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        if self._done:
-            return
         if self._open:
-            raise self._broken(f"it ended while block {min(self._open)} was still open")
+            raise self.broken(f"it ended while block {min(self._open)} was still open")
         self._complete(events)
 
     def _ping(self, _event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         """The provider keeps the connection alive."""
 
     def _fail(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
-        if not self._done:
-            raise error_in(event, self._call)
+        raise error_in(event, self.call)
 
     def _keep_event(self, event: Mapping[str, Raw], _events: list[ReplyEvent]) -> None:
         """An event of a type we do not know. The provider may add types at any time."""
         kept = read_elements(self._extras.get("events", b"[]"))
-        if len(kept) < _KEPT_EVENTS and not self._done:
+        if len(kept) < _KEPT_EVENTS:
             self._extras["events"] = Raw(_encode([*kept, event]))
 
     _HANDLERS: ClassVar[dict[str, Callable[[ReplyDecoder, Mapping[str, Raw], list[ReplyEvent]], None]]] = {
@@ -339,23 +316,20 @@ class ReplyDecoder(Struct, eq=False):
 
     # --- a whole reply, and what it shares with a stream ---
 
-    def _take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        try:
-            body.decode()  # members that are kept unread must be fit to be stored
-            message = read_members(body)
-            if read_text(message.get("type")) == "error":
-                raise error_in(message, self._call)
-            self._take_message(message, read_elements(message["content"]), events)
-            self._complete(events)
-        except _MALFORMED as error:
-            raise self._broken(f"its body is not a message in JSON ({error})") from None
+    def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        body.decode()  # members that are kept unread must be fit to be stored
+        message = read_members(body)
+        if read_text(message.get("type")) == "error":
+            raise error_in(message, self.call)
+        self._take_message(message, read_elements(message["content"]), events)
+        self._complete(events)
 
     def _take_message(self, message: Mapping[str, Raw], blocks: list[Raw], events: list[ReplyEvent]) -> None:
         """A message as far as it is there: the beginning of a stream, or a whole reply."""
         self._started = True
         self._id = read_text(message.get("id"))
         self._extras.update(_keep(message, "id", "type", "role", "model", "content", "usage"))
-        events.append(ReplyStarted(self._call.profile.provider, read_text(message.get("model")), self._id))
+        events.append(ReplyStarted(self.call.profile.provider, read_text(message.get("model")), self._id))
         for index, block in enumerate(blocks):
             self._open_block(index, block, events).end(events)
         self._report_usage(message.get("usage"), events)
@@ -370,7 +344,9 @@ class ReplyDecoder(Struct, eq=False):
             return _ThinkingBlock(index, block, events)
         if kind == "tool_use":
             # The API always gives an id; servers that imitate it may not, and a call without one cannot be answered.
-            return _CallBlock(index, block, events, f"call_{self._id or 'reply'}_{index}", self._names)
+            return _CallBlock(index, block, events, f"call_{self._id or 'reply'}_{index}", self.names)
+        if kind == "fallback" and "to" in block:  # another model took over, and what follows is its own
+            self._model = read_text(read_members(block["to"]).get("model")) or self._model
         return _ForeignBlock(index, block)
 
     def _report_usage(self, usage: Raw | None, events: list[ReplyEvent]) -> None:
@@ -382,20 +358,15 @@ class ReplyDecoder(Struct, eq=False):
     def _complete(self, events: list[ReplyEvent]) -> None:
         reason = read_text(self._extras.pop("stop_reason", None))
         if reason is None:
-            raise self._broken("it ended without saying why")
-        self._done = True
+            raise self.broken("it ended without saying why")
+        self.ended = True
         if self._usage:
             self._extras["usage"] = Raw(_encode(self._usage))
         native = Native(READER, self._extras) if self._extras else None
-        events.append(Completed(_STOP_REASONS.get(reason, StopReason.OTHER), reason, native))
+        events.append(Completed(_STOP_REASONS.get(reason, StopReason.OTHER), reason, native, self._model))
 
     def _index_of(self, event: Mapping[str, Raw]) -> int:
         index = read_number(event["index"])
         if index is None:
-            raise self._broken("an event does not say which block it is about")
+            raise self.broken("an event does not say which block it is about")
         return index
-
-    def _broken(self, what: str) -> ProtocolError:
-        provider, model = self._call.profile.provider, self._call.model
-        message = f"The reply of {provider}:{model} cannot be used: {what}."
-        return ProtocolError(message, provider=provider, model=model)

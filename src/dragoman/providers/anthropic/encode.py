@@ -325,7 +325,8 @@ def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> di
 def _encode_tool(spec: ToolSpec, name: str, schema: object, strict: bool) -> bytes:
     described = {"description": spec.description} if spec.description else {}
     held = {"strict": True} if strict else {}
-    return _encode({"name": name, **described, "input_schema": schema, **held})
+    shown = {"input_examples": [example.input for example in spec.examples]} if spec.examples else {}
+    return _encode({"name": name, **described, "input_schema": schema, **shown, **held})
 
 
 def _convert_reply_schema(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object] | None:

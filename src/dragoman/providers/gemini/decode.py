@@ -40,9 +40,9 @@ from dragoman.conversation import (
     UsageReported,
 )
 from dragoman.errors import ContentFilteredError, ProtocolError, ProviderError
-from dragoman.providers.codec import Call
+from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_from
-from dragoman.providers.wire import ABSENT, MALFORMED, ReplyBytes, read_elements, read_members, read_text
+from dragoman.providers.wire import ABSENT, MALFORMED, DecoderBase, read_elements, read_members, read_text
 
 from .history import MADE_UP_ID, READER, SIGNATURE
 
@@ -312,76 +312,65 @@ def _read_base64(raw: Raw) -> bytes:
 # --- the reply --------------------------------------------------------------------------------------------------------
 
 
-class GeminiDecoder(Struct, eq=False):
-    """Reads one reply; see Decoder. `_names` maps the names of tools back to their own."""
+class ReplyDecoder(DecoderBase):
+    """Reads one reply."""
 
-    _call: Call
-    _names: Mapping[str, str]
-    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
-    _content: _Content | None = None
-    """Set by the first chunk."""
-    _finish_reason: str | None = None
-    _usage: Raw = ABSENT
-    """The newest `usageMetadata`: each replaces the one before."""
-    _first_usage: Usage | None = None
-    _kept: dict[str, Raw] = {}
-    """Members of chunks and candidates that have no place in our values."""
+    def __init__(self, call: Call, encoded: Encoded) -> None:
+        super().__init__(call, encoded)
+        self._content: _Content | None = None
+        """Set by the first chunk."""
+        self._finish_reason: str | None = None
+        self._usage: Raw = ABSENT
+        """The newest `usageMetadata`: each replaces the one before."""
+        self._first_usage: Usage | None = None
+        self._kept: dict[str, Raw] = {}
+        """Members of chunks and candidates that have no place in our values."""
 
-    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """Take in the next bytes."""
-        for _, chunk in self._bytes.feed(data):
-            self._take_chunk(chunk, events)
+    @property
+    def done(self) -> bool:
+        """As in Decoder: whether a reason to end and a count came. Chunks that follow at once are read all the same."""
+        over = self._finish_reason is not None and self._usage is not ABSENT
+        return self.ended or (over and "finish_in_every_chunk" not in self.call.profile.quirks)
 
-    def finish(self, events: list[ReplyEvent]) -> None:
-        """The bytes have ended."""
-        for chunk in self._last_chunks():
-            self._take_chunk(chunk, events)
+    def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
+        if payload != b"[DONE]":  # not Google's, but proxies end their streams so
+            # Members are kept as slices, which nothing has looked into: what is not UTF-8 must not get that far.
+            self._take_members(_read_given(payload.decode()), events)
+
+    def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        """One chunk, or an array of them."""
+        for chunk in map(bytes, read_elements(body)) if body.startswith(b"[") else [body]:
+            self.take_event(b"", chunk, events)
+        self._complete(events, whole=body.startswith(b"{"))
+
+    def end_stream(self, events: list[ReplyEvent]) -> None:
+        self._complete(events, whole=False)
+
+    def _complete(self, events: list[ReplyEvent], *, whole: bool) -> None:
         content = self._content
-        whole = self._bytes.whole().startswith(b"{") and content is not None and content.index >= 0
-        if content is None or (self._finish_reason is None and not whole):
-            with suppress(*MALFORMED):  # the error that follows says more
-                self._report_usage(events)
-            raise self._protocol_error("The reply broke off: it ended without a finish reason.")
+        if content is None or (self._finish_reason is None and not (whole and content.index >= 0)):
+            raise self.broken("it broke off without a finish reason")
         content.end(events)
-        try:
-            self._report_usage(events)
-            if self._usage is not ABSENT:
-                bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
-                self._keep("usageMetadata", self._usage)
-        except MALFORMED as error:
-            raise self._malformed(error) from None
+        self._report_usage(events)
+        if self._usage is not ABSENT:
+            bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
+            self._keep("usageMetadata", self._usage)
         reason = _STOP_REASONS.get(self._finish_reason, StopReason.OTHER)
         if content.calls and self._finish_reason in _CALLING:
             reason = StopReason.TOOL_CALLS
+        self.ended = True
         events.append(Completed(reason, self._finish_reason, Native(READER, self._kept) if self._kept else None))
 
-    def _last_chunks(self) -> list[bytes]:
-        """What is left of a stream; or a whole reply, which is one chunk or an array of them."""
-        if not self._bytes.is_whole:
-            return [chunk for _, chunk in self._bytes.finish()]
-        body = self._bytes.whole()
-        if not body.startswith(b"["):
-            return [body]
-        try:
-            return [bytes(chunk) for chunk in read_elements(body)]
-        except MALFORMED as error:
-            raise self._malformed(error) from None
+    def break_off(self, events: list[ReplyEvent]) -> None:
+        with suppress(*MALFORMED):  # the error that follows says more
+            self._report_usage(events)
 
     # --- chunks ---
-
-    def _take_chunk(self, data: bytes, events: list[ReplyEvent]) -> None:
-        if data == b"[DONE]":  # not Google's, but proxies end their streams so
-            return
-        try:
-            # Members are kept as slices, which nothing has looked into: what is not UTF-8 must not get that far.
-            self._take_members(_read_given(data.decode()), events)
-        except MALFORMED as error:
-            raise self._malformed(error) from None
 
     def _take_members(self, chunk: dict[str, Raw], events: list[ReplyEvent]) -> None:
         error = chunk.pop("error", None)
         if error is not None:
-            raise error_from(msgspec.json.decode(error), self._call)
+            raise error_from(msgspec.json.decode(error), self.call)
         candidates = read_elements(chunk.pop("candidates", b"[]"))
         feedback = chunk.pop("promptFeedback", None)
         self._usage = chunk.pop("usageMetadata", self._usage)
@@ -396,7 +385,7 @@ class GeminiDecoder(Struct, eq=False):
             # A blocked prompt has no reply, which is an error and never an empty answer.
             reason = _read_given(feedback).get("blockReason")
             if reason is not None and not candidates and _read_string(reason) != _BLOCK_UNKNOWN:
-                raise _blocked_prompt(self._call, msgspec.json.decode(feedback))
+                raise _blocked_prompt(self.call, msgspec.json.decode(feedback))
             self._keep("promptFeedback", feedback)
 
     def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
@@ -414,10 +403,10 @@ class GeminiDecoder(Struct, eq=False):
             self._keep(name, member)
 
     def _start(self, model: Raw, id: Raw, events: list[ReplyEvent]) -> _Content:
-        call = self._call
+        call = self.call
         model_name = read_text(model) if model is not ABSENT else None
         reply_id = read_text(id) if id is not ABSENT else None
-        content = self._content = _Content(self._names)
+        content = self._content = _Content(self.names)
         mark = _NOT_IN_IDS.sub("", reply_id or "")[-24:]
         if mark:
             content.id_prefix = f"{MADE_UP_ID}{mark}_"
@@ -444,12 +433,6 @@ class GeminiDecoder(Struct, eq=False):
             if usage.cache_read is None and first is not None and first.cache_read is not None:
                 usage = msgspec.structs.replace(usage, cache_read=first.cache_read)
             events.append(UsageReported(usage))
-
-    def _malformed(self, error: Exception) -> ProtocolError:
-        return self._protocol_error(f"A part of the reply is not what the protocol allows: {error}.")
-
-    def _protocol_error(self, message: str) -> ProtocolError:
-        return ProtocolError(message, provider=self._call.profile.provider, model=self._call.model)
 
 
 def _blocked_prompt(call: Call, feedback: Mapping[str, object]) -> ProviderError:

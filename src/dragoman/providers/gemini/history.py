@@ -219,8 +219,9 @@ def _with_inner_native(kind: str, data: dict[str, object], native: Native | None
 def _encode_media(media: Media) -> dict[str, object]:
     """The part that holds the media, or says where they are."""
     if media.path is not None:
-        message = f"The file {media.name or media.path!r} was not read before the request was made."
-        raise ConfigurationError(message, hint="Send the conversation through an engine, which reads files.")
+        message = f"The file {media.name or media.path!r} was not read before the conversation was sent."
+        hint = "If it may be read, call dragoman.engines.read_files(conversation) first."
+        raise ConfigurationError(message, hint=hint)
     if media.url is not None:
         return _with_inner_native("fileData", {"mimeType": media.mime_type, "fileUri": media.url}, media.native)
     return _with_inner_native("inlineData", {"mimeType": media.mime_type, "data": media.data}, media.native)

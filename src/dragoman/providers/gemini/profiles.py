@@ -7,6 +7,7 @@ Quirks of this dialect:
 
     thought_signatures   the first function call of each message must come back with a signature
     tool_invocations     the API reports the work of the provider's own tools as parts, and takes them back
+    finish_in_every_chunk  every chunk of a stream has a finish reason, so none says that it is the last
     no_combinations      functions, the provider's own tools and a schema for the reply exclude each other
     vertex               bare names of models are looked up on Vertex AI (`publishers/google/models/…`)
 """
@@ -27,7 +28,7 @@ BASE = Profile(
     media_urls=_ALL_MEDIA,
     tool_result_media=frozenset(["image", "document"]),
     tool_limits=ToolLimits(max_tools=512, name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", max_name_length=64),
-    parallel_tool_calls=False,
+    single_tool_calls=False,
     tool_error_flag=True,
     strict_tools=True,
     tool_schema="json_schema",
@@ -60,6 +61,7 @@ ROWS: tuple[ProfileRow, ...] = (
         max_output=8_192,
         quirks=frozenset(["no_combinations"]),
     ),
+    _row("gemini-1.*", quirks=frozenset(["finish_in_every_chunk", "no_combinations"])),
     _row("gemini-1.5-pro*", context_window=2_097_152),
     # --- thinking by a number of tokens ---
     _row(

@@ -1,7 +1,7 @@
 """From bytes to events: streams, whole replies, and what servers send in place of either.
 
-Owns: telling a stream from a whole reply, when a reply is complete, and the parts of a reply while they grow. A whole
-reply is one big piece of a message, so it cannot differ from a streamed one.
+Owns: when a reply is complete, and the parts of a reply while they grow; parts.py has those that are more than text. A
+whole reply is one big piece of a message, so it cannot differ from a streamed one.
 
 A reply is complete when a finish reason came. `[DONE]` alone is not enough, for a server may send it after it broke
 off; with a count of tokens behind the last choice, which OpenAI's documentation says is missing when a stream is cut,
@@ -10,9 +10,8 @@ it is. The quirk `done_is_enough` takes `[DONE]` alone. Everything else is a Pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from hashlib import blake2s
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -29,211 +28,150 @@ from dragoman.conversation import (
     TextDelta,
     TextEnded,
     TextStarted,
-    ThinkingDelta,
-    ThinkingEnded,
-    ThinkingStarted,
-    ToolCallDelta,
-    ToolCallEnded,
-    ToolCallStarted,
     Usage,
     UsageReported,
 )
-from dragoman.errors import ProtocolError, ProviderError
+from dragoman.errors import ProviderError
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in, failure
 from dragoman.providers.wire import (
-    ReplyBytes,
-    decode_base64,
+    MALFORMED,
+    DecoderBase,
+    as_object,
     document,
     elements,
+    first_count,
     integer,
     is_empty,
-    is_json,
     is_object,
     join_members,
     members,
     string,
     text_or_json,
+    value_of,
 )
 
-from .wire import (
-    FAILED,
-    FIELD,
-    STOP_REASONS,
-    Extras,
-    ThinkTags,
-    decode_text_chunk,
-    image_of,
-    read_usage,
-    reader_of,
-)
+from .history import reader_of
+from .parts import Calls, Speech, ThinkTags, Thoughts, image_of, merge_pieces
+
+# --- a chunk of nothing but text --------------------------------------------------------------------------------------
+
+# Most chunks of a stream. Anything else makes this decoder fail on purpose: such a chunk is read member by member, so
+# that nothing is lost. Members that are listed and never looked at say nothing new in the middle of a stream: they
+# stand in the first or the last chunk as well, which are read member by member (`obfuscation` and `p` are padding).
 
 
-class ChatDecoder(Struct, eq=False):
-    """Reads one reply: a stream or a whole one, whichever comes."""
-
-    _call: Call
-    _reply: Reply
-    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
-    _counted: bool = False
-    """Whether a count of tokens came behind the last choice."""
-    _takes_text: bool = False
-    """Whether chunks of nothing but text are read as such: not the first one, and none behind a count."""
-    _done: bool = False
-
-    @classmethod
-    def of(cls, call: Call, encoded: Encoded) -> ChatDecoder:
-        """A decoder for the reply to this request."""
-        tags = ThinkTags() if "think_tags" in call.profile.quirks else None
-        return cls(call, Reply(call, encoded.tool_names, reader_of(call.profile.provider), Extras(), tags))
-
-    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """Take in the next bytes and append the events that they complete."""
-        try:
-            for name, payload in self._bytes.feed(data):
-                self._read_event(name, payload, events)
-        except ProtocolError as error:
-            raise self._sign(error) from error.__cause__
-
-    def finish(self, events: list[ReplyEvent]) -> None:
-        """The bytes have ended. Raises ProtocolError if the reply has not."""
-        if self._done:
-            return
-        try:
-            if self._bytes.is_stream:
-                self._finish_stream(events)
-            else:
-                self._read_whole(self._bytes.whole(), events)
-        except ProtocolError as error:
-            raise self._sign(error) from error.__cause__
-
-    # --- streams ------------------------------------------------------------------------------------------------------
-
-    def _read_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
-        if self._done:
-            return
-        if name == b"error":
-            raise self._read_error(payload, events)
-        if payload and not payload.isspace():
-            self._read_chunk(payload, events)
-
-    def _read_chunk(self, payload: bytes, events: list[ReplyEvent]) -> None:
-        if self._takes_text:
-            try:
-                text = decode_text_chunk(payload).choices[0].delta.content
-            except (msgspec.DecodeError, UnicodeError, RecursionError):
-                pass
-            else:
-                self._reply.say(text, events)
-                return
-        if payload.strip() == b"[DONE]":
-            self._end_stream(events)
-        else:
-            self._read_members(document(payload), events)
-
-    def _read_members(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
-        """A chunk, member by member."""
-        reply = self._reply
-        if _says_error(fields):
-            reply.take_usage(fields)
-            reply.break_off(events)
-            raise error_in(fields, self._call)
-        choices = [members(raw) for raw in elements(fields.get("choices"))]
-        if not reply.started and (choices or string(fields.get("id"))):
-            reply.start(fields, events)
-        reply.extras.add_of_reply(fields)
-        for choice in choices:
-            if not integer(choice.get("index")):  # with several answers, the first one is the reply
-                self._counted = False
-                self._read_choice(choice, events)
-        reply.take_usage(fields)
-        self._counted = self._counted or (not choices and "usage" in fields and reply.usage is not None)
-        self._takes_text = reply.started and not self._counted
-
-    def _read_choice(self, choice: dict[str, Raw], events: list[ReplyEvent], *, whole: bool = False) -> None:
-        if "error" in choice and not is_empty(choice["error"]):
-            raise error_in(choice, self._call)
-        reply = self._reply
-        reply.extras.add_of_choice(choice)
-        for name in ("message", "delta"):
-            if name in choice and not is_empty(choice[name]):
-                reply.take_message(members(choice[name]), events, whole=whole)
-                break
-        reply.finish_reason = string(choice.get("finish_reason")) or reply.finish_reason
-        reply.take_usage(choice)  # Moonshot counts here
-
-    def _end_stream(self, events: list[ReplyEvent]) -> None:
-        """`[DONE]` came."""
-        reply = self._reply
-        enough = self._counted or "done_is_enough" in self._call.profile.quirks
-        if not reply.finish_reason and not (reply.started and enough):
-            reply.break_off(events)
-            raise _broken("the server ended the stream without saying why the reply ended")
-        self._complete(events)
-
-    def _finish_stream(self, events: list[ReplyEvent]) -> None:
-        reply = self._reply
-        try:
-            for name, payload in self._bytes.finish():
-                self._read_event(name, payload, events)
-        except ProtocolError as error:
-            reply.break_off(events)
-            raise _broken("the stream ended in the middle of an event") from error
-        if self._done:
-            return
-        if not reply.started:
-            raise _broken("it is neither JSON nor a stream of chunks")
-        if not reply.finish_reason:
-            reply.break_off(events)
-            raise _broken("the stream ended before the reply was complete")
-        self._complete(events)
-
-    def _complete(self, events: list[ReplyEvent]) -> None:
-        self._done = True
-        self._reply.complete(events)
-
-    # --- whole replies ------------------------------------------------------------------------------------------------
-
-    def _read_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        self._done = True
-        if not body:
-            raise _broken("the reply is empty")
-        if body.startswith(b"["):
-            raise self._read_error(body, events)
-        try:
-            fields = document(body)
-        except ProtocolError as error:
-            raise _broken("the reply is cut off, or not JSON at all") from error
-        if _says_error(fields):
-            raise error_in(fields, self._call)
-        choices = [members(raw) for raw in elements(fields.get("choices"))]
-        if not choices:
-            raise _broken("the reply has no choices")
-        reply = self._reply
-        reply.start(fields, events)
-        reply.extras.add_of_reply(fields)
-        first = next((choice for choice in choices if not integer(choice.get("index"))), choices[0])
-        self._read_choice(first, events, whole=True)
-        reply.take_usage(fields)
-        reply.complete(events)
-
-    # --- errors -------------------------------------------------------------------------------------------------------
-
-    def _read_error(self, payload: bytes, events: list[ReplyEvent]) -> ProviderError:
-        self._reply.break_off(events)
-        try:
-            found = elements(Raw(payload)) if payload.startswith(b"[") else [Raw(payload)]
-            return error_in(members(found[0]), self._call)
-        except (ProtocolError, IndexError):
-            return _broken(f"the server reports an error that is not JSON: {payload[:200]!r}")
-
-    def _sign(self, error: ProtocolError) -> ProtocolError:
-        error.provider, error.model = self._call.profile.provider, self._call.model
-        return error
+class _Delta(Struct, forbid_unknown_fields=True, gc=False):
+    content: str
+    role: str | None = None
+    refusal: None = None
+    reasoning_content: None = None
+    reasoning: None = None
+    channel: str | None = None
+    tool_calls: None = None
+    function_call: None = None
+    audio: None = None
+    token_id: int | None = None
 
 
-def _broken(what: str) -> ProtocolError:
-    return ProtocolError(f"The reply cannot be used: {what}.")
+class _NoLogprobs(Struct, forbid_unknown_fields=True, gc=False):
+    """Log probabilities that were not asked for; a server may send the member all the same."""
+
+    content: None = None
+    refusal: None = None
+
+
+class _Choice(Struct, forbid_unknown_fields=True, gc=False):
+    delta: _Delta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    native_finish_reason: str | None = None
+    logprobs: _NoLogprobs | None = None
+    matched_stop: None = None
+    stop_reason: None = None
+    token_ids: None = None
+    seed: int | None = None
+    text: str | None = None
+
+
+class _TextChunk(Struct, forbid_unknown_fields=True, gc=False):
+    choices: tuple[_Choice]
+    id: str | None = None
+    object: str | None = None
+    created: int | float | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    provider: str | None = None
+    usage: None = None
+    obfuscation: str | None = None
+    p: str | None = None
+    prompt_token_ids: None = None
+    sla_metrics: Raw | None = None
+
+
+_decode_text_chunk: Final = msgspec.json.Decoder(_TextChunk).decode
+
+# --- what a reply cost, and why it ended ------------------------------------------------------------------------------
+
+
+def _read_usage(fields: Mapping[str, Raw]) -> Usage | None:
+    """The token counts in the members of a reply, a chunk or a choice; None if there are none."""
+    found = fields.get("usage")
+    if found is None or is_empty(found):
+        groq = fields.get("x_groq")
+        found = members(groq).get("usage") if is_object(groq) else None
+        if found is None:
+            return None
+    counts = as_object(value_of(found))
+    read, written = first_count(counts.get("prompt_tokens")), first_count(counts.get("completion_tokens"))
+    total = first_count(counts.get("total_tokens"))
+    if read is None and written is None and total is None:
+        return None
+    prompt, completion = as_object(counts.get("prompt_tokens_details")), counts.get("completion_tokens_details")
+    reasoning = first_count(as_object(completion).get("reasoning_tokens"), counts.get("reasoning_tokens"))
+    if reasoning and read is not None and written is not None and total == read + written + reasoning:
+        written += reasoning  # xAI counts reasoning beside the completion; here it is a part of the output
+    cached = first_count(
+        prompt.get("cached_tokens"),
+        as_object(counts.get("prompt_token_details")).get("cached_tokens"),
+        counts.get("prompt_cache_hit_tokens"),  # DeepSeek
+        counts.get("num_cached_tokens"),  # Mistral
+        counts.get("cached_tokens"),  # Together, Moonshot
+    )
+    stored = first_count(prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"))
+    return Usage(input=read, output=written, cache_read=cached, cache_write=stored, reasoning=reasoning, total=total)
+
+
+_REASONS: Final[dict[StopReason, str]] = {
+    StopReason.END: "stop eos eos_token end_turn completed",
+    StopReason.MAX_TOKENS: "length max_tokens max_output_tokens",
+    StopReason.TOOL_CALLS: "tool_calls tool_use function_call",
+    StopReason.CONTENT_FILTER: "content_filter sensitive safety recitation prohibited_content",  # sensitive: Z.ai
+    StopReason.REFUSAL: "refusal",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    # Mistral; Z.ai and Claude behind OpenRouter.
+    StopReason.CONTEXT_FULL: "model_length model_context_window_exceeded",
+    StopReason.PAUSED: "pause_turn",
+}
+_STOP_REASONS: Final = {word: reason for reason, words in _REASONS.items() for word in words.split()}
+_CUT: Final = frozenset([StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.CONTENT_FILTER])
+"""Why the last call may be cut off in the middle of its arguments."""
+_FAILED: Final[dict[str, str]] = {
+    "error": "the server reports that it failed while it answered",
+    "abort": "the server aborted the answer",
+    "insufficient_system_resource": "the server ran out of resources while it answered",  # DeepSeek
+    "network_error": "the server lost its own connection to the model",  # Z.ai
+}
+"""Finish reasons that say that the answer was not finished, and what they mean."""
+
+# What is known and taken elsewhere, or says nothing: `obfuscation` is padding against eavesdroppers, the role is always
+# the same, `channel` (Groq) only repeats that reasoning is reasoning.
+_KNOWN_OF_REPLY: Final = frozenset(["id", "object", "model", "choices", "obfuscation", "p", "error"])
+_KNOWN_OF_CHOICE: Final = frozenset(["index", "delta", "message", "finish_reason", "usage", "error", "logprobs"])
+_KNOWN_OF_MESSAGE: Final = frozenset(["role", "channel"])
+_REFUSAL: Final = {"type": Raw(b'"refusal"')}
+"""The native fields of a text that came as a refusal, so that it goes back as one."""
 
 
 def _says_error(fields: dict[str, Raw]) -> bool:
@@ -247,149 +185,184 @@ def _says_error(fields: dict[str, Raw]) -> bool:
     return bool(flat) or string(fields.get("object")) == "error" or "detail" in fields
 
 
-# --- a reply while it grows -------------------------------------------------------------------------------------------
+class ReplyDecoder(DecoderBase):
+    """Reads one reply: which parts are open, in which order they stand, and how it ends."""
 
-_REFUSAL: Final = {"type": Raw(b'"refusal"')}
-"""The native fields of a text that came as a refusal, so that it goes back as one."""
+    def __init__(self, call: Call, encoded: Encoded) -> None:
+        super().__init__(call, encoded)
+        self._reader: str = reader_of(call.profile.provider)
+        self._id: str | None = None
+        self._started: bool = False
+        self._finish_reason: str = ""
+        self._usage: Usage | None = None
+        self._counted: bool = False
+        """Whether a count of tokens came behind the last choice."""
+        self._takes_text: bool = False
+        """Whether chunks of nothing but text are read as such: not the first one, and none behind a count."""
+        # The parts:
+        self._next_index: int = 0
+        self._text: int = -1
+        """The part that text goes to, and that of a refusal; -1 while none is open."""
+        self._refusal: int = -1
+        self._refused: bool = False
+        self._tags: ThinkTags | None = ThinkTags() if "think_tags" in call.profile.quirks else None
+        self._thoughts: Thoughts | None = None
+        self._calls: Calls | None = None
+        self._speech: Speech | None = None
+        # Members that are not known, kept as raw JSON; those of the message go back to the server that sent them.
+        self._of_reply: dict[str, Raw] = {}
+        self._of_choice: dict[str, Raw] = {}
+        self._of_message: dict[str, Raw] = {}
+        self._logprobs: dict[str, list[bytes]] = {}
+        self._other_choices: list[bytes] = []
 
-# The format of a spoken answer is named in the request, nowhere in the reply.
-_AUDIO_TYPES: Final = {"mp3": "mpeg", "flac": "flac", "opus": "opus", "aac": "aac", "pcm16": "pcm"}
-_CUT: Final = frozenset([StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.CONTENT_FILTER])
-"""Why the last call may be cut off in the middle of its arguments."""
-# Members that say nothing: the role is always the same, `channel` (Groq) only repeats that reasoning is reasoning.
-_SAYS_NOTHING: Final = frozenset(["role", "channel"])
-_OF_CALL: Final = frozenset(["index", "function", "custom"])
-# Members of a piece of reasoning that have a place of their own in a Thinking block.
-_OF_THOUGHT: Final = frozenset(["text", "summary", "data", "signature"])
+    # --- streams and whole replies ------------------------------------------------------------------------------------
 
+    def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
+        if name == b"error":
+            raise self._read_error(payload, events)
+        if self._takes_text:
+            try:
+                text = _decode_text_chunk(payload).choices[0].delta.content
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                pass
+            else:
+                self._say(text, events)
+                return
+        if not payload or payload.isspace():
+            return
+        if payload.strip() == b"[DONE]":
+            enough = self._counted or "done_is_enough" in self.call.profile.quirks
+            if not self._finish_reason and not (self._started and enough):
+                raise self.broken("the server ended the stream without saying why the reply ended")
+            self._complete(events)
+        else:
+            self._take_chunk(document(payload), events)
 
-class _Thought(Struct, eq=False):
-    """One piece of reasoning while it grows.
+    def end_stream(self, events: list[ReplyEvent]) -> None:
+        if not self._started:
+            raise self.broken("it is neither JSON nor a stream of chunks")
+        if not self._finish_reason:
+            raise self.broken("the stream ended before the reply was complete")
+        self._complete(events)
 
-    Servers give reasoning in four forms: a string in `reasoning_content` (DeepSeek, Z.ai, vLLM, …) or in `reasoning`
-    (Groq, Cerebras, Ollama, …); a list of `reasoning_details` (OpenRouter); chunks of type `thinking` among the content
-    (Mistral). What must go with it when it is sent back is kept in `fields`.
-    """
-
-    index: int
-    key: tuple[str, ...]
-    """What a further piece must have in common with this one to belong to it; the field's name comes first."""
-    fields: dict[str, Raw]
-    signature: str = ""
-    encrypted: str = ""
-
-    def grow(self, text: str, events: list[ReplyEvent]) -> None:
-        if text:
-            events.append(ThinkingDelta(self.index, "", text))
-
-    def take_detail(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
-        """A piece of `reasoning_details`, or a chunk of type `thinking` without its text."""
-        self.grow(string(fields.get("text")), events)
-        self.grow(string(fields.get("summary")), events)
-        self.signature = string(fields.get("signature")) or self.signature
-        self.encrypted += string(fields.get("data"))
-        kept = {name: raw.copy() for name, raw in fields.items() if name not in _OF_THOUGHT and not is_empty(raw)}
-        self.fields.update(kept)
-
-    def end(self, reader: str, events: list[ReplyEvent]) -> None:
-        native = Native(reader, self.fields)
-        events.append(ThinkingEnded(self.index, "", self.signature or None, self.encrypted or None, native))
-
-
-class _ToolCall(Struct, eq=False):
-    """One tool call while it grows."""
-
-    wire_id: str
-    wire_index: int | None
-    id: str = ""
-    name: str = ""
-    index: int = -1
-    """Which part of the reply; -1 until the name is known and the part has started."""
-    pieces: list[str] = []
-    fields: dict[str, Raw] = {}
-    """Members that have no place of their own."""
-
-    @property
-    def arguments(self) -> str:
-        return "".join(self.pieces)
-
-    def looks_complete(self) -> bool:
-        """Whether the arguments so far are a whole JSON object."""
-        text = self.arguments
-        return text.rstrip().endswith("}") and is_json(text)
-
-
-class Reply(Struct, eq=False):
-    """The reply so far: which parts are open, in which order they stand, and how it ends."""
-
-    _call: Call
-    _tool_names: Mapping[str, str]
-    _reader: str
-    extras: Extras
-    _tags: ThinkTags | None
-    started: bool = False
-    id: str | None = None
-    finish_reason: str = ""
-    usage: Usage | None = None
-    _text: int = -1
-    """The part that text goes to; -1 while none is open."""
-    _next_index: int = 0
-    _refusal: int = -1
-    _refused: bool = False
-    _thought: _Thought | None = None
-    _sealed: dict[tuple[str, ...], _Thought] = {}
-    """Encrypted thoughts; they may come late, after text that goes on."""
-    _calls: list[_ToolCall] = []
-    _call_of_index: dict[int, _ToolCall] = {}
-    """The newest call of each index of the wire."""
-    _call_ids: set[str] = set()
-    _audio: dict[str, Raw] = {}
-    """A spoken answer: an id to speak of it later, and what else comes with it."""
-    _audio_data: list[str] = []
-    _transcript: list[str] = []
-
-    def start(self, fields: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        """The first chunk, or the whole reply, is here."""
-        self.started = True
-        self.id = string(fields.get("id")) or None
-        model = string(fields.get("model")) or self._call.model
-        events.append(ReplyStarted(self._call.profile.provider, model, self.id))
-
-    def take_usage(self, fields: Mapping[str, Raw]) -> None:
-        self.usage = read_usage(fields) or self.usage
-
-    def complete(self, events: list[ReplyEvent]) -> None:
-        """The reply has come to its end. Raises a ProviderError if its finish reason says that it failed."""
-        word = self.finish_reason.lower()
-        if word in FAILED:
+    def _take_chunk(self, fields: dict[str, Raw], events: list[ReplyEvent]) -> None:
+        """A chunk, member by member."""
+        if _says_error(fields):
+            self._take_usage(fields)
             self.break_off(events)
-            raise failure(self._call, None, word, FAILED[word], {})
+            raise error_in(fields, self.call)
+        choices = [members(raw) for raw in elements(fields.get("choices"))]
+        if not self._started and (choices or string(fields.get("id"))):
+            self._start(fields, events)
+        self._keep_of_reply(fields)
+        for choice in choices:
+            if integer(choice.get("index")):  # with several answers, the first one is the reply
+                self._other_choices.append(join_members(choice))
+            else:
+                self._counted = False
+                self._take_choice(choice, events, whole=False)
+        self._take_usage(fields)
+        self._counted = self._counted or (not choices and "usage" in fields and self._usage is not None)
+        self._takes_text = self._started and not self._counted
+
+    def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        if not body:
+            raise self.broken("the reply is empty")
+        if body.startswith(b"["):
+            raise self._read_error(body, events)
+        fields = document(body)
+        if _says_error(fields):
+            raise error_in(fields, self.call)
+        choices = [members(raw) for raw in elements(fields.get("choices"))]
+        if not choices:
+            raise self.broken("the reply has no choices")
+        self._start(fields, events)
+        self._keep_of_reply(fields)
+        first = next((choice for choice in choices if not integer(choice.get("index"))), choices[0])
+        self._other_choices += [join_members(choice) for choice in choices if choice is not first]
+        self._take_choice(first, events, whole=True)
+        self._take_usage(fields)
+        self._complete(events)
+
+    def _read_error(self, payload: bytes, events: list[ReplyEvent]) -> ProviderError:
+        self.break_off(events)
+        try:
+            found = elements(Raw(payload)) if payload.startswith(b"[") else [Raw(payload)]
+            return error_in(members(found[0]), self.call)
+        except (*MALFORMED, IndexError):
+            return self.broken(f"the server reports an error that is not JSON: {payload[:200]!r}")
+
+    # --- the reply ----------------------------------------------------------------------------------------------------
+
+    def _start(self, fields: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+        self._started = True
+        self._id = string(fields.get("id")) or None
+        model = string(fields.get("model")) or self.call.model
+        events.append(ReplyStarted(self.call.profile.provider, model, self._id))
+
+    def _take_choice(self, choice: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
+        error = choice.get("error")
+        if error is not None and not is_empty(error):
+            self.break_off(events)
+            raise error_in(choice, self.call)
+        for name, raw in choice.items():
+            if name not in _KNOWN_OF_CHOICE and not is_empty(raw):
+                self._of_choice[name] = raw.copy()
+        if is_object(logprobs := choice.get("logprobs")):  # token by token, put behind each other
+            for part, tokens in members(logprobs).items():
+                self._logprobs.setdefault(part, []).extend([bytes(token) for token in elements(tokens)])
+        message = choice.get("message", choice.get("delta"))
+        if not whole and "delta" in choice and (not is_empty(choice["delta"]) or self._next_index):
+            message = choice["delta"]  # Perplexity repeats in `message` all that came before
+        if message is not None and not is_empty(message):
+            self._take_message(members(message), events, whole=whole)
+        self._finish_reason = string(choice.get("finish_reason")) or self._finish_reason
+        self._take_usage(choice)  # Moonshot counts here
+
+    def _take_usage(self, fields: Mapping[str, Raw]) -> None:
+        self._usage = _read_usage(fields) or self._usage
+
+    def _keep_of_reply(self, fields: dict[str, Raw]) -> None:
+        """Members beside `choices`; the newest stands, for most servers repeat them in every chunk."""
+        for name, raw in fields.items():
+            if name not in _KNOWN_OF_REPLY and not is_empty(raw):
+                self._of_reply[name] = raw
+
+    def _complete(self, events: list[ReplyEvent]) -> None:
+        """The reply has come to its end. Raises a ProviderError if its finish reason says that it failed."""
+        word = self._finish_reason.lower()
+        if word in _FAILED:
+            self.break_off(events)
+            raise failure(self.call, None, word, _FAILED[word], {})
         self._flush_tags(events)
         self._close_part(events)
-        for thought in self._sealed.values():
-            thought.end(self._reader, events)
-        if (block := self._spoken()) is not None:
+        if self._thoughts is not None:
+            self._thoughts.end_sealed(events)
+        if self._speech is not None and (block := self._speech.block(self.call, self._reader)) is not None:
             self._add_block(block, events)
         stop = self._stop_reason()
-        self._end_calls(events, cut=stop in _CUT)
+        if self._calls is not None:
+            self._calls.end(self._reader, events, cut=stop in _CUT)
         self._report_usage(events)
-        events.append(Completed(stop, self.finish_reason or None, self.extras.native(self._reader)))
+        self.ended = True
+        events.append(Completed(stop, self._finish_reason or None, self._native()))
 
     def break_off(self, events: list[ReplyEvent]) -> None:
-        """The reply will not be completed: give out what is still held."""
         self._flush_tags(events)
         self._report_usage(events)
 
     def _report_usage(self, events: list[ReplyEvent]) -> None:
-        if self.usage is not None:
-            events.append(UsageReported(self.usage))
+        usage, self._usage = self._usage, None
+        if usage is not None:
+            events.append(UsageReported(usage))
 
     def _stop_reason(self) -> StopReason:
-        found = STOP_REASONS.get(self.finish_reason.lower()) if self.finish_reason else StopReason.OTHER
+        found = _STOP_REASONS.get(self._finish_reason.lower()) if self._finish_reason else StopReason.OTHER
         if found is None:
             return StopReason.OTHER
         if found is StopReason.END:  # the server behind a router may have said more
-            found = STOP_REASONS.get(self.extras.of_choice("native_finish_reason").lower(), StopReason.END)
+            found = _STOP_REASONS.get(string(self._of_choice.get("native_finish_reason")).lower(), StopReason.END)
         if found not in (StopReason.END, StopReason.OTHER):
             return found
         if self._refused:
@@ -397,124 +370,131 @@ class Reply(Struct, eq=False):
         if self._calls:  # several servers say "stop" even then
             return StopReason.TOOL_CALLS
         # vLLM: the stop sequence, or the number of a token.
-        return StopReason.STOP_SEQUENCE if self.extras.of_choice("stop_reason") else found
+        return StopReason.STOP_SEQUENCE if string(self._of_choice.get("stop_reason")) else found
+
+    def _native(self) -> Native | None:
+        """What is not known, as the reply's own fields: `choice` and `message` stand for members inside them."""
+        fields = {name: raw.copy() for name, raw in self._of_reply.items()}
+        if logprobs := {
+            part: Raw(b"[" + b",".join(tokens) + b"]") for part, tokens in self._logprobs.items() if tokens
+        }:
+            self._of_choice["logprobs"] = Raw(join_members(logprobs))
+        for name, inner in (("choice", self._of_choice), ("message", self._of_message)):
+            if inner:
+                fields[name] = Raw(join_members(inner))
+        if self._other_choices:
+            fields["choices"] = Raw(b"[" + b",".join(self._other_choices) + b"]")
+        return Native(self._reader, fields) if fields else None
 
     # --- pieces of the message ----------------------------------------------------------------------------------------
 
-    def take_message(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
+    def _take_message(self, fields: dict[str, Raw], events: list[ReplyEvent], *, whole: bool) -> None:
         """A piece of the message, or the whole of it, member by member; nothing is passed over."""
-        thought = self._take_details(fields.pop("reasoning_details", None), events, whole=whole)
-        for name in ("reasoning_content", "reasoning"):
+        thinks = False
+        for name, take in self._MEMBERS.items():
             raw = fields.pop(name, None)
-            if raw is not None and not thought:  # where several are given they say the same
-                piece = string(raw)
-                self._think(name, piece, events)
-                thought = bool(piece)
-        self._take_content(fields.pop("content", None), events)
-        self._refuse(string(fields.pop("refusal", None)), events)
-        self._take_calls(fields.pop("tool_calls", None), events, whole=whole)
-        self._take_function(fields.pop("function_call", None), events)
-        for image in elements(fields.pop("images", None)):
-            self._add_block(image_of(image, self._reader), events)
-        self._take_audio(fields.pop("audio", None))
+            # Where several members have the reasoning they say the same.
+            if raw is not None and not is_empty(raw) and not (thinks and name in ("reasoning_content", "reasoning")):
+                thinks = bool(take(self, name, raw, events, whole)) or thinks
         for name, raw in fields.items():
-            if name not in _SAYS_NOTHING:
-                self.extras.add_of_message(name, raw)
+            if name not in _KNOWN_OF_MESSAGE and not is_empty(raw):
+                before = self._of_message.get(name)
+                self._of_message[name] = raw.copy() if before is None else merge_pieces(before, raw)
 
-    def _take_content(self, raw: Raw | None, events: list[ReplyEvent]) -> None:
+    def _take_details(self, _name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> bool:
+        return self._think(events).take_details(raw, events, whole=whole)
+
+    def _take_reasoning(self, name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> bool:
+        piece = string(raw)
+        if piece:
+            self._think(events).open((name,), events).grow(piece, events)
+        return bool(piece)
+
+    def _take_content(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
         """A text, or a list of texts and parts."""
-        if piece := string(raw):
-            self.say(piece, events)
+        if not bytes(raw).startswith(b"["):
+            self._say(text_or_json(raw), events)  # Cloudflare sends an object where a schema was asked for
             return
         for part in elements(raw):
             if piece := string(part):
-                self.say(piece, events)
+                self._say(piece, events)
             else:
                 self._take_part(members(part), part, events)
 
     def _take_part(self, fields: dict[str, Raw], raw: Raw, events: list[ReplyEvent]) -> None:
         kind = string(fields.get("type"))
         if kind == "text" and set(fields) <= {"type", "text"}:
-            self.say(string(fields.get("text")), events)
+            self._say(string(fields.get("text")), events)
         elif kind == "text":  # with citations or the like: a part of its own, so that both stay together
-            self._close_part(events)
-            index = self._new_index()
+            index = self._new_part(events)
             rest = {name: value.copy() for name, value in fields.items() if name not in ("type", "text")}
             events += [TextStarted(index, ""), TextDelta(index, "", string(fields.get("text")))]
             events.append(TextEnded(index, "", Native(self._reader, rest)))
         elif kind == "refusal":
-            self._refuse(string(fields.get("refusal")), events)
+            self._take_refusal("refusal", fields.get("refusal", raw), events, False)
         elif kind == "thinking":
-            thought = self._open_thought(("content",), events)
-            thinking = fields.pop("thinking", None)
-            pieces = [string(members(part).get("text")) for part in elements(thinking) if is_object(part)]
-            thought.grow(string(thinking) or "".join(pieces), events)
-            del fields["type"]
-            thought.take_detail(fields, events)
+            self._think(events).take_chunk(fields, events)
         else:
             self._add_block(Opaque(self._reader, raw.copy()), events)
 
-    def _take_details(self, raw: Raw | None, events: list[ReplyEvent], *, whole: bool) -> bool:
-        """Whether the details say something readable."""
-        readable = False
-        for place, element in enumerate(elements(raw)):
-            fields = members(element)
-            # Pieces of one detail share their type and index; a whole reply has no pieces.
-            number = place if whole else integer(fields.get("index"))
-            key = ("reasoning_details", string(fields.get("type")), str(number))
-            if "data" in fields:
-                thought = self._sealed.get(key)
-                if thought is None:
-                    thought = self._sealed[key] = self._new_thought(key, events)
-            else:
-                thought = self._open_thought(key, events)
-                readable = True
-            thought.take_detail(fields, events)
-        return readable
+    def _take_refusal(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
+        piece = string(raw)
+        if not piece:
+            return
+        if self._refusal < 0:
+            self._refused = True
+            self._refusal = self._new_part(events)
+            events.append(TextStarted(self._refusal, ""))
+        events.append(TextDelta(self._refusal, "", piece))
 
-    def _take_calls(self, raw: Raw | None, events: list[ReplyEvent], *, whole: bool) -> None:
-        for place, element in enumerate(elements(raw)):
-            fields = members(element)
-            index = place if whole else integer(fields.get("index"))
-            custom = string(fields.pop("type", None)) == "custom"
-            inner = fields.pop("custom" if custom else "function", None)
-            function = members(inner) if inner is not None and not is_empty(inner) else {}
-            call_id, name = string(fields.pop("id", None)), string(function.get("name"))
-            arguments = text_or_json(function.get("input" if custom else "arguments"))
-            call = self._grow_call(index, call_id, name, arguments, events)
-            if call is None:
-                continue
-            if custom:
-                call.fields["type"] = Raw(b'"custom"')
-            for member, value in fields.items():
-                if member not in _OF_CALL and not is_empty(value):
-                    call.fields[member] = value.copy()
+    def _take_calls(self, _name: str, raw: Raw, events: list[ReplyEvent], whole: bool) -> None:
+        self._calling().take(raw, events, whole=whole)
 
-    def _take_function(self, raw: Raw | None, events: list[ReplyEvent]) -> None:
-        """The form that `tool_calls` replaced; some servers still speak it, others send it empty."""
-        fields = members(raw) if raw is not None and not is_empty(raw) else {}
-        self._grow_call(0, "", string(fields.get("name")), text_or_json(fields.get("arguments")), events)
+    def _take_function(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
+        """The form that `tool_calls` replaced; some servers still speak it."""
+        fields = members(raw)
+        self._calling().grow(0, "", string(fields.get("name")), text_or_json(fields.get("arguments")), events)
 
-    def _take_audio(self, raw: Raw | None) -> None:
-        if raw is not None and not is_empty(raw):
-            fields = members(raw)
-            self._audio_data.append(string(fields.pop("data", None)))
-            self._transcript.append(string(fields.pop("transcript", None)))
-            self._audio.update({name: value.copy() for name, value in fields.items() if not is_empty(value)})
+    def _calling(self) -> Calls:
+        if self._calls is None:
+            # A server without ids for calls may have none for replies: what we make up depends on the place as well.
+            self._calls = Calls(self.names, f"{self._id}/{len(self.call.conversation.messages)}", self._new_part)
+        return self._calls
 
-    # --- text, reasoning and media ------------------------------------------------------------------------------------
+    def _take_images(self, _name: str, raw: Raw, events: list[ReplyEvent], _whole: bool) -> None:
+        for image in elements(raw):
+            self._add_block(image_of(image, self._reader), events)
 
-    def say(self, piece: str, events: list[ReplyEvent]) -> None:
+    def _take_audio(self, _name: str, raw: Raw, _events: list[ReplyEvent], _whole: bool) -> None:
+        self._speech = self._speech or Speech()
+        self._speech.take(members(raw))
+
+    # In the order in which a message has its parts, whatever the order of its members.
+    _MEMBERS: ClassVar[dict[str, Callable[[ReplyDecoder, str, Raw, list[ReplyEvent], bool], bool | None]]] = {
+        "reasoning_details": _take_details,
+        "reasoning_content": _take_reasoning,
+        "reasoning": _take_reasoning,
+        "content": _take_content,
+        "refusal": _take_refusal,
+        "tool_calls": _take_calls,
+        "function_call": _take_function,
+        "images": _take_images,
+        "audio": _take_audio,
+    }
+
+    # --- parts come and go --------------------------------------------------------------------------------------------
+
+    def _say(self, piece: str, events: list[ReplyEvent]) -> None:
         """A piece of text; reasoning between tags is taken off it."""
         if self._tags is not None:
             thought, piece = self._tags.split(piece)
-            self._think("think_tags", thought, events)
+            if thought:
+                self._think(events).open(("think_tags",), events).grow(thought, events)
             if self._tags.done:
                 self._tags = None
         if piece:
             if self._text < 0:
-                self._close_part(events)
-                self._text = self._new_index()
+                self._text = self._new_part(events)
                 events.append(TextStarted(self._text, ""))
             events.append(TextDelta(self._text, "", piece))
 
@@ -523,147 +503,35 @@ class Reply(Struct, eq=False):
         tags, self._tags = self._tags, None
         if tags is not None:
             thought, piece = tags.rest()
-            self._think("think_tags", thought, events)
-            self.say(piece, events)
+            if thought:
+                self._think(events).open(("think_tags",), events).grow(thought, events)
+            self._say(piece, events)
 
-    def _refuse(self, piece: str, events: list[ReplyEvent]) -> None:
-        if not piece:
-            return
-        if self._refusal < 0:
-            self._close_part(events)
-            self._refused = True
-            self._refusal = self._new_index()
-            events.append(TextStarted(self._refusal, ""))
-        events.append(TextDelta(self._refusal, "", piece))
-
-    def _think(self, field: str, piece: str, events: list[ReplyEvent]) -> None:
-        if piece:
-            self._open_thought((field,), events).grow(piece, events)
-
-    def _open_thought(self, key: tuple[str, ...], events: list[ReplyEvent]) -> _Thought:
-        thought = self._thought
-        if thought is None or thought.key != key:
-            self._close_part(events)
-            thought = self._thought = self._new_thought(key, events)
-        return thought
-
-    def _new_thought(self, key: tuple[str, ...], events: list[ReplyEvent]) -> _Thought:
-        thought = _Thought(self._new_index(), key, {FIELD: Raw(msgspec.json.encode(key[0]))})
-        events.append(ThinkingStarted(thought.index, "", self._reader))
-        return thought
-
-    def _spoken(self) -> Media | Opaque | None:
-        """A spoken answer; None if nothing was said, for some servers send the member empty."""
-        if "id" not in self._audio and not any(self._audio_data):
-            return None
-        if transcript := "".join(self._transcript):
-            self._audio["transcript"] = Raw(msgspec.json.encode(transcript))
-        data = decode_base64(self._audio_data)
-        if data is None:
-            fields = {**self._audio, "data": msgspec.json.encode("".join(self._audio_data))}
-            return Opaque(self._reader, Raw(join_members({"type": b'"audio"', "audio": join_members(fields)})))
-        asked = self._call.options.extra_body.get("audio")
-        form = cast("dict[str, object]", asked).get("format") if isinstance(asked, dict) else None
-        kind = f"audio/{_AUDIO_TYPES.get(str(form), 'wav')}"
-        return Media(kind="audio", mime_type=kind, data=data, native=Native(self._reader, self._audio))
+    def _think(self, _events: list[ReplyEvent]) -> Thoughts:
+        if self._thoughts is None:
+            self._thoughts = Thoughts(self._reader, self._new_part, self._new_index)
+        return self._thoughts
 
     def _add_block(self, block: Media | Opaque, events: list[ReplyEvent]) -> None:
-        self._close_part(events)
-        events.append(BlockReceived(self._new_index(), "", block))
+        events.append(BlockReceived(self._new_part(events), "", block))
 
-    def _close_part(self, events: list[ReplyEvent]) -> None:
-        """End the text, refusal or thought that is open; calls stay open until the reply ends."""
-        if self._thought is not None:
-            self._thought.end(self._reader, events)
-            self._thought = None
-        if self._text >= 0:
-            events.append(TextEnded(self._text, ""))
-            self._text = -1
-        if self._refusal >= 0:
-            events.append(TextEnded(self._refusal, "", Native(self._reader, _REFUSAL)))
-            self._refusal = -1
+    def _new_part(self, events: list[ReplyEvent]) -> int:
+        """The index of a part that begins now, behind whatever is open."""
+        self._close_part(events)
+        return self._new_index()
 
     def _new_index(self) -> int:
         index = self._next_index
         self._next_index += 1
         return index
 
-    # --- calls --------------------------------------------------------------------------------------------------------
-
-    def _grow_call(
-        self, index: int | None, call_id: str, name: str, arguments: str, events: list[ReplyEvent]
-    ) -> _ToolCall | None:
-        """Take in a piece of a call; gives the call, unless the piece says nothing."""
-        if not (call_id or name or arguments):
-            return None
-        call = self._find_call(index, call_id, name, arguments)
-        if call is None:
-            call = _ToolCall(call_id, index)
-            self._calls.append(call)
-        if index is not None:
-            self._call_of_index[index] = call
-        if arguments:
-            call.pieces.append(arguments)
-        if call.index < 0:
-            if name:
-                self._start_call(call, name, events)
-        elif arguments:
-            events.append(ToolCallDelta(call.index, call.id, arguments))
-        return call
-
-    def _find_call(self, index: int | None, call_id: str, name: str, arguments: str) -> _ToolCall | None:
-        """The call that this piece continues; None if it begins a new one.
-
-        Ids may be missing, an index may always be 0, and the name may stand in every piece.
-        """
-        if index is not None:
-            call = self._call_of_index.get(index)
-        elif call_id:
-            call = next((call for call in self._calls if call.wire_id == call_id), None)
-        else:
-            call = self._calls[-1] if self._calls else None
-        if call is None or (call_id and call_id == call.wire_id):
-            return call
-        if name and call.name and self._tool_names.get(name, name) != call.name:
-            return None
-        if not call_id or not call.wire_id:
-            # A server that gives neither ids nor indexes sends each call whole.
-            fresh = name and arguments.lstrip().startswith("{") and call.looks_complete()
-            return None if fresh else call
-        # Another id under the same index: a new call, if it names a tool and the one before it is done. Some servers
-        # make up a new id for every piece, but not a name.
-        return None if name and (not call.pieces or call.looks_complete()) else call
-
-    def _start_call(self, call: _ToolCall, name: str, events: list[ReplyEvent]) -> None:
-        self._close_part(events)
-        call.name = self._tool_names.get(name, name)
-        call.index = self._new_index()
-        number = len(self._call_ids)
-        call.id = call.wire_id or self._make_up_id(number)
-        if call.id in self._call_ids:  # two calls of one id could not be told apart in their results
-            call.id = f"{call.id}_{number}"
-        self._call_ids.add(call.id)
-        events.append(ToolCallStarted(call.index, call.id, call.name))
-        if call.pieces:
-            events.append(ToolCallDelta(call.index, call.id, call.arguments))
-
-    def _make_up_id(self, number: int) -> str:
-        """An id for a call that came without: the same for the same reply, and another one in every other reply.
-
-        It depends on the place in the conversation, since a server without ids for calls may have none for replies.
-        """
-        place = f"{self.id}/{len(self._call.conversation.messages)}"
-        return f"call_{blake2s(place.encode(), digest_size=8).hexdigest()}_{number}"
-
-    def _end_calls(self, events: list[ReplyEvent], *, cut: bool) -> None:
-        """With `cut` the reply was stopped by a limit, and the last call may be a part of one only."""
-        for call in self._calls:
-            if call.index < 0:
-                which = call.wire_id or call.wire_index
-                message = f"The model called a tool without saying which one (call {which!r})."
-                raise ProtocolError(message)
-        for call in self._calls:
-            if cut and call is self._calls[-1] and not is_json(call.arguments):
-                continue  # without an end it counts as partial and is never run
-            native = Native(self._reader, call.fields) if call.fields else None
-            events.append(ToolCallEnded(call.index, call.id, native))
+    def _close_part(self, events: list[ReplyEvent]) -> None:
+        """End the text, refusal or thought that is open; calls stay open until the reply ends."""
+        if self._thoughts is not None:
+            self._thoughts.close(events)
+        if self._text >= 0:
+            events.append(TextEnded(self._text, ""))
+            self._text = -1
+        if self._refusal >= 0:
+            events.append(TextEnded(self._refusal, "", Native(self._reader, _REFUSAL)))
+            self._refusal = -1

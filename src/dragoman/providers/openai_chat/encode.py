@@ -47,7 +47,7 @@ class _Frame(NamedTuple):
     names: ToolNames
 
 
-def encode(call: Call) -> Encoded:
+def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be renamed or left out to make it."""
     frame = _make_frame(call)
     messages, losses = frame.history.write(call.conversation)
@@ -94,7 +94,7 @@ def _write_options(
             found["tool_choice"] = {"type": "function", "function": {"name": names.wire(options.tool_choice.name)}}
         elif options.tool_choice != "auto":
             found["tool_choice"] = options.tool_choice
-        if options.parallel_tool_calls is not None and profile.parallel_tool_calls:
+        if options.parallel_tool_calls is not None and profile.single_tool_calls:
             found["parallel_tool_calls"] = options.parallel_tool_calls
     effort = _choose_effort(call, options.reasoning, adaptations, tools=tools)
     left_out = _check_sampling(call, options, effort, adaptations)
@@ -177,7 +177,7 @@ def _check_sampling(
     thinks = effort != "none" if "sampling_wants_no_effort" in quirks else effort not in (None, "none")
     if not thinks or not quirks & {"sampling_wants_no_effort", "sampling_without_effort"}:
         return set()
-    left_out = {name for name in ("temperature", "top_p") if getattr(options, name) is not None}
+    left_out = {name for name in ("temperature", "top_p") if getattr(options, name) not in (None, 1)}
     for name in sorted(left_out):
         hint = "Leave it out, or say reasoning=Reasoning(effort='none')."
         refuse_or_adapt(call, adaptations, name, "this model takes it only without reasoning", hint)

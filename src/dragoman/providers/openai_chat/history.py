@@ -34,10 +34,10 @@ from dragoman.conversation import (
 from dragoman.errors import ToolValidationError
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.profile import Profile
-from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.requests import ToolNames, form_key, why_not_media, with_error_said
 from dragoman.providers.wire import join_members, members, string
 
-from .wire import CLOSE, FIELD, OPEN, reader_of
+from .parts import CLOSE, FIELD, OPEN
 
 CACHE_MARK: Final = b'"cache_control":{"type":"ephemeral"}'
 
@@ -47,6 +47,11 @@ _BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
 
 _Found = tuple[int, str, str]
 """A loss within a message: index of the block, its kind, and why it is not there."""
+
+
+def reader_of(provider: str) -> str:
+    """The name under which blocks say that only this server can read them back."""
+    return f"openai_chat:{provider}"
 
 
 class _Wire(NamedTuple):
@@ -192,7 +197,8 @@ class _MessageWriter(Struct, eq=False):
         texts: list[str] = []
         parts: list[bytes] = []
         media_inside = False
-        for piece in result.content:
+        content = (*result.content, *([result.structured] if not result.content and result.structured else []))
+        for piece in with_error_said(content) if result.is_error else content:
             if not isinstance(piece, Media):
                 texts.append(piece.text)
                 parts.append(_text_part(piece.text))
@@ -208,13 +214,11 @@ class _MessageWriter(Struct, eq=False):
                 texts.append(f"{note} follows in the next message of the user.")
                 parts.append(_text_part(texts[-1]))
                 self.behind += [_text_part(f"{note}:"), part]
-        if not parts and result.structured is not None:
-            texts.append(result.structured.text)
-        content = _encode("\n".join(texts))
+        written = _encode("\n".join(texts))
         if media_inside or mark:
-            parts = parts or [_text_part("\n".join(texts))]
-            content = b"[" + b",".join(_with_mark(parts) if mark else parts) + b"]"
-        return b'{"role":"tool","tool_call_id":%s,"content":%s}' % (self._call_id(result.call_id), content)
+            parts = parts or [_text_part("")]
+            written = b"[" + b",".join(_with_mark(parts) if mark else parts) + b"]"
+        return b'{"role":"tool","tool_call_id":%s,"content":%s}' % (self._call_id(result.call_id), written)
 
     def write_assistant(self, message: Message) -> bytes:
         out = _Assistant()

@@ -91,7 +91,7 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
         reasoning="effort",
         efforts=_LOW_TO_HIGH,
         unsupported=_FIXED,
-        parallel_tool_calls=False,
+        single_tool_calls=False,
         context_window=200_000,
     ),
     _row("openai", "o3 o3-2* o4*", unsupported=_FIXED_AND_NO_STOP),
@@ -147,15 +147,15 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     _row(
         "deepseek",
         media=_NONE,
-        unsupported=_set("seed top_k user"),
-        parallel_tool_calls=False,
+        unsupported=_set("top_k user"),
+        single_tool_calls=False,
         tool_choices=_set("auto none"),
         structured="prompt",
         efforts=_set("none low high max"),
         quirks=_set("content_always reasoning_with_calls thinking_switch"),
     ),
     # The old names stand for one model with thinking on and off.
-    _row("deepseek", "deepseek-chat* deepseek-reasoner*", reasoning="none"),
+    _row("deepseek", "deepseek-chat*", reasoning="none"),
     _row("deepseek", "deepseek-chat*", tool_choices=_set("auto none required tool"), structured="tool"),
     # --- Fireworks: strict about unknown members ---
     _row("fireworks", quirks=_set("plain_history")),
@@ -191,7 +191,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     _row("llamacpp", media=_set("image audio"), reasoning="none"),
     _row("lmstudio", media_urls=_NONE, tool_choices=_set("auto none required"), reasoning="none"),
     # Ollama fetches no URLs, and passes over `tool_choice`: https://docs.ollama.com/api/openai-compatibility
-    _row("ollama", media_urls=_NONE, unsupported=_set("top_k user"), parallel_tool_calls=False),
+    _row("ollama", media_urls=_NONE, unsupported=_set("top_k user"), single_tool_calls=False),
     _row("ollama", tool_choices=_set("auto"), efforts=_LOW_TO_HIGH | {"none"}),
     _row("vllm", media=_set("image audio video"), media_urls=_set("image audio video")),
     # --- Mistral: strict about unknown members, about ids, and about who speaks after whom ---
@@ -222,7 +222,7 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
     _row("xai", "grok-4.[4-9]*", reasoning="effort", efforts=_TO_XHIGH - {"none"}),
     # --- Z.ai: https://docs.z.ai/api-reference/llm/chat-completion ---
     _row("zai", media=_NONE, renamed={"user": "user_id"}, unsupported=_set("seed top_k")),
-    _row("zai", parallel_tool_calls=False, tool_choices=_set("auto"), structured="prompt"),
+    _row("zai", single_tool_calls=False, tool_choices=_set("auto"), structured="prompt"),
     _row("zai", quirks=_set("thinking_switch")),
     _row("zai", "glm-4*", quirks=_set("bare_thinking_switch")),
     _row("zai", "glm-*v*", media=_IMAGE | {"video"}, media_urls=_IMAGE | {"video"}),

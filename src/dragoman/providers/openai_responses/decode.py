@@ -10,8 +10,9 @@ use the same one for all items, or give an item another id in every event.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, cast
 
 import msgspec
@@ -38,28 +39,31 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.errors import ProtocolError
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
 from dragoman.providers.wire import (
     ABSENT,
     BLANK,
-    MALFORMED,
-    ReplyBytes,
+    DecoderBase,
     as_object,
+    elements,
     first_count,
+    is_empty,
     is_json,
-    read_array,
     read_members,
-    read_string,
-    read_value,
+    string,
+    value_of,
 )
 
 from .history import READER, native_of
 
 _encode: Final = msgspec.json.encode
 _CUT_SHORT: Final = frozenset(["incomplete", "failed", "cancelled"])
-_ENDS: Final = {f"response.{status}": status for status in ("completed", *_CUT_SHORT)}
+# Events that say only what the finished item says again.
+_PROGRESS: Final = re.compile(
+    r"keepalive|response\.[\w.]+\.(added|compacting|completed|delta|done|failed|generating|in_progress|interpreting"
+    r"|partial_image|searching)"
+)
 
 
 # One struct for all events, so that each is parsed once: the members that any handler looks at. Objects stay raw until
@@ -81,149 +85,6 @@ class Event(Struct, gc=False):
 
 
 _decode_event: Final = msgspec.json.Decoder(Event).decode
-
-
-class ReplyDecoder(Struct, eq=False):
-    """Reads one reply: a stream or a whole one, whichever comes."""
-
-    _call: Call
-    _reply: Reply
-    _bytes: ReplyBytes = msgspec.field(default_factory=ReplyBytes)
-    _unknown: list[bytes] = []
-    """Events that nobody knows yet."""
-
-    @classmethod
-    def of(cls, call: Call, encoded: Encoded) -> ReplyDecoder:
-        """A decoder for the reply to this request."""
-        return cls(call, Reply(call, encoded.tool_names))
-
-    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """Take in the next bytes and append the events that they complete."""
-        self._read(self._bytes.feed(data), events)
-
-    def finish(self, events: list[ReplyEvent]) -> None:
-        """The bytes have ended. Raises ProtocolError if the reply has not."""
-        if not self._bytes.is_stream:
-            self._read_whole(self._bytes.whole(), events)
-            return
-        self._read(self._bytes.finish(), events)
-        if not self._reply.ended:
-            begun = self._reply.started
-            what = "the stream ended before the reply did" if begun else "it is neither JSON nor a stream of events"
-            raise self._reply.broken(what)
-
-    # --- streams ------------------------------------------------------------------------------------------------------
-
-    def _read(self, frames: Iterable[tuple[bytes, bytes]], events: list[ReplyEvent]) -> None:
-        reply = self._reply
-        try:
-            for name, payload in frames:
-                if reply.ended:
-                    return
-                if payload[:1] != b"{":
-                    # `[DONE]` ends a stream of the older API; some servers send it here too. It proves nothing.
-                    if payload.strip(BLANK) not in {b"", b"[DONE]"}:
-                        raise reply.broken("an event of the stream is not an object")
-                    continue
-                try:
-                    event = _decode_event(payload)
-                except msgspec.ValidationError:
-                    event = self._read_loosely(payload)
-                grow = _GROW.get(event.type)
-                if grow is not None:
-                    grow(reply, event, events)
-                else:
-                    self._read_event(event, event.type or name.decode(), payload, events)
-        except MALFORMED as error:
-            raise reply.broken(f"an event of the stream is malformed ({error})") from None
-
-    def _read_loosely(self, payload: bytes) -> Event:
-        """An event with a known member of an unexpected type: fatal if we know the event, none of our business else."""
-        kind = read_string(read_members(payload).get("type")) or ""
-        if kind in _GROW or kind in self._TAKE or kind in _ENDS:
-            raise self._reply.broken(f"the event {kind} is malformed")
-        return Event(type=kind)
-
-    def _read_event(self, event: Event, kind: str, payload: bytes, events: list[ReplyEvent]) -> None:
-        """An event that is no piece of a part, or says its type only in the line `event:`."""
-        if kind in _GROW:
-            _GROW[kind](self._reply, event, events)
-        elif kind in self._TAKE:
-            self._TAKE[kind](self, event, events)
-        elif kind in _ENDS:
-            self._end(event, _ENDS[kind], events)
-        elif kind == "error" or (bytes(event.error) not in {b"", b"null"} and not kind.startswith("response.")):
-            raise error_in(read_members(payload), self._call)
-        elif kind not in _PROGRESS:
-            payload.decode()
-            read_members(payload)
-            self._unknown.append(bytes(payload))
-
-    def _start(self, event: Event, events: list[ReplyEvent]) -> None:
-        if self._reply.items and not self._reply.id:
-            raise self._reply.broken("it began after its first item")
-        self._reply.start(read_members(event.response) if event.response else {}, events)
-
-    def _add_item(self, event: Event, events: list[ReplyEvent]) -> None:
-        self._reply.add(event.output_index, event.item, events)
-
-    def _finish_item(self, event: Event, events: list[ReplyEvent]) -> None:
-        reply = self._reply
-        item_id = read_string(read_members(event.item).get("id"))
-        item = reply.find(event.output_index, item_id or event.item_id)
-        if item is None or (item.closed and event.output_index is None and item.id != item_id):
-            item = reply.add(event.output_index, event.item, events)
-        reply.finish(item, event.item, events)
-
-    def _open_part(self, event: Event, events: list[ReplyEvent]) -> None:
-        self._reply.open_part(event, events)
-
-    def _end(self, event: Event, status: str, events: list[ReplyEvent]) -> None:
-        str(event.response, "utf-8")
-        members = read_members(event.response) if event.response else {}
-        # The event's name decides, except that a server may call a reply completed that was cut short.
-        if read_string(members.get("status")) not in _CUT_SHORT:
-            members["status"] = Raw(_encode(status))
-        self._close(members, events)
-
-    _TAKE: ClassVar[dict[str, Callable[[ReplyDecoder, Event, list[ReplyEvent]], None]]] = {
-        "response.created": _start,
-        "response.queued": _start,
-        "response.in_progress": _start,
-        "response.output_item.added": _add_item,
-        "response.output_item.done": _finish_item,
-        "response.content_part.added": _open_part,
-    }
-
-    # --- whole replies, and the end of both ---------------------------------------------------------------------------
-
-    def _read_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
-        try:
-            body.decode()
-            members = read_members(body)
-            if "output" in members:
-                self._close(members, events)
-                return
-        except MALFORMED as error:
-            raise self._reply.broken(f"the body is not the JSON of a response ({error})") from None
-        if "error" in members:
-            raise error_in(members, self._call)
-        raise self._reply.broken("the body has no output")
-
-    def _close(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        reply = self._reply
-        status = read_string(members.get("status"))
-        reply.start(members, events)
-        reply.settle(read_array(members.get("output")), events, complete=status not in _CUT_SHORT)
-        found = read_value(members.get("usage"))
-        counts = cast("dict[str, object]", found) if isinstance(found, dict) else None
-        if counts is not None:
-            events.append(UsageReported(_read_usage(counts)))
-        if status == "failed":
-            raise error_in(members, self._call)
-        stop, word = _stop_reason(status, members, reply)
-        reply.ended = True
-        events.append(Completed(stop, word, _keep(members, counts, self._unknown)))
 
 
 # --- items while they grow --------------------------------------------------------------------------------------------
@@ -258,45 +119,134 @@ class _Item(Struct, eq=False):
     """Of reasoning: whether summaries or the thoughts themselves are read, and up to which one."""
 
 
-class Reply(Struct, eq=False):
-    """The reply so far."""
+class ReplyDecoder(DecoderBase):
+    """Reads one reply: which items are open, and what became of each."""
 
-    _call: Call
-    _tool_names: Mapping[str, str]
-    items: list[_Item] = []
-    """In the order in which they came."""
-    _item_at: dict[int | str | None, _Item] = {}
-    _highest: int = 0
-    _next_index: int = 0
-    id: str = ""
-    started: bool = False
-    ended: bool = False
-    called: bool = False
-    """Whether there is a complete call."""
-    refused: bool = False
+    def __init__(self, call: Call, encoded: Encoded) -> None:
+        super().__init__(call, encoded)
+        self._items: list[_Item] = []
+        """In the order in which they came."""
+        self._item_at: dict[int | str | None, _Item] = {}
+        self._highest: int = 0
+        self._next_index: int = 0
+        self._id: str = ""
+        self._started: bool = False
+        self._called: bool = False
+        """Whether there is a complete call."""
+        self._refused: bool = False
+        self._unknown: list[bytes] = []
+        """Events that nobody knows yet."""
 
-    def broken(self, what: str) -> ProtocolError:
-        """The error for a reply that breaks the protocol."""
-        provider, model = self._call.profile.provider, self._call.model
-        message = f"The reply of {provider}:{model} is not what the protocol allows: {what}."
-        return ProtocolError(message, provider=provider, model=model)
+    # --- streams ------------------------------------------------------------------------------------------------------
 
-    def start(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        """Take in what the first event with a response object says; without any, nothing is known."""
-        if self.started:
+    def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
+        if payload[:1] != b"{":
+            # `[DONE]` ends a stream of the older API; some servers send it here too. It proves nothing.
+            if payload.strip(BLANK) not in {b"", b"[DONE]"}:
+                raise self.broken("an event of the stream is not an object")
             return
-        self.started = True
-        self.id = read_string(members.get("id")) or ""
-        model = read_string(members.get("model"))
-        events.append(ReplyStarted(self._call.profile.provider, model=model, id=self.id or None))
+        try:
+            event = _decode_event(payload)
+        except msgspec.ValidationError:
+            # A known member of an unexpected type: fatal if we know the event, none of our business else.
+            event = Event(type=string(read_members(payload).get("type")))
+            if event.type in self._HANDLERS:
+                raise
+        kind = event.type = event.type or name.decode()
+        handler = self._HANDLERS.get(kind)
+        if handler is not None:
+            handler(self, event, events)
+        elif kind == "error" or (event.error and not is_empty(event.error) and not kind.startswith("response.")):
+            raise error_in(read_members(payload), self.call)
+        elif _PROGRESS.fullmatch(kind) is None:
+            payload.decode()
+            read_members(payload)
+            self._unknown.append(bytes(payload))
+
+    def end_stream(self, events: list[ReplyEvent]) -> None:
+        begun = self._started
+        raise self.broken("the stream ended before the reply did" if begun else "it is neither JSON nor a stream")
+
+    def _begin(self, event: Event, events: list[ReplyEvent]) -> None:
+        if self._items and not self._id:
+            raise self.broken("it began after its first item")
+        self._start(read_members(event.response) if event.response else {}, events)
+
+    def _add_item(self, event: Event, events: list[ReplyEvent]) -> None:
+        self._add(event.output_index, event.item, events)
+
+    def _finish_item(self, event: Event, events: list[ReplyEvent]) -> None:
+        item_id = string(read_members(event.item).get("id"))
+        item = self._find(event.output_index, item_id or event.item_id)
+        if item is None or (item.closed and event.output_index is None and item.id != item_id):
+            item = self._add(event.output_index, event.item, events)
+        self._finish(item, event.item, events)
+
+    def _end(self, event: Event, events: list[ReplyEvent]) -> None:
+        str(event.response, "utf-8")
+        members = read_members(event.response) if event.response else {}
+        # The event's name decides, except that a server may call a reply completed that was cut short.
+        if string(members.get("status")) not in _CUT_SHORT:
+            members["status"] = Raw(_encode(event.type.removeprefix("response.")))
+        self._close(members, events)
+
+    # --- whole replies, and the end of both ---------------------------------------------------------------------------
+
+    def take_whole(self, body: bytes, events: list[ReplyEvent]) -> None:
+        body.decode()
+        members = read_members(body)
+        if "output" in members:
+            self._close(members, events)
+        elif "error" in members:
+            raise error_in(members, self.call)
+        else:
+            raise self.broken("the body has no output")
+
+    def _start(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+        """Take in what the first event with a response object says; without any, nothing is known."""
+        if not self._started:
+            self._started = True
+            self._id = string(members.get("id"))
+            model = string(members.get("model")) or None
+            events.append(ReplyStarted(self.call.profile.provider, model=model, id=self._id or None))
+
+    def _close(self, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
+        status = string(members.get("status"))
+        self._start(members, events)
+        self._settle(elements(members.get("output")), events, complete=status not in _CUT_SHORT)
+        found = value_of(members.get("usage"))
+        counts = cast("dict[str, object]", found) if isinstance(found, dict) else None
+        if counts is not None:
+            events.append(UsageReported(_read_usage(counts)))
+        if status == "failed":
+            raise error_in(members, self.call)
+        stop, word = self._stop_reason(status, members)
+        self.ended = True
+        events.append(Completed(stop, word, _keep(members, counts, self._unknown)))
+
+    def _stop_reason(self, status: str, members: Mapping[str, Raw]) -> tuple[StopReason, str | None]:
+        """Why the reply ended, in our word and the provider's."""
+        if status == "incomplete":
+            reason = as_object(value_of(members.get("incomplete_details"))).get("reason")
+            word = reason if isinstance(reason, str) else status
+            known = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.CONTENT_FILTER}
+            return known.get(word, StopReason.OTHER), word
+        if status == "cancelled":
+            return StopReason.INTERRUPTED, status
+        if status not in ("", "completed", "complete"):  # the last is what some compatible servers say
+            # A response that runs in the background is `queued` or `in_progress`: nothing is wrong, but no answer.
+            return StopReason.OTHER, status
+        if self._called:
+            return StopReason.TOOL_CALLS, status or None
+        return (StopReason.REFUSAL if self._refused else StopReason.END), status or None
 
     # --- items come and go --------------------------------------------------------------------------------------------
 
-    def add(self, index: int | None, raw: Raw, events: list[ReplyEvent]) -> _Item:
+    def _add(self, index: int | None, raw: Raw, events: list[ReplyEvent]) -> _Item:
         """An item begins. The same item added again changes nothing."""
-        self.start({}, events)
+        self._start({}, events)
         members = read_members(raw)
-        item_id, kind = read_string(members.get("id")) or "", read_string(members.get("type")) or ""
+        item_id, kind = string(members.get("id")), string(members.get("type"))
         place = item_id if index is None else index
         known = self._item_at.get(place)
         if known is not None and known.id == item_id and known.kind == kind and item_id:
@@ -306,23 +256,23 @@ class Reply(Struct, eq=False):
         part = self._new_part(item_id)
         item = self._item_at[place] = _Item(kind, item_id, raw, part)
         self._highest = max(self._highest, index or 0)
-        self.items.append(item)
+        self._items.append(item)
         if kind == "reasoning":
             events.append(ThinkingStarted(part.index, item_id, READER))
         elif kind == "function_call":
             # Servers exist that name the tool only when the call is complete; its start then waits for that.
-            part.started = bool(read_string(members.get("name")) and read_string(members.get("call_id")))
+            part.started = bool(string(members.get("name")) and string(members.get("call_id")))
             if part.started:
                 self._start_call(part, members, events)
         return item
 
-    def finish(self, item: _Item, raw: Raw, events: list[ReplyEvent]) -> None:
+    def _finish(self, item: _Item, raw: Raw, events: list[ReplyEvent]) -> None:
         """An item is complete, and this is all of it. Complete twice is complete."""
         if item.closed:
             return
         str(raw, "utf-8")  # raw JSON that is kept must be text; skipping over it does not prove that
         members = read_members(raw)
-        kind = read_string(members.get("type")) or item.kind
+        kind = string(members.get("type")) or item.kind
         if kind != item.kind:
             raise self.broken(f"an item began as {item.kind!r} and ended as {kind!r}")
         item.closed = True
@@ -336,31 +286,29 @@ class Reply(Struct, eq=False):
             block = _picture_of(members) or Opaque(READER, raw.copy())
             events.append(BlockReceived(item.part.index, item.id, block))
 
-    def find(self, index: int | None, item_id: str | None) -> _Item | None:
+    def _find(self, index: int | None, item_id: str | None) -> _Item | None:
         """The item that an event speaks of."""
         found = self._item_at.get(index) if index is not None else None
         if item_id and (found is None or (found.id and found.id != item_id)):
-            found = next((item for item in reversed(self.items) if item.id == item_id), found)
-        if found is None and index is None and self.items:
-            return self.items[-1]
+            found = next((item for item in reversed(self._items) if item.id == item_id), found)
+        if found is None and index is None and self._items:
+            return self._items[-1]
         return found
 
-    def settle(self, output: list[Raw], events: list[ReplyEvent], *, complete: bool) -> None:
+    def _settle(self, output: list[Raw], events: list[ReplyEvent], *, complete: bool) -> None:
         """The reply ends with these items: finish what was added but never done.
 
         It is no mistake if the list is shorter than what was streamed (vLLM has sent none), or if the service never
         says that an item is done (OpenAI's lists of MCP tools).
         """
-        by_id = {item.id: item for item in self.items if item.id}
-        by_place = self._item_at if len(self._item_at) == len(self.items) else dict(enumerate(self.items))
+        by_id = {item.id: item for item in self._items if item.id}
+        by_place = self._item_at if len(self._item_at) == len(self._items) else dict(enumerate(self._items))
         for place, raw in enumerate(output):
             members = read_members(raw)
-            item = (
-                by_id.get(read_string(members.get("id")) or "") or by_place.get(place) or self.add(place, raw, events)
-            )
-            if item.kind == (read_string(members.get("type")) or ""):
-                self.finish(item, raw, events)
-        for item in self.items:
+            item = by_id.get(string(members.get("id"))) or by_place.get(place) or self._add(place, raw, events)
+            if item.kind == (string(members.get("type"))):
+                self._finish(item, raw, events)
+        for item in self._items:
             if not item.closed:
                 self._abandon(item, events, complete=complete)
 
@@ -373,7 +321,7 @@ class Reply(Struct, eq=False):
         members = read_members(item.added)
         for name in ("status", "encrypted_content"):  # of the beginning: no longer true, or not yet all of it
             members.pop(name, None)
-        self.finish(item, Raw(_encode(members)), events)
+        self._finish(item, Raw(_encode(members)), events)
 
     def _new_part(self, part_id: str) -> _Part:
         part = _Part(self._next_index, part_id)
@@ -400,7 +348,7 @@ class Reply(Struct, eq=False):
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def grow_text(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _grow_text(self, event: Event, events: list[ReplyEvent]) -> None:
         """A piece of a message's text, or of a refusal."""
         delta = event.delta
         if not delta:
@@ -412,19 +360,19 @@ class Reply(Struct, eq=False):
         part.pieces.append(delta)
         events.append(TextDelta(part.index, part.id, delta))
 
-    def open_part(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _open_part(self, event: Event, events: list[ReplyEvent]) -> None:
         """A content part begins. Only texts are opened now; what else there may be arrives whole."""
-        item = self.find(event.output_index, event.item_id)
+        item = self._find(event.output_index, event.item_id)
         if item is None or item.kind != "message" or item.closed or not event.part:
             return
-        if read_string(read_members(event.part).get("type")) in _TEXT_MEMBER:
+        if string(read_members(event.part).get("type")) in _TEXT_MEMBER:
             self._text_part(event, events)
 
     def _text_part(self, event: Event, events: list[ReplyEvent]) -> _Part:
-        item = self.find(event.output_index, event.item_id)
+        item = self._find(event.output_index, event.item_id)
         if item is None:
             added = Raw(_encode({"type": "message", "id": event.item_id or "", "role": "assistant"}))
-            item = self.add(event.output_index, added, events)
+            item = self._add(event.output_index, added, events)
         if item.kind != "message" or item.closed:
             raise self.broken("text came for an item that is not open")
         index = event.content_index or 0
@@ -441,24 +389,24 @@ class Reply(Struct, eq=False):
         return part or self._new_part(item.id)
 
     def _finish_message(self, item: _Item, members: dict[str, Raw], raw: Raw, events: list[ReplyEvent]) -> None:
-        content = read_array(members.pop("content", None))
+        content = elements(members.pop("content", None))
         shell = Raw(_encode(members))
         for place, part_raw in enumerate(content):
             fields = read_members(part_raw)
-            kind = read_string(fields.get("type"))
+            kind = string(fields.get("type"))
             member = _TEXT_MEMBER.get(kind)
-            text = read_string(fields.get(member)) if member is not None else None
-            if member is None or text is None:
+            if member is None or member not in fields:
                 whole = Raw(_encode({**members, "content": [part_raw]}))
                 events.append(BlockReceived(self._next_part(item).index, item.id, Opaque(READER, whole)))
                 continue
-            part = item.texts.get(place) or self._open_text(item, place, events)
+            text = string(fields.pop(member))
+            part = _streamed_text(item, place, text) or self._open_text(item, place, events)
+            item.texts = {at: other for at, other in item.texts.items() if other is not part}
             self._catch_up(part, text, TextDelta, events)
-            del item.texts[place], fields[member]
             if kind == "output_text":
                 del fields["type"]
             else:
-                self.refused = True
+                self._refused = True
             events.append(TextEnded(part.index, part.id, native_of({"item": shell, **fields})))
         # Texts that the finished item does not repeat.
         events += [TextEnded(part.index, part.id, native_of({"item": shell})) for part in item.texts.values()]
@@ -468,19 +416,19 @@ class Reply(Struct, eq=False):
 
     # --- reasoning ----------------------------------------------------------------------------------------------------
 
-    def grow_summary(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _grow_summary(self, event: Event, events: list[ReplyEvent]) -> None:
         """A piece of a summary of the model's thoughts."""
         self._grow_thinking(event, ("summary", event.summary_index or 0), events)
 
-    def grow_thoughts(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _grow_thoughts(self, event: Event, events: list[ReplyEvent]) -> None:
         """A piece of the thoughts themselves, which open models give."""
         self._grow_thinking(event, ("content", event.content_index or 0), events)
 
     def _grow_thinking(self, event: Event, source: tuple[str, int], events: list[ReplyEvent]) -> None:
-        item = self.find(event.output_index, event.item_id)
+        item = self._find(event.output_index, event.item_id)
         if item is None:
             added = Raw(_encode({"type": "reasoning", "id": event.item_id or "", "summary": []}))
-            item = self.add(event.output_index, added, events)
+            item = self._add(event.output_index, added, events)
         part = item.part
         if part is None or item.closed or item.kind != "reasoning":
             raise self.broken("thoughts came for an item that is not open")
@@ -500,15 +448,15 @@ class Reply(Struct, eq=False):
     def _finish_reasoning(self, item: _Item, part: _Part, members: dict[str, Raw], events: list[ReplyEvent]) -> None:
         read = item.source[0] if item.source else "content" if _texts_of(members.get("content")) else "summary"
         self._catch_up(part, _BETWEEN_THOUGHTS.join(_texts_of(members.get(read))), ThinkingDelta, events)
-        encrypted = read_string(members.get("encrypted_content"))
+        encrypted = string(members.get("encrypted_content"))
         kept = {k: v for k, v in members.items() if k != "type" and not (k == "encrypted_content" and encrypted)}
         events.append(ThinkingEnded(part.index, part.id, encrypted=encrypted or None, native=native_of(kept)))
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def grow_call(self, event: Event, events: list[ReplyEvent]) -> None:
+    def _grow_call(self, event: Event, events: list[ReplyEvent]) -> None:
         """A piece of a call's arguments."""
-        item = self.find(event.output_index, event.item_id)
+        item = self._find(event.output_index, event.item_id)
         part = item.part if item is not None and item.kind == "function_call" and not item.closed else None
         if part is None:
             raise self.broken("arguments came for a call that is not open")
@@ -520,14 +468,12 @@ class Reply(Struct, eq=False):
 
     def _start_call(self, part: _Part, members: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
         part.started = True
-        name = read_string(members.get("name")) or ""
-        call_id = (
-            read_string(members.get("call_id")) or read_string(members.get("id")) or f"call_{self.id}_{part.index}"
-        )
+        name = string(members.get("name"))
+        call_id = string(members.get("call_id")) or string(members.get("id")) or f"call_{self._id}_{part.index}"
         # Amazon's servers count calls anew in every reply (`call_0`), while a conversation needs one name a call.
-        scoped = "reply_scoped_call_ids" in self._call.profile.quirks and self.id
-        part.id = f"{self.id}:{call_id}" if scoped else call_id
-        events.append(ToolCallStarted(part.index, part.id, self._tool_names.get(name, name)))
+        scoped = "reply_scoped_call_ids" in self.call.profile.quirks and self._id
+        part.id = f"{self._id}:{call_id}" if scoped else call_id
+        events.append(ToolCallStarted(part.index, part.id, self.names.get(name, name)))
 
     def _finish_call(self, part: _Part, members: dict[str, Raw], events: list[ReplyEvent]) -> None:
         if not part.started:
@@ -535,70 +481,56 @@ class Reply(Struct, eq=False):
             if part.pieces:
                 events.append(ToolCallDelta(part.index, part.id, "".join(part.pieces)))
         given = members.get("arguments")
-        arguments = read_value(given)
+        arguments = value_of(given)
         # A string by the protocol; some servers send the object itself.
         final = arguments if isinstance(arguments, str) else str(given, "utf-8") if arguments and given else ""
         self._catch_up(part, final, ToolCallDelta, events)
-        if read_string(members.get("status")) == "incomplete":
+        if string(members.get("status")) == "incomplete":
             return  # cut off: without an end the call counts as partial and is never run
-        self.called = True
+        self._called = True
         kept = {k: v for k, v in members.items() if k not in {"type", "call_id", "name", "arguments"}}
         events.append(ToolCallEnded(part.index, part.id, native_of(kept)))
 
+    _HANDLERS: ClassVar[dict[str, Callable[[ReplyDecoder, Event, list[ReplyEvent]], None]]] = {
+        "response.output_text.delta": _grow_text,
+        "response.refusal.delta": _grow_text,
+        "response.function_call_arguments.delta": _grow_call,
+        "response.reasoning_summary_text.delta": _grow_summary,
+        "response.reasoning_text.delta": _grow_thoughts,
+        "response.created": _begin,
+        "response.queued": _begin,
+        "response.in_progress": _begin,
+        "response.output_item.added": _add_item,
+        "response.output_item.done": _finish_item,
+        "response.content_part.added": _open_part,
+        **dict.fromkeys([f"response.{status}" for status in ("completed", *_CUT_SHORT)], _end),
+    }
 
-_GROW: Final[dict[str, Callable[[Reply, Event, list[ReplyEvent]], None]]] = {
-    "response.output_text.delta": Reply.grow_text,
-    "response.refusal.delta": Reply.grow_text,
-    "response.function_call_arguments.delta": Reply.grow_call,
-    "response.reasoning_summary_text.delta": Reply.grow_summary,
-    "response.reasoning_text.delta": Reply.grow_thoughts,
-}
 
-# Events that say only what the finished item says again: under `response.`, what of what.
-_PROGRESS_OF: Final = {
-    "content_part": "done",
-    "output_text": "done annotation.added",
-    "refusal": "done",
-    "function_call_arguments": "done",
-    "reasoning_text": "done",
-    "reasoning_summary_part": "added done",
-    "reasoning_summary_text": "done",
-    "audio": "delta done transcript.delta transcript.done",
-    "custom_tool_call_input": "delta done",
-    "code_interpreter_call_code": "delta done",
-    "code_interpreter_call": "in_progress interpreting completed",
-    "file_search_call": "in_progress searching completed",
-    "web_search_call": "in_progress searching completed",
-    "image_generation_call": "in_progress generating partial_image completed",
-    "mcp_call_arguments": "delta done",
-    "mcp_call": "in_progress completed failed",
-    "mcp_list_tools": "in_progress completed failed",
-    "shell_call_command": "added delta done",
-    "shell_call_output_content": "delta done",
-    "compaction": "compacting",
-}
-_PROGRESS: Final = frozenset(
-    ["keepalive", *[f"response.{of}.{what}" for of, all_of in _PROGRESS_OF.items() for what in all_of.split()]]
-)
+def _streamed_text(item: _Item, place: int, text: str) -> _Part | None:
+    """What was streamed of a text. Amazon counts from 1 what stands at 0 in the finished item."""
+    if place in item.texts:
+        return item.texts[place]
+    return next((part for part in item.texts.values() if part.pieces and text.startswith("".join(part.pieces))), None)
 
 
 def _texts_of(parts: Raw | None) -> list[str]:
     """The texts in a list of summaries or thoughts, without empty ones."""
-    texts = [read_string(read_members(part).get("text")) for part in read_array(parts)]
+    texts = [string(read_members(part).get("text")) for part in elements(parts)]
     return [text for text in texts if text]
 
 
 def _picture_of(members: dict[str, Raw]) -> Media | None:
     """The picture that the model made, with the rest of its item beside it; None where the item holds none."""
-    if read_string(members.get("type")) != "image_generation_call":
+    if string(members.get("type")) != "image_generation_call":
         return None
     try:
-        data = b64decode(read_string(members.get("result")) or "", validate=True)
+        data = b64decode(string(members.get("result")), validate=True)
     except ValueError:
         return None
     if not data:
         return None
-    kind = read_string(members.get("output_format")) or "png"
+    kind = string(members.get("output_format")) or "png"
     item = Raw(_encode({name: raw for name, raw in members.items() if name != "result"}))
     picture = Media.from_bytes(data, f"image/{'svg+xml' if kind == 'svg' else kind}")
     return msgspec.structs.replace(picture, native=native_of({"item": item}))
@@ -624,24 +556,6 @@ _NOT_KEPT: Final = """
     stream_options temperature text tool_choice tools top_logprobs top_p truncation user
 """
 _NAMES_NOT_KEPT: Final = frozenset(_NOT_KEPT.split())
-_EMPTY: Final = frozenset([b"null", b"[]", b"{}", b'""'])
-
-
-def _stop_reason(status: str | None, members: Mapping[str, Raw], reply: Reply) -> tuple[StopReason, str | None]:
-    """Why the reply ended, in our word and the provider's."""
-    if status == "incomplete":
-        reason = as_object(read_value(members.get("incomplete_details"))).get("reason")
-        word = reason if isinstance(reason, str) else status
-        known = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.CONTENT_FILTER}
-        return known.get(word, StopReason.OTHER), word
-    if status == "cancelled":
-        return StopReason.INTERRUPTED, status
-    if status not in (None, "completed", "complete"):  # the last is what some compatible servers say
-        # A response that runs in the background is `queued` or `in_progress`: nothing is wrong, but this is no answer.
-        return StopReason.OTHER, status
-    if reply.called:
-        return StopReason.TOOL_CALLS, status
-    return (StopReason.REFUSAL if reply.refused else StopReason.END), status
 
 
 def _read_usage(counts: dict[str, object]) -> Usage:
@@ -658,7 +572,7 @@ def _read_usage(counts: dict[str, object]) -> Usage:
 
 def _keep(members: Mapping[str, Raw], counts: dict[str, object] | None, unknown_events: list[bytes]) -> Native | None:
     """What is kept of the response beside the message: what neither the request nor our values say."""
-    kept = {name: raw for name, raw in members.items() if name not in _NAMES_NOT_KEPT and bytes(raw) not in _EMPTY}
+    kept = {name: raw for name, raw in members.items() if name not in _NAMES_NOT_KEPT and not is_empty(raw)}
     if counts is not None and not counts.keys() <= _USAGE:
         kept["usage"] = members["usage"]
     if unknown_events:

@@ -29,7 +29,7 @@ from dragoman.providers.requests import (
     name_reply_schema,
     refuse_or_adapt,
 )
-from dragoman.providers.wire import read_value
+from dragoman.providers.wire import value_of
 
 from .history import READER, HistoryWriter
 
@@ -130,7 +130,7 @@ def _write_tools(
         members["tool_choice"] = {"type": "function", "name": names.wire(choice.name)}
     elif choice != "auto":
         members["tool_choice"] = choice
-    if options.parallel_tool_calls is not None and call.profile.parallel_tool_calls:
+    if options.parallel_tool_calls is not None and call.profile.single_tool_calls:
         members["parallel_tool_calls"] = options.parallel_tool_calls
     return members
 
@@ -189,7 +189,7 @@ def _check_sampling(call: Call, options: ModelOptions, adaptations: list[Adaptat
     reasons = {"reasons_on_request": effort not in {None, "none"}, "reasons_unless_told": effort != "none"}
     if not any(reasons[quirk] for quirk in reasons.keys() & call.profile.quirks):
         return []
-    left_out = [name for name in ("temperature", "top_p") if getattr(options, name) is not None]
+    left_out = [name for name in ("temperature", "top_p") if getattr(options, name) not in (None, 1)]
     for name in left_out:
         why = "this model takes it only while it does not reason"
         refuse_or_adapt(call, adaptations, name, why, "Say reasoning=Reasoning(effort='none') with it.")
@@ -238,5 +238,5 @@ def _first_new(messages: tuple[Message, ...], extra: Mapping[str, object]) -> in
 
 def _conversation_of(message: Message) -> object:
     native = message.native
-    found = read_value(native.fields.get("conversation")) if native is not None and native.provider == READER else None
+    found = value_of(native.fields.get("conversation")) if native is not None and native.provider == READER else None
     return cast("dict[str, object]", found).get("id") if isinstance(found, dict) else None

@@ -37,8 +37,8 @@ from dragoman.conversation import (
 )
 from dragoman.providers.codec import Loss, Written, written_up_to
 from dragoman.providers.profile import Profile
-from dragoman.providers.requests import ToolNames, form_key, why_not_media
-from dragoman.providers.wire import read_array, read_members, read_string
+from dragoman.providers.requests import ToolNames, form_key, why_not_media, with_error_said
+from dragoman.providers.wire import elements, read_members, string
 
 READER: Final = "openai_responses"
 """The reader of everything that only this API understands."""
@@ -293,7 +293,8 @@ class _MessageWriter(Struct, eq=False):
     def _output_of(self, index: int, result: ToolResult) -> str | list[_Part]:
         """A tool's result as the output of its call: text, or parts where there is media."""
         parts: list[_Part] = []
-        for piece in result.content or ((result.structured,) if result.structured is not None else ()):
+        content = result.content or ((result.structured,) if result.structured is not None else ())
+        for piece in with_error_said(content) if result.is_error else content:
             if not isinstance(piece, Media):
                 parts.append(_text_part(piece.text))
                 continue
@@ -302,12 +303,6 @@ class _MessageWriter(Struct, eq=False):
                 self._lose(index, "tool_result", part)
                 part = _text_part(f"[{piece.mime_type} left out: {part}]")
             parts.append(part)
-        if result.is_error:  # the API has no flag for errors, so the text must say that it is one
-            first = parts[0] if parts and parts[0]["type"] == "input_text" else None
-            if first is None:
-                parts.insert(0, _text_part("Error"))
-            elif not str(first["text"]).lower().startswith("error"):
-                first["text"] = f"Error: {first['text']}"
         if all(part["type"] == "input_text" for part in parts):
             return "\n".join([str(part["text"]) for part in parts])
         return parts
@@ -330,8 +325,8 @@ class _MessageWriter(Struct, eq=False):
             self._lose(index, "opaque", "it is not an item")
         else:
             members = read_members(raw)
-            parts = read_array(members.pop("content", None))
-            if self.assistant and parts and read_string(members.get("type")) == "message":
+            parts = elements(members.pop("content", None))
+            if self.assistant and parts and string(members.get("type")) == "message":
                 self._say_again(index, _encode(members), members, [dict(read_members(part)) for part in parts])
             else:
                 self._add(index, raw)
@@ -339,7 +334,7 @@ class _MessageWriter(Struct, eq=False):
 
 def _kind_of(item: _Part | bytes) -> str:
     kind = read_members(item).get("type") if isinstance(item, bytes) else item.get("type")
-    return kind if isinstance(kind, str) else read_string(kind) or "" if isinstance(kind, Raw) else ""
+    return kind if isinstance(kind, str) else string(kind) if isinstance(kind, Raw) else ""
 
 
 def _tidy(item: _Part) -> _Part:

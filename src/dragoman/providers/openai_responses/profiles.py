@@ -35,16 +35,15 @@ BASE: Final = Profile(
     media=frozenset(["image", "document"]),
     media_urls=frozenset(["image", "document"]),
     tool_result_media=frozenset(["image", "document"]),
-    tool_limits=ToolLimits(max_tools=128, name_pattern=r"[a-zA-Z0-9_-]{1,64}", max_name_length=64),
+    tool_limits=ToolLimits(max_tools=128, max_description_length=1024),
     strict_tools=True,
     tool_schema="openai_strict",
     structured="native",
     structured_schema="openai_strict",
-    # A name that no row knows is most likely newer than the rows, and new models are alike.
+    # A name that no row knows may reason or not: what is asked for is sent, and the service judges.
     reasoning="effort",
     efforts=_NONE_TO_MAX,
     unsupported=_NEVER,
-    quirks=frozenset(["reasons_unless_told"]),
 )
 
 
@@ -75,7 +74,7 @@ _MODELS: Final[tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]] = (
     (("gpt-4", "gpt-4-0613"), {"media": frozenset(), "context_window": 8_192}),
     (("gpt-3.5*", "ft:gpt-3.5*"), _plain(**_OLD, context_window=16_385)),
     # Asking for one call at a time is refused by the o-series.
-    (("o1*", "o3*", "o4*"), _always(_LOW_TO_HIGH, parallel_tool_calls=False, context_window=200_000)),
+    (("o1*", "o3*", "o4*"), _always(_LOW_TO_HIGH, single_tool_calls=False, context_window=200_000)),
     (("o1*",), {"quirks": frozenset(["no_reasoning_summary"])}),
     (("o3-mini*",), {"media": frozenset(), "tool_result_media": frozenset()}),
     (("*-deep-research*",), {"efforts": frozenset(["medium"])}),
@@ -135,9 +134,7 @@ ROWS: Final[tuple[ProfileRow, ...]] = (
     *_rows("openai-responses"),
     *_rows("azure-responses"),
     *_rows("openrouter-responses", "openai/"),
-    ProfileRow(
-        provider="bedrock-mantle", fields={"quirks": frozenset(["reasons_unless_told", "reply_scoped_call_ids"])}
-    ),
+    ProfileRow(provider="bedrock-mantle", fields={"quirks": frozenset(["reply_scoped_call_ids"])}),
     *_rows("bedrock-mantle", "openai.", quirks=frozenset(["reply_scoped_call_ids"])),
     ProfileRow(
         provider="bedrock-mantle", models=("openai.gpt-oss*",), fields={"quirks": frozenset(["no_encrypted_reasoning"])}

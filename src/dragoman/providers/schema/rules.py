@@ -186,17 +186,14 @@ def shorten(value: object) -> str:
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What may stand in a schema."""
+    """What may stand in a strict schema; objects have declared properties only."""
 
-    strict: bool = True
-    """Whether objects have declared properties only, and whatever else the provider holds a model to."""
-    annotations: frozenset[str] = frozenset(["title", "description", "default"])
-    """Annotations that it takes; the others are put into words."""
-    limits: frozenset[str] = frozenset(LIMITED_TYPE)
+    default: bool = True
+    """Whether it takes `default`."""
+    limits: frozenset[str]
     """Limits that it knows; the others are only described."""
-    formats: frozenset[str] | None = None
-    """The formats of strings that it knows; None: any, also of numbers."""
-    unknown_in_patterns: str = "$a"
+    formats: frozenset[str]
+    unknown_in_patterns: str
     """A regular expression that finds what it does not understand in a pattern."""
     highest_min_items: int | None = None
     all_required: bool = False
@@ -208,23 +205,15 @@ class Rules(Struct, frozen=True, kw_only=True):
     most_each: Mapping[str, int] = {}
     most_together: Mapping[str, int] = {}
 
-    def takes(self, word: str, value: object, kind: str) -> bool:
-        """Whether a limit may stand beside a type, and means something to it."""
-        if word == "format" and self.formats is not None:
-            return kind == "string" and value in self.formats
-        return kind_is_limited(word, [kind])
-
 
 _FORMATS: Final = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
 _LOOK_AROUND: Final = r"\(\?<?[=!]"
-
-JSON_SCHEMA: Final = Rules(strict=False)
 
 # developers.openai.com/api/docs/guides/structured-outputs#supported-schemas. `minLength` and `maxLength` are not among
 # the supported properties there, and openai-node's helpers.md says that they can be refused, like `default`. A look-
 # around in a pattern is refused too. "$ref cannot have keywords {'description'}" is the answer to words beside `$ref`.
 OPENAI: Final = Rules(
-    annotations=frozenset(["title", "description"]),
+    default=False,
     limits=_NUMBERS | {"pattern", "format", "minItems", "maxItems"},
     formats=_FORMATS,
     unknown_in_patterns=_LOOK_AROUND,

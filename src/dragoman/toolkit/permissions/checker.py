@@ -15,42 +15,31 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, cast
 
 import msgspec
 from msgspec import structs
 
 from dragoman.conversation import ToolCall
-from dragoman.errors import ToolError
-from dragoman.toolkit.responder import PermissionAnswer, PermissionRequest
+from dragoman.errors import DragomanError, ToolError
+from dragoman.toolkit.responder import AsksPermission, PermissionAnswer, PermissionRequest
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
-from .judge import CompiledRule, Judge, Verdict, compile_rule, suggest_rule
+from .judge import CompiledRule, Judge, Verdict, compile_rule
 from .places import Surroundings
 from .rules import PermissionPolicy, Rule, policy_from
 from .subject import Subject, subject_of
+from .suggestions import suggest_rules
 
 _AUDIT: Final = logging.getLogger("dragoman.audit")
-_MOST_ANSWERS: Final = 10_000
-"""Answers that are kept; beyond them the oldest are asked again."""
-
-
-Answer: TypeAlias = PermissionAnswer | None
-"""None: nobody can answer now, and the call waits."""
-
-
-class AsksPermission(Protocol):
-    """The part of a Responder that is needed here; plain or async."""
-
-    def ask_permission(self, request: PermissionRequest, /) -> Awaitable[Answer] | Answer:
-        """Show the call to a person and give the answer."""
-        ...
+_MOST_RULES: Final = 1_000
+"""Rules of a session that are kept; beyond them the oldest are forgotten, and asked about again."""
 
 
 class PermissionChecker:
     """Decides about calls by rules. Safe to share between threads, event loops and executors.
 
-    One checker is one session: what a person answers with "always" holds for as long as the checker is used.
+    One checker is one session: a rule that a person wants to be remembered holds for as long as the checker is used.
     """
 
     def __init__(
@@ -70,10 +59,8 @@ class PermissionChecker:
         self._door: str = door
         self._workers: WorkerThreads = WorkerThreads()
         self._lock: threading.Lock = threading.Lock()
-        self._answers: dict[tuple[str, str], Verdict] = {}
-        """What a person has answered about a tool as it is now and its exact arguments."""
-        self._allowed: tuple[CompiledRule, ...] = ()
-        """Rules that a person has agreed to."""
+        self._session: tuple[CompiledRule, ...] = ()
+        """Rules that a person has agreed to, the latest last."""
 
     @property
     def policy(self) -> PermissionPolicy:
@@ -108,33 +95,28 @@ class PermissionChecker:
 
     # --- the session ---
 
-    def suggest(self, call: ToolCall, tool: AnyTool | None = None) -> Rule | None:
-        """A rule that would allow this call and others like it, to offer to the person who is asked; None if unsure."""
-        return suggest_rule(subject_of(call, tool), self._judge.around)
+    def suggest(self, call: ToolCall, tool: AnyTool | None = None) -> tuple[Rule, ...]:
+        """What could be remembered about this call, before it is: a rule for exactly this call, then wider ones.
 
-    def allow(self, rule: Rule) -> None:
-        """Let this rule answer questions for the rest of the session. Rules that deny still win."""
-        compiled = compile_rule(structs.replace(rule, action="allow"), self._judge.around)
+        `rule.text` says in words what each of them allows. Raises ToolValidationError if the arguments cannot be read.
+        """
+        return suggest_rules(subject_of(call, tool), self._judge.around)
+
+    def remember(self, rule: Rule) -> None:
+        """Let this rule answer questions for the rest of the session. Rules of the policy that deny still win."""
+        compiled = compile_rule(rule, self._judge.around)
         with self._lock:
-            if compiled not in self._allowed:
-                self._allowed = (*self._allowed, compiled)
+            others = [each for each in self._session if each.rule != rule]
+            self._session = (*others[-_MOST_RULES + 1 :], compiled)
 
     def forget(self) -> None:
-        """Forget all answers of the session."""
-        with self._lock:
-            self._answers = {}
-            self._allowed = ()
-
-    def _remember(self, subject: Subject, verdict: Verdict) -> None:
-        with self._lock:
-            self._answers[_key(subject)] = structs.replace(verdict, source="session")
-            if len(self._answers) > _MOST_ANSWERS:
-                del self._answers[next(iter(self._answers))]
+        """Forget all rules of the session."""
+        self._session = ()
 
     # --- deciding ---
 
     def _verdict(self, subject: Subject) -> Verdict:
-        return self._judge.decide(subject, answer=self._answers.get(_key(subject)), also_allow=self._allowed)
+        return self._judge.decide(subject, self._session)
 
     def _check(self, call: ToolCall, tool: AnyTool | None, door: str) -> Decision | Awaitable[Decision]:
         try:
@@ -142,12 +124,13 @@ class PermissionChecker:
         except ToolError:
             # The executor has read the arguments before it asks; whoever has not gets a refusal, and a line. What is
             # wrong with them is not said here: it would quote them.
-            subject = Subject(tool=call.name, read_only=False, unclear=True)
+            subject = Subject(tool=call.name, read_only=False, unclear=True, arguments=call.arguments)
             return self._conclude(subject, Verdict("deny", "its arguments cannot be read", "error"), door)
         asked = self._verdict(subject)
         if asked.action != "ask" or self._responder is None:
             return self._conclude(subject, asked, door)
-        request = PermissionRequest(call=call, reason=asked.reason)
+        rules = suggest_rules(subject, self._judge.around)
+        request = PermissionRequest(call=call, reason=asked.reason, rules=rules)
         ask: Callable[[], object] = partial(self._responder.ask_permission, request)
         if inspect.iscoroutinefunction(self._responder.ask_permission):
             return self._ask_on_loop(subject, asked, door, ask)
@@ -174,18 +157,21 @@ class PermissionChecker:
 
     def _read_answer(self, subject: Subject, said: object, asked: Verdict) -> Verdict:
         """What an answer means, and keep it if it is to be kept."""
-        answer = cast("Answer", said)
+        answer = cast("PermissionAnswer | None", said)
         if answer is None:
             return asked
-        if not isinstance(answer, PermissionAnswer):  # pyright: ignore[reportUnnecessaryIsInstance] -- foreign code
-            return Verdict("deny", f"the answer was of type {type(answer).__name__}", "error")
-        if answer.allowed:
-            verdict = Verdict("allow", answer.reason or "the user allowed it", "person", asked.rule)
-        else:
-            verdict = Verdict("deny", answer.reason or "the user refused", "person", asked.rule)
-        if answer.remember == "session":
-            self._remember(subject, verdict)
-        return verdict
+        for given, expected in ((answer, PermissionAnswer), (getattr(answer, "remember", None), Rule | None)):
+            if not isinstance(given, expected):  # it comes from foreign code
+                return Verdict("deny", f"the answer was of type {type(given).__name__}", "error")
+        action, said = ("allow", "the user allowed it") if answer.allowed else ("deny", "the user refused")
+        if answer.remember is not None:
+            # Whatever the rule says, it is about the tool that was shown.
+            version = answer.remember.version or subject.version
+            try:
+                self.remember(structs.replace(answer.remember, action=action, version=version, reason=answer.reason))
+            except DragomanError as error:
+                return Verdict("deny", f"the rule cannot be remembered: {error.message}", "error")
+        return Verdict(action, answer.reason or said, "person", asked.rule)
 
     def _conclude(self, subject: Subject, verdict: Verdict, door: str) -> Decision:
         audit(self._logger, subject, verdict, door=door)
@@ -218,11 +204,6 @@ def _is_on_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _key(subject: Subject) -> tuple[str, str]:
-    # A tool that has changed since, as a server may change one after it was approved, is asked about again.
-    return subject.fingerprint, subject.tool_version
 
 
 # --- the audit line --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rules at work: does one speak of a call, which one wins, and which one to suggest.
+"""Rules at work: does one speak of a call, and which one wins.
 
 Two questions are asked of a rule: does it cover a call (to allow it), is it touched by one (to deny it or to ask about
 it). They are not the same. To allow, all parts of the call must certainly be meant, and what the rule does not mention
@@ -7,47 +7,55 @@ must be harmless. To deny, it is enough that some part may be meant.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from dragoman.errors import ConfigurationError
 
 from .places import HostPattern, PathPattern, Place, Places, Surroundings, compile_host, compile_path, hosts_in
-from .rules import Action, Match, PermissionPolicy, Rule, texts, words_in
-from .shell import CommandPattern, Word, compile_command, mentioned, option_name, program_of, read_shell
+from .rules import Action, Match, PermissionPolicy, Rule, texts
+from .shell import CommandPattern, Word, compile_command, mentioned, read_shell
 from .subject import Subject
 
 _MOST_WORDS: Final = 256
 """Words of one command that are looked at as paths."""
+_BARE_OPTION: Final = re.compile(r"-[A-Za-z0-9]|--[A-Za-z0-9][A-Za-z0-9-]*").fullmatch
+"""With no value in the same word."""
 
 
 class CompiledRule(Struct, frozen=True):
     """A rule that can be asked about calls."""
 
     rule: Rule
-    around: Surroundings
     commands: tuple[CommandPattern, ...]
     paths: tuple[PathPattern, ...]
     hosts: tuple[HostPattern, ...]
-    inside: PathPattern
-    """The workspace."""
+
+    def _is_about(self, subject: Subject, tool: str, names: Iterable[str]) -> bool:
+        """Whether it is the tool that is meant, as it is now, and the arguments, where the rule says exactly which."""
+        rule = self.rule
+        return (
+            any(fnmatchcase(tool, name) for name in names)
+            and rule.version in ("", subject.version)
+            and rule.arguments in ("", subject.arguments)
+        )
 
     # --- to allow ---
 
-    def covers(self, subject: Subject, places: Places | None = None) -> bool:
+    def covers(self, subject: Subject, places: Places) -> bool:
         """Whether all of the call is certainly meant."""
-        if not any(fnmatchcase(subject.tool, name) for name in texts(self.rule.tool)):
+        if not self._is_about(subject, subject.tool, texts(self.rule.tool)):
             return False
         if not (self.commands or self.paths or self.hosts):
             return True
         return (
             not subject.unclear
             and self._covers_commands(subject)
-            and self._covers_paths(subject, places or Places(self.around))
+            and self._covers_paths(subject, places)
             and self._covers_hosts(subject)
         )
 
@@ -61,12 +69,12 @@ class CompiledRule(Struct, frozen=True):
     def _covers_paths(self, subject: Subject, places: Places) -> bool:
         found = [places.of(path) for path in subject.paths]
         if not self.paths:
-            return all(map(self.inside.covers, found))
+            return all(map(places.is_inside, found))
         if subject.commands:
             # A rule for `cat` in `src` means what is given to `cat`, seen from wherever it may run.
-            if not all(self.inside.covers(place) or self._is_place(place) for place in found):
+            if not all(places.is_inside(place) or self._is_place(place) for place in found):
                 return False
-            words = [word for text in subject.commands for word in self._operands(text)]
+            words = [word for text in subject.commands for word in self._paths_given(text)]
             bases = {"", *subject.paths}
             found = [places.of(f"{base}/{word}" if base else word) for base in bases for word in words]
         return bool(found) and all(map(self._is_place, found))
@@ -74,14 +82,25 @@ class CompiledRule(Struct, frozen=True):
     def _is_place(self, place: Place | None) -> bool:
         return any(pattern.covers(place) for pattern in self.paths)
 
-    def _operands(self, text: str) -> list[str]:
+    def _paths_given(self, text: str) -> list[str]:
+        """All that a command may take for a path; `\\0`, which is nowhere, if that cannot be told."""
         read = read_shell(text)
         if read.simple is None:
-            return ["\0"]  # which no pattern covers
+            return ["\0"]
         words = [word.text for word in read.simple.words]
         lengths = [len(pattern.words) for pattern in self.commands if pattern.covers(read)]
-        rest = words[max(lengths, default=1) :]
-        return [word.partition("=")[2] if "=" in word else word for word in rest if not _is_bare_option(word)]
+        found: list[str] = []
+        only_operands = False
+        for word in words[max(lengths, default=1) :]:
+            if word == "--" and not only_operands:
+                only_operands = True
+            elif only_operands or not word.startswith(("-", "+", "@")) or word == "-":
+                found += [word, *_behind_signs(word)]
+            elif "=" in word:
+                found += _behind_signs(word) or ["\0"]
+            elif word not in texts(self.rule.options) and not _BARE_OPTION(word):
+                found.append("\0")  # `-o/etc/x`: a value may begin at any letter
+        return found
 
     def _covers_hosts(self, subject: Subject) -> bool:
         if not self.hosts or not subject.urls:
@@ -90,16 +109,17 @@ class CompiledRule(Struct, frozen=True):
 
     # --- to deny, or to ask ---
 
-    def touches(self, subject: Subject, places: Places | None = None) -> Match:
+    def touches(self, subject: Subject, places: Places) -> Match:
         """Whether some part of the call is meant, or may be."""
-        if not any(fnmatchcase(subject.tool.casefold(), name.casefold()) for name in texts(self.rule.tool)):
+        names = [name.casefold() for name in texts(self.rule.tool)]
+        if not self._is_about(subject, subject.tool.casefold(), names):
             return Match.NO
         found: list[Match] = []
         if self.commands:
             read = [read_shell(text) for text in subject.commands]
             found.append(_most(pattern.touches(text) for pattern in self.commands for text in read))
         if self.paths:
-            found.append(self._touches_paths(subject, places or Places(self.around)))
+            found.append(self._touches_paths(subject, places))
         if self.hosts:
             found.append(self._touches_hosts(subject))
         least = min(found, default=Match.YES)
@@ -139,11 +159,9 @@ def compile_rule(rule: Rule, around: Surroundings) -> CompiledRule:
         raise ConfigurationError(message, hint="A rule that denies or asks means every form of the command.")
     return CompiledRule(
         rule=rule,
-        around=around,
         commands=tuple(compile_command(each, options=options, exact=rule.exact) for each in texts(rule.command)),
         paths=tuple(compile_path(each, around) for each in texts(rule.path)),
         hosts=tuple(compile_host(each) for each in texts(rule.host)),
-        inside=compile_path(".", around),
     )
 
 
@@ -151,8 +169,9 @@ def _most(found: Iterable[Match]) -> Match:
     return max(found, default=Match.NO)
 
 
-def _is_bare_option(word: str) -> bool:
-    return word == "--" or (bool(option_name(word)) and "=" not in word)
+def _behind_signs(word: str) -> list[str]:
+    """What stands behind each sign that may divide a word: `/x` and `y` of `a=/x:y`."""
+    return [word[sign.end() :] for sign in re.finditer(r"[=:,@]", word) if word[sign.end() :]]
 
 
 def _words_of(text: str) -> tuple[list[str], Match]:
@@ -195,23 +214,19 @@ class Judge:
         self._by_action: dict[Action, list[CompiledRule]] = {"allow": [], "deny": [], "ask": []}
         for rule in policy.rules:
             self._by_action[rule.action].append(compile_rule(rule, around))
-        self._inside: PathPattern = compile_path(".", around)
 
-    def decide(
-        self, subject: Subject, *, answer: Verdict | None = None, also_allow: Iterable[CompiledRule] = ()
-    ) -> Verdict:
-        """What the policy says. An answer that was given before, or a rule of the session, answers what it would ask;
-        nothing makes good for a rule that denies."""
+    def decide(self, subject: Subject, session: Sequence[CompiledRule] = ()) -> Verdict:
+        """What the policy says. A rule of the session answers what it would ask; nothing makes good for a rule that
+        denies."""
         places = Places(self.around)
         denying = [(each.rule, each.touches(subject, places)) for each in self._by_action["deny"]]
         for rule, match in denying:
             if match is Match.YES:
                 return Verdict("deny", rule.reason or "a rule forbids it", "rule", rule.label)
-        if answer is not None:
-            return answer
-        for each in also_allow:
+        for each in reversed(session):  # what was said last
             if each.covers(subject, places):
-                return Verdict("allow", each.rule.reason or "the user allowed it", "session", each.rule.label)
+                said = "the user allowed it" if each.rule.action == "allow" else "the user refused"
+                return Verdict(each.rule.action, each.rule.reason or said, "session", each.rule.label)
         for each in self._by_action["ask"]:
             if each.touches(subject, places) is not Match.NO:
                 return Verdict("ask", each.rule.reason or "a rule says to ask", "rule", each.rule.label)
@@ -235,73 +250,8 @@ class Judge:
             outside = "it reaches out of this machine"
         elif subject.unclear:
             outside = "it is not clear what it touches"
-        elif not all(self._inside.covers(places.of(path)) for path in subject.paths):
+        elif not all(places.is_inside(places.of(path)) for path in subject.paths):
             outside = "it reaches out of the workspace"
         if outside:
             return Verdict(self.policy.default, outside, rule="default")
         return Verdict(self.policy.read_only, "it changes nothing and stays in the workspace", rule="read-only")
-
-
-# --- a rule to suggest -----------------------------------------------------------------------------------------------
-
-_HAVE_SUBCOMMANDS: Final = words_in(
-    "apt brew cargo conda docker gh git go helm hg just kubectl make npm pip pip3 pnpm poetry systemctl terraform"
-    " uv yarn"
-)
-
-
-def suggest_rule(subject: Subject, around: Surroundings) -> Rule | None:
-    """A rule that allows this call and others like it; None where nothing narrower than the tool can be said."""
-    try:
-        rule = _candidate(subject, around)
-        return rule if rule is not None and compile_rule(rule, around).covers(subject) else None
-    except (ConfigurationError, OSError, ValueError):  # no address, or no file name: then no rule either
-        return None
-
-
-def _candidate(subject: Subject, around: Surroundings) -> Rule | None:
-    literally = "".join([f"[{letter}]" if letter in "*?[" else letter for letter in subject.tool])
-    base = Rule(action="allow", tool=literally)
-    if subject.unclear:
-        return None
-    if subject.commands:
-        return _for_command(base, subject.commands[0]) if len(subject.commands) == 1 and not subject.urls else None
-    if subject.urls:
-        hosts = tuple(sorted({_host(url) for url in subject.urls}))
-        return None if any("*" in host or "@" in host for host in hosts) else structs.replace(base, host=hosts)
-    if subject.paths:
-        folders = tuple(sorted({_folder(path, around) for path in subject.paths}))
-        is_pattern = any(letter in folder for folder in folders for letter in "*?[")
-        return None if is_pattern else structs.replace(base, path=folders)
-    return base
-
-
-def _for_command(base: Rule, text: str) -> Rule | None:
-    command = read_shell(text).simple
-    if command is None:
-        return None
-    words = [word.text for word in command.words]
-    whole = structs.replace(base, command=text.strip(), exact=True)
-    count = 2 if program_of(words[0]) in _HAVE_SUBCOMMANDS else 1
-    beginning, rest = words[:count], words[count:]
-    if any(option_name(word) for word in beginning) or any(word.quoted for word in command.words[:count]):
-        return whole
-    # Of programs that run others only the whole command can be meant.
-    if not compile_command(" ".join(beginning)).covers(read_shell(" ".join([*beginning, "x"]))):
-        return whole
-    options = tuple(sorted({name for word in rest if (name := option_name(word))}))
-    return structs.replace(base, command=" ".join(beginning), options=options)
-
-
-def _host(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.split('/')[0].split('?')[0].split('#')[0]}"
-
-
-def _folder(path: str, around: Surroundings) -> str:
-    real = os.path.realpath(os.path.join(around.real, path))  # noqa: PTH118
-    folder = real if os.path.isdir(real) else os.path.dirname(real)  # noqa: PTH112, PTH120
-    if folder == around.real:  # all of the workspace would be too much for one file
-        folder = real
-    inside = os.path.relpath(folder, around.real)
-    return inside if not inside.startswith("..") else folder

@@ -109,6 +109,11 @@ class Places:
             self._known[path] = place_of(path, self.around)
         return self._known[path]
 
+    def is_inside(self, place: Place | None) -> bool:
+        """Whether the path certainly ends in the workspace."""
+        root = parts_of(self.around.real)
+        return place is not None and all(parts[: len(root)] == root for parts in place.real)
+
     def spellings(self, base: Parts) -> frozenset[Parts]:
         """The fixed part of a pattern as it is written, and with links resolved as they are now."""
         if base not in self._bases:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import IntEnum
@@ -46,6 +48,10 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """A file, a directory with everything below it, or a pattern such as `src/**/*.py`; relative to the workspace."""
     host: Texts = ()
     """A host, `*.host` for those below it; with a scheme or port if need be."""
+    arguments: str = ""
+    """Exactly these arguments, defaults included: a JSON object."""
+    version: str = ""
+    """Holds only as long as this is the hash of the tool's name, description and parameters."""
     reason: str = ""
     """For the model and the person who is asked."""
     name: str = ""
@@ -61,6 +67,13 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
         if (self.options or self.exact) and not self.command:
             message = f"The rule for {self.tool!r} has options or exact, and no command."
             raise ConfigurationError(message, hint="Say which command they belong to.")
+        if self.arguments:
+            try:
+                plain = canonical_json(json.loads(self.arguments))
+            except (ValueError, RecursionError):
+                message = f"The rule for {self.tool!r} has arguments that are not JSON."
+                raise ConfigurationError(message, hint="""Write an object, such as '{"x": 1}'.""") from None
+            msgspec.structs.force_setattr(self, "arguments", plain)
         for field in _LISTED:
             if "" in texts(getattr(self, field)):
                 message = f"The rule for {self.tool!r} has an empty {field}."
@@ -69,15 +82,48 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     @property
     def label(self) -> str:
         """What the rule is called in the audit line."""
-        text = self.name or f"{self.action} {self.canonical}"
+        # Without the arguments, which are the user's data.
+        text = self.name or self._in_words("with exactly the arguments that were shown")
         return text if self.name or len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
 
     @property
-    def canonical(self) -> str:
-        """What the rule covers, in one text."""
-        said: dict[str, object] = msgspec.to_builtins(self)
-        plain = {key: value for key, value in said.items() if key not in ("action", "reason", "name")}
-        return msgspec.json.encode(plain, order="sorted").decode()
+    def text(self) -> str:
+        """What the rule says, in words: for whoever decides whether it shall hold."""
+        return self._in_words(f"with exactly the arguments {self.arguments}")
+
+    def _in_words(self, exactly: str) -> str:
+        said = [self.action, _either(self.tool)]
+        if self.arguments:
+            said.append(exactly)
+        if self.command:
+            said.append(f"to run {_either(self.command)} {self._what_follows}")
+        elif self.path:
+            said.append(f"on paths in {_either(self.path)}")
+        if self.host:
+            said.append(f"with addresses at {_either(self.host)}")
+        if len(said) == 2:
+            said.append("with any arguments")
+        return " ".join([*said, *(["until the tool changes"] if self.version else [])])
+
+    @property
+    def _what_follows(self) -> str:
+        if self.exact:
+            return "and nothing after it"
+        words = f"words after it that are paths in {_either(self.path)}" if self.path else "any words after it"
+        if "*" in texts(self.options) or self.action != "allow":
+            return f"with {words} and any options"
+        return f"with {words} " + (f"and the options {_either(self.options)}" if self.options else "but no options")
+
+
+def _either(given: Texts) -> str:
+    # In JSON, no text can be taken for more than one, and none does anything to a terminal.
+    shown = [each if re.fullmatch(r"[\w./:*-]+", each, re.ASCII) else json.dumps(each) for each in texts(given)]
+    return " or ".join(shown)
+
+
+def canonical_json(value: object) -> str:
+    """One spelling, in ASCII, so that no text is too odd for it: half a surrogate pair has no UTF-8 form."""
+    return json.dumps(value, sort_keys=True)
 
 
 class PermissionPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

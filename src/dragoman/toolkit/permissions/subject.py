@@ -7,7 +7,6 @@ one that might read them differently.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -22,7 +21,7 @@ from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
 from dragoman.tools import AnyTool, decode_arguments
 
-from .rules import words_in
+from .rules import canonical_json, words_in
 
 Kind: TypeAlias = Literal["command", "path", "url", "text", "environment"]
 
@@ -73,10 +72,15 @@ class Subject(Struct, frozen=True, kw_only=True):
     """It sets variables or standard input of a command."""
     unclear: bool = False
     """There is a value of which nothing is known."""
-    fingerprint: str = ""
-    """A hash of the tool and the exact arguments; the same on every door, whatever the call's id."""
-    tool_version: str = ""
+    arguments: str = ""
+    """All of them, as the tool gets them, in one spelling of JSON."""
+    version: str = ""
     """A hash of what the tool says about itself: a tool that has changed is another one."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the tool and the exact arguments; the same on every door, whatever the call's id."""
+        return _digest(self.tool, self.arguments)
 
 
 class _Sorter:
@@ -133,8 +137,8 @@ def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
         urls=tuple(found["url"]),
         surrounds=bool(found["environment"]),
         unclear=unclear or sorter.unclear,
-        fingerprint=_digest(call.name, known, call.arguments if unclear else ""),
-        tool_version="" if tool is None else _digest(tool.name, tool.description, bytes(tool.spec.parameters).decode()),
+        arguments=canonical_json(call.parsed if unclear else known),
+        version="unknown" if tool is None else _version(tool),
     )
 
 
@@ -170,6 +174,9 @@ def _builtin(value: object) -> object:
     raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
 
 
-def _digest(*values: object) -> str:
-    # ASCII, so that no text is too odd for it: half a surrogate pair has no UTF-8 form.
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+def _version(tool: AnyTool) -> str:
+    return _digest(tool.name, tool.description, bytes(tool.spec.parameters).decode())
+
+
+def _digest(*values: str) -> str:
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()

@@ -31,10 +31,6 @@ class FrontMatter(Struct, frozen=True):
     values: dict[str, Value]
     body: str
     problems: tuple[str, ...] = ()
-    style: tuple[str, ...] = ()
-    """What is YAML, but refused by the strict dialect that checkers of skills use."""
-    fatal: str = ""
-    """Why there is no front matter that a checker would accept."""
 
 
 def read_front_matter(text: str) -> FrontMatter:
@@ -46,21 +42,16 @@ def read_front_matter(text: str) -> FrontMatter:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if lines[0].rstrip() != "---":
         problems.append("line 1: the first line is not '---'")
-        return FrontMatter({}, text.strip(), tuple(problems), fatal="no front matter")
+        return FrontMatter({}, text.strip(), tuple(problems))
     closing = next((number for number, line in enumerate(lines[1:], start=1) if line.rstrip() == "---"), None)
-    if closing is not None:
-        reader = _Reader(lines[1:closing])
-        body, fatal = lines[closing + 1 :], ""
-    else:
+    end = closing
+    if end is None:
         # Somebody forgot the second line of dashes: what looks like keys, up to the first empty line.
         end = next((number for number, line in enumerate(lines[1:], start=1) if not _is_front(line)), len(lines))
-        reader = _Reader(lines[1:end])
-        body, fatal = lines[end:], "the front matter is not closed with '---'"
-        problems.append(f"line {end + 1}: {fatal}")
+        problems.append(f"line {end + 1}: the front matter is not closed with '---'")
+    reader = _Reader(lines[1:end])
     values = reader.read()
-    return FrontMatter(
-        values, "\n".join(body).strip(), (*problems, *reader.problems), style=tuple(reader.style), fatal=fatal
-    )
+    return FrontMatter(values, "\n".join(lines[end + (closing is not None) :]).strip(), (*problems, *reader.problems))
 
 
 def _is_front(line: str) -> bool:
@@ -73,7 +64,6 @@ class _Reader:
     def __init__(self, lines: list[str]) -> None:
         self._lines: list[str] = lines
         self.problems: list[str] = []
-        self.style: list[str] = []
 
     def read(self) -> dict[str, Value]:
         text = "\n".join(self._lines) + "\n"
@@ -127,7 +117,7 @@ class _Reader:
             written = "\n".join(self._lines)[node.start_mark.index : node.end_mark.index]
             return " ".join(written.split())
         if cast("yaml.CollectionNode", node).flow_style:
-            self.style.append(f"line {line + 2}: a map or list in brackets")
+            self._report(line, "a map or list in brackets, which checkers refuse")
         if isinstance(node, yaml.MappingNode):
             return {key: cast("str", value) for key, value in self._map(node, deep=False).items()}
         return [cast("str", self._value(item, deep=False)) for item in node.value]

@@ -1,7 +1,7 @@
 """A skill: instructions that a model loads when it needs them.
 
 The format is that of the open Agent Skills specification. What comes from elsewhere is often not quite right, so
-`read_skill` forgives and warns; `validate_skill` does not.
+`read_skill` forgives and warns; `validate_skill` only tells what is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SKILL_FILES: Final = ("SKILL.md", "skill.md")
 _LONGEST_NAME: Final = 64
 _LONGEST_DESCRIPTION: Final = 1024
 _LONGEST_COMPATIBILITY: Final = 500
-_MOST_METADATA: Final = 64
+_MOST_KEYS: Final = 64
 _LONGEST_VALUE: Final = 2_000
 _MOST_BYTES: Final = 4 * 1024 * 1024
 
@@ -36,12 +36,9 @@ class SkillSummary(Struct, frozen=True, kw_only=True):
 
     name: str
     description: str
-    license: str = ""
-    compatibility: str = ""
-    """What it needs: programs, network access, a certain product."""
-    allowed_tools: tuple[str, ...] = ()
-    """Tools that its author would like to be allowed. Nothing here grants them: that is for the policy."""
-    metadata: dict[str, str] = {}
+    more: dict[str, str] = {}
+    """What else its front matter says, as texts: license, compatibility, metadata. Tools that its author would like to
+    be allowed are here as well; nothing grants them but the policy."""
     location: str = ""
     """Where it was found, for people."""
     warnings: tuple[str, ...] = ()
@@ -103,50 +100,34 @@ def _front_matter(text: str) -> FrontMatter:
     return read_front_matter(text)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 def read_skill(text: str, *, folder: str, location: str = "") -> Skill:
-    """A skill from the text of its SKILL.md, whatever that is; a name that cannot be used is that of the folder."""
+    """A skill from the text of its SKILL.md, whatever that is; a name that cannot be used is that of the folder.
+
+    Its warnings are all that the specification would not accept.
+    """
     front = _front_matter(text)
-    warnings = list(front.problems)
-    name = _read_name(front.values.get("name"), folder, warnings)
-    metadata = front.values.get("metadata", {})
-    known = list(metadata.items())[:_MOST_METADATA] if isinstance(metadata, dict) else []
+    values, warnings = front.values, _problems(front, folder)
+    declared = values.get("name", "")
+    name = normal_name(declared) if isinstance(declared, str) else ""
+    if not is_safe_name(name):
+        warnings.append("the name of the directory is taken")
+        name = normal_name(folder)
+    description = _as_text(values.get("description", "")).strip()
+    if not description:
+        warnings.append("the first line of the text is taken for the description")
+        lines = (line.strip().lstrip("#").strip() for line in front.body.split("\n"))
+        description = next((line for line in lines if line), "")
+    if len(description) > _LONGEST_DESCRIPTION:
+        description = description[: _LONGEST_DESCRIPTION - 1] + "…"
+    others = [(key, _as_text(value)) for key, value in values.items() if key not in ("name", "description")]
     return Skill(
         name=name,
-        description=_read_description(front, warnings),
-        license=_as_text(front.values.get("license", "")),
-        compatibility=_as_text(front.values.get("compatibility", ""))[:_LONGEST_COMPATIBILITY],
-        allowed_tools=_read_tools(front.values.get("allowed-tools", "")),
-        metadata={key: value[:_LONGEST_VALUE] for key, value in known},
+        description=description,
+        more=dict(others[:_MOST_KEYS]),
         location=location,
         warnings=tuple(warnings),
         body=front.body,
     )
-
-
-def _read_name(value: Value | None, folder: str, warnings: list[str]) -> str:
-    declared = normal_name(value) if isinstance(value, str) else ""
-    directory = normal_name(folder)
-    if not is_safe_name(declared):
-        warnings.append(f"{'the name cannot be used' if declared else 'there is no name'}; the directory's is taken")
-        return directory
-    if declared != directory:
-        warnings.append("the name is not that of the directory")
-    return declared
-
-
-def _read_description(front: FrontMatter, warnings: list[str]) -> str:
-    text = _as_text(front.values.get("description", "")).strip()
-    if not text:
-        warnings.append("there is no description; the first line of the text is taken")
-        lines = (line.strip().lstrip("#").strip() for line in front.body.split("\n"))
-        text = next((line for line in lines if line), "")
-    if len(text) > _LONGEST_DESCRIPTION:
-        warnings.append(f"the description has more than {_LONGEST_DESCRIPTION} characters and is cut")
-        text = text[: _LONGEST_DESCRIPTION - 1] + "…"
-    return text
 
 
 def _as_text(value: Value) -> str:
@@ -154,16 +135,6 @@ def _as_text(value: Value) -> str:
     if isinstance(value, dict):
         value = [f"{key}: {item}" for key, item in value.items()]
     return (value if isinstance(value, str) else ", ".join(value))[:_LONGEST_VALUE]
-
-
-def _read_tools(value: Value) -> tuple[str, ...]:
-    if isinstance(value, list):
-        return tuple(value)
-    # Blanks inside brackets belong to the pattern: `Bash(git status:*) Read`.
-    return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)) if isinstance(value, str) else ()
-
-
-# --- checking --------------------------------------------------------------------------------------------------------
 
 
 def validate_skill(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -188,15 +159,15 @@ def validate_skill(path: str | os.PathLike[str]) -> tuple[str, ...]:
         return (f"{file.name} is not UTF-8",)
     if len(raw) > _MOST_BYTES:
         return (f"{file.name} is larger than {_MOST_BYTES} bytes",)
-    return _problems(text, folder=directory.resolve().name)
+    return tuple(_problems(_front_matter(text), directory.resolve().name))
 
 
-def _problems(text: str, *, folder: str) -> tuple[str, ...]:
-    """All that is wrong with the text of a SKILL.md that lies in a folder of this name."""
-    front = _front_matter(text)
-    if front.fatal:
-        return (front.fatal,)
-    problems = [*front.problems, *(f"{each}, which checkers refuse" for each in front.style)]
+# --- what the specification says -------------------------------------------------------------------------------------
+
+
+def _problems(front: FrontMatter, folder: str) -> list[str]:
+    """All that is wrong with a SKILL.md that lies in a folder of this name."""
+    problems = list(front.problems)
     unknown = sorted(key for key in front.values if key not in _CHECKS)
     if unknown:
         problems.append(f"unknown keys: {', '.join(unknown)}")
@@ -205,7 +176,7 @@ def _problems(text: str, *, folder: str) -> tuple[str, ...]:
             problems += check(front.values[key], folder)
         elif key in ("name", "description"):
             problems.append(f"{key} is missing")
-    return tuple(problems)
+    return problems
 
 
 def _check_name(value: Value, folder: str) -> list[str]:

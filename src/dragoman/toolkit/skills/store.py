@@ -1,8 +1,7 @@
 """Where skills come from (a protocol, skills in memory and in directories), and the tools that load them.
 
-In directories, a skill is looked up among those that were found; its name is never made into a path. Files are opened
-through a Workspace, which says where the open file really lies: what has been checked is what is read. Nothing outside
-a skill's own directory is ever read for it.
+In directories, a skill is looked up among those that were found; its name is never made into a path. Each skill's own
+directory is a Workspace, so nothing outside of it is ever read for the skill.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -18,7 +17,7 @@ from typing import Final, Protocol, TypeAlias
 from msgspec import Struct, structs
 
 from dragoman.errors import ConfigurationError, SkillError, SkillNotFoundError, ToolError, ToolExecutionError
-from dragoman.toolkit.decorator import ready
+from dragoman.toolkit.base import ready
 from dragoman.toolkit.workspace import Workspace
 from dragoman.tools import AnyTool
 
@@ -28,7 +27,7 @@ _HERE: Final = Path(".agents", "skills")
 _LONGEST_PATH: Final = 512
 _MOST_DEPTH: Final = 5
 _MOST_FOLDERS: Final = 500
-_SHOWN: Final = 100
+_SHOWN: Final = 200
 
 
 class SkillStore(Protocol):
@@ -71,6 +70,8 @@ class MemorySkillStore:
             if not is_safe_name(skill.name):
                 hint = "Use lower-case letters, digits and hyphens."
                 raise SkillError(f"{skill.name!r} cannot be the name of a skill.", hint=hint)
+            if any(_folded(each) == _folded(skill.name) for each in self._skills):
+                raise SkillError(f"There are two skills of the name {skill.name!r}.", hint="Rename one of them.")
             named = structs.replace(skill, files=skill.files or tuple(self._files.get(skill.name, ())))
             self._skills[normal_name(skill.name)] = named
 
@@ -125,21 +126,39 @@ def skill_directories(
     return (*(os.fspath(each) for each in also), *own, str(user / _HERE))
 
 
-class _Place(Struct, frozen=True):
-    """Where a SKILL.md lies."""
+class _Home(Struct, frozen=True):
+    """A directory with a SKILL.md."""
 
     root: str
-    folder: str
-    """Below the root; empty if the root is the skill's own directory."""
-    file: str
-
-    @property
-    def directory(self) -> str:
-        return os.path.join(self.root, self.folder)  # noqa: PTH118 -- with an empty folder, the root
+    """Its real path."""
+    own: str
+    """The name of its SKILL.md."""
 
     @property
     def name(self) -> str:
-        return self.folder or os.path.basename(self.root)  # noqa: PTH119
+        return os.path.basename(self.root)  # noqa: PTH119
+
+    @property
+    def location(self) -> str:
+        return f"{self.root}/{self.own}"
+
+    def read(self, path: str, most: int) -> bytes | None:
+        """A regular file, read one byte further than allowed; None if it is none, or lies elsewhere."""
+        try:
+            with Workspace(self.root).reading(path) as (file, _), open(file, "rb", closefd=False) as opened:
+                return opened.read(most + 1)
+        except (ToolError, ConfigurationError, OSError):
+            return None
+
+    def others(self) -> Iterator[str]:
+        """The paths of its other files, hidden ones and links left out."""
+        for directory, folders, files in islice(os.walk(self.root), _MOST_FOLDERS):
+            below = os.path.relpath(directory, self.root)
+            prefix = "" if below == "." else f"{below}/"
+            folders[:] = sorted(filter(_is_visible, folders)) if prefix.count("/") < _MOST_DEPTH else []
+            for name in sorted(filter(_is_visible, files)):
+                if prefix + name != self.own and not os.path.islink(f"{directory}/{name}"):  # noqa: PTH114
+                    yield prefix + name
 
 
 _Texts: TypeAlias = list[str]
@@ -162,22 +181,20 @@ class DirectorySkillStore:
 
     def load(self, name: str) -> Skill:
         """The skill of that name with its instructions, and a list of its other files."""
-        place, skill = self._find(name)
-        files = tuple(islice(_files_in(place), self.limits.listed_files))
-        return structs.replace(skill, files=files)
+        home, skill = self._find(name)
+        return structs.replace(skill, files=tuple(islice(home.others(), self.limits.listed_files)))
 
     def load_supporting(self, name: str, path: str) -> SupportingFile:
         """One of the skill's other files. The path is relative to the skill's directory and stays in it."""
-        place, skill = self._find(name)
-        parts = _parts(path)
-        most = self.limits.file_bytes
-        data = _read(place, "/".join(parts), most) if parts else None
+        home, skill = self._find(name)
+        inside, most = _path_inside(path), self.limits.file_bytes
+        data = home.read(inside, most) if inside else None
         if data is None:
             raise _no_such_file(path)
         if len(data) > most:
             message = f"supporting file too large: {shorten(path)} has more than {most} bytes"
             raise SkillError(message, hint="Split it, or raise the limit of the store.")
-        return SupportingFile(skill=skill.name, path="/".join(parts), data=data)
+        return SupportingFile(skill=skill.name, path=inside, data=data)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -186,30 +203,31 @@ class DirectorySkillStore:
 
     # --- finding ---
 
-    def _find(self, name: str) -> tuple[_Place, Skill]:
-        wanted = normal_name(name)
-        found = self._find_all()[0].get(wanted) if is_safe_name(wanted) else None
+    def _find(self, name: str) -> tuple[_Home, Skill]:
+        found = self._find_all()[0].get(normal_name(name))
         if found is None:
             raise _no_such_skill(name)
         return found
 
-    def _find_all(self) -> tuple[dict[str, tuple[_Place, Skill]], _Texts]:
+    def _find_all(self) -> tuple[dict[str, tuple[_Home, Skill]], _Texts]:
         """All skills by name, and what is wrong with them and with others."""
-        found: dict[str, tuple[_Place, Skill]] = {}
+        found: dict[str, tuple[_Home, Skill]] = {}
         problems: _Texts = []
-        seen: set[_Place] = set()
-        for directory in self.directories:
-            for place in self._places(directory, problems):
-                if place not in seen:  # one directory may be given twice
-                    seen.add(place)
-                    problems += self._take(place, found)
+        # One directory may be given twice, or have two names.
+        homes = {home.location: home for each in self.directories for home in self._homes(each, problems)}
+        owners: dict[str, str] = {}
+        """Whose directory has a name: nobody else may take it."""
+        for home in homes.values():
+            owners.setdefault(_folded(home.name), home.location)
+        for home in homes.values():
+            problems += self._take(home, found, owners)
         return found, problems
 
-    def _places(self, directory: str, problems: _Texts) -> Iterator[_Place]:
+    def _homes(self, directory: str, problems: _Texts) -> Iterator[_Home]:
         root = os.path.realpath(directory)
         try:
             if own := _skill_file(root):
-                yield _Place(root, "", own)
+                yield _Home(root, own)
                 return
             with os.scandir(root) as entries:
                 names = [entry.name for entry in islice(entries, self.limits.entries + 1)]
@@ -222,76 +240,56 @@ class DirectorySkillStore:
             names.pop()
             problems.append(f"{shorten(root)} has more than {self.limits.entries} entries; the rest was not looked at")
         for name in sorted(name for name in names if not name.startswith(".")):
-            file = _skill_file(os.path.join(root, name))  # noqa: PTH118
-            if file and not is_safe_name(normal_name(name)):
+            home = os.path.realpath(f"{root}/{name}")
+            own = _skill_file(home)
+            if own and not is_safe_name(normal_name(name)):
                 problems.append(f"{shorten(name)} cannot be the name of a skill")
-            elif file:
-                yield _Place(root, name, file)
+            elif own and os.path.dirname(home) != root:  # noqa: PTH120
+                problems.append(f"{shorten(name)} was left out: it lies elsewhere")
+            elif own:
+                yield _Home(home, own)
 
-    def _take(self, place: _Place, found: dict[str, tuple[_Place, Skill]]) -> _Texts:
+    def _take(self, home: _Home, found: dict[str, tuple[_Home, Skill]], owners: Mapping[str, str]) -> _Texts:
         """Take in one SKILL.md; what is wrong with it."""
-        label, most = shorten(place.name), self.limits.skill_bytes
+        label, most = shorten(home.name), self.limits.skill_bytes
         if len(found) >= self.limits.skills:
             return [f"{label} was left out: there are more than {self.limits.skills} skills"]
-        data = _read(place, place.file, most)
+        data = home.read(home.own, most)
         if data is None:
-            return [f"{label} was left out: its {place.file} is no file, cannot be read or lies elsewhere"]
+            return [f"{label} was left out: its {home.own} is no file, cannot be read or lies elsewhere"]
         if len(data) > most:
-            return [f"{label} was left out: its {place.file} is too large: more than {most} bytes"]
+            return [f"{label} was left out: its {home.own} is too large: more than {most} bytes"]
         text = data.decode("utf-8", "replace")
-        location = os.path.join(place.directory, place.file)  # noqa: PTH118
-        skill = read_skill(text, folder=place.name, location=location)
+        skill = read_skill(text, folder=home.name, location=home.location)
         if not is_safe_name(skill.name):
             return [f"{label} was left out: neither its name nor the directory's can be used"]
-        if skill.name in found:
-            first = shorten(found[skill.name][1].location)
-            return [f"{label} was left out: {first} has the name {skill.name!r} already"]
+        taken = [each.location for _, each in found.values() if _folded(each.name) == _folded(skill.name)]
+        first = next(iter(taken), owners.get(_folded(skill.name), home.location))
+        if first != home.location:
+            its, other = shorten(home.location), shorten(first)
+            return [f"{label} was left out: the name {skill.name!r} of {its} is that of {other}"]
         if text.encode("utf-8", "replace") != data:
             skill = structs.replace(skill, warnings=(*skill.warnings, "it is not UTF-8"))
-        found[skill.name] = (place, skill)
+        found[skill.name] = (home, skill)
         return [f"{label}: {warning}" for warning in skill.warnings]
+
+
+def _folded(name: str) -> str:
+    """One spelling for names that a reader, or a model, takes for the same."""
+    return normal_name(name).casefold()
 
 
 def _skill_file(directory: str) -> str:
     """The name of the SKILL.md in a directory, empty if it has none."""
-    return next((name for name in SKILL_FILES if os.path.lexists(os.path.join(directory, name))), "")  # noqa: PTH118
+    return next((name for name in SKILL_FILES if os.path.lexists(f"{directory}/{name}")), "")
 
 
-def _read(place: _Place, path: str, most: int) -> bytes | None:
-    """A regular file inside the skill's own directory, read one byte further than allowed; None if it is none."""
-    try:
-        workspace = Workspace(place.root)
-        home = ""
-        if place.folder:
-            with workspace.directory(place.folder) as (_, home):
-                pass
-        with workspace.reading(f"{place.folder}/{path}" if place.folder else path) as (file, really):
-            if home and not really.startswith(f"{home}/"):
-                return None
-            with open(file, "rb", closefd=False) as opened:
-                return opened.read(most + 1)
-    except (ToolError, ConfigurationError, OSError):
-        return None
-
-
-def _files_in(place: _Place) -> Iterator[str]:
-    """The skill's other files, hidden ones and links left out."""
-    for directory, folders, files in islice(os.walk(place.directory), _MOST_FOLDERS):
-        below = os.path.relpath(directory, place.directory)
-        prefix = "" if below == "." else f"{below}/"
-        folders[:] = sorted(filter(_is_visible, folders)) if prefix.count("/") < _MOST_DEPTH else []
-        for name in sorted(filter(_is_visible, files)):
-            own = not prefix and name == place.file
-            if not own and not os.path.islink(os.path.join(directory, name)):  # noqa: PTH114, PTH118
-                yield prefix + name
-
-
-def _parts(path: str) -> _Texts:
-    """The parts of a path inside a skill; none if it is no such path, whatever it may lead to."""
+def _path_inside(path: str) -> str:
+    """A path inside a skill, tidied up; empty if it is no such path, whatever it may lead to."""
     if len(path) > _LONGEST_PATH or not path.isprintable() or re.search(r"[\\:]", path) or path.startswith("/"):
-        return []
+        return ""
     parts = [part for part in path.split("/") if part not in ("", ".")]
-    return parts if all(map(_is_visible, parts)) else []
+    return "/".join(parts) if all(map(_is_visible, parts)) else ""
 
 
 def _is_visible(name: str) -> bool:

@@ -66,6 +66,10 @@ class Parser:
         self._known: dict[object, Node] = {}
         """Classes and aliases, from the moment when they are begun: they may contain themselves."""
 
+    def parameter(self, hint: object) -> Node:
+        """The node of a parameter's hint, beside which a Field may give a default."""
+        return self._annotated(hint, may_default=True) if typing.get_origin(hint) is Annotated else self.node(hint)
+
     def node(self, hint: object) -> Node:
         """The node of a hint; raises UnsupportedError."""
         scalar = SCALARS.get(_key(hint))
@@ -115,10 +119,12 @@ class Parser:
             return self._class(origin)
         if origin is tuple and (len(arguments) != 2 or arguments[1] is not ...):
             return self._fixed_array(hint, arguments)
-        if origin in _MAPPINGS:
+        if origin in _MAPPINGS and len(arguments) == 2:
             return mapping(self.node(arguments[0]), self.node(arguments[1]))
-        if origin in _ARRAYS:
+        if origin in _ARRAYS and (len(arguments) == 1 or origin is tuple):
             return array(self.node(arguments[0]), _ARRAYS[origin])
+        if origin in _MAPPINGS or origin in _ARRAYS:
+            raise _refusal(hint)
         return self._class(hint)
 
     def _fixed_array(self, hint: object, arguments: tuple[Any, ...]) -> Node:
@@ -133,7 +139,10 @@ class Parser:
             wire, {"type": "array", "prefixItems": schemas, "items": False, "minItems": count, "maxItems": count}
         )
 
-    def _annotated(self, hint: Any) -> Node:
+    def _annotated(self, hint: Any, *, may_default: bool = False) -> Node:
+        if not may_default and any(is_pydantic_field(item) and not item.is_required() for item in hint.__metadata__):
+            fix = "Give the parameter or the field itself the default: name: type = value."
+            raise UnsupportedError("a Field inside a type cannot give a default", fix)
         found = _Annotations(hint.__metadata__)
         node = None if found.unusual is not None else limit(self.node(hint.__origin__), found.limits)
         if node is None and (found.has_meta or "pydantic" not in sys.modules):

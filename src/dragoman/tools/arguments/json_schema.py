@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -24,6 +25,7 @@ from .problems import (
     MANY_PROBLEMS,
     Path,
     Problem,
+    deeper_than,
     expected,
     is_array,
     is_object,
@@ -33,7 +35,7 @@ from .problems import (
     one_of,
     unknown,
 )
-from .schemas import Schema
+from .schemas import Schema, check_extent, count_recursion
 
 _PHRASES = {
     "falseSchema": "nothing",
@@ -63,6 +65,9 @@ _FORMATS: dict[str, tuple[type, str]] = {
 """The formats of types that hints may name: the type that must be able to read the text, and its words."""
 
 
+_MOST_BRANCHES = 512
+
+
 class Checker:
     """A compiled schema.
 
@@ -76,17 +81,22 @@ class Checker:
         self._validator: Any = jsonschema_rs.Draft202012Validator(
             schema, retriever=_refuse, validate_formats=formats, formats=checks
         )
+        self._recursion: int = count_recursion(schema)
         self.fits: Callable[[object], bool] = self._validator.is_valid
         """Whether a value fits."""
 
     def problems(self, value: object) -> list[Problem]:
         """Everything that does not fit, up to a sensible number."""
+        if self._is_endless(value):
+            return [Problem((), "it does not fit, and it is nested too deeply to say where")]
         errors = islice(self._validator.iter_errors(value), MANY_PROBLEMS)
         return self._explain_all(sorted(errors, key=lambda error: error.kind.name == "required"), value)
 
     def unwanted_nulls(self, value: object) -> list[Path]:
         """Where a declared property is null and must not be: models say null where they mean to leave it out."""
         found: list[Path] = []
+        if self._is_endless(value):
+            return found
         errors: list[ValidationError] = list(islice(self._validator.iter_errors(value), MANY_PROBLEMS))
         for error in errors:
             path = _path_of(error, value)
@@ -95,6 +105,13 @@ class Checker:
             branches: list[list[ValidationError]] = cast("Any", error.kind).as_dict().get("context", [])
             errors.extend(inner for branch in branches for inner in branch)
         return found
+
+    def _is_endless(self, value: object) -> bool:
+        """Whether to list the problems of a value could take for ever, though to check it does not.
+
+        Where a schema refers back to itself several times, each level of the value may have to be explained as often.
+        """
+        return self._recursion > 1 and deeper_than(int(math.log(_MOST_BRANCHES, self._recursion)), value)
 
     def _explain_all(self, errors: Iterable[ValidationError], root: object) -> list[Problem]:
         # A value of the wrong type is none of the listed values either, and that is one problem.
@@ -216,7 +233,8 @@ def _keyword_text(keyword: str, value: object, details: Mapping[str, Any]) -> st
 
 
 def compile_schema(schema: Schema) -> Checker:
-    """Compile a schema; raises ToolDefinitionError if it is none, or if it refers to another document."""
+    """Compile a schema; raises ToolDefinitionError if it is none, too large, or refers to another document."""
+    check_extent(schema)
     try:
         return Checker(schema)
     except ValidationError as error:

@@ -7,9 +7,10 @@ The words are JSON's (integer, string, object), not Python's: the reader is a mo
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from difflib import get_close_matches
 from json import JSONEncoder
 from typing import NamedTuple, TypeGuard
+
+from dragoman._checks import nearest
 
 Path = tuple[str | int, ...]
 
@@ -95,16 +96,10 @@ def unknown(name: str, known: Iterable[str], noun: str, taken: Container[str]) -
     names = list(known)
     if not names:
         return f"unknown {noun}; there are none"
-    folded = {_fold(other): other for other in names if other not in taken}
-    nearest = get_close_matches(_fold(name), folded, n=1)
-    if nearest:
-        return f"unknown {noun}; did you mean {folded[nearest[0]]}?"
+    if near := nearest(name, [other for other in names if other not in taken]):
+        return f"unknown {noun}; did you mean {near}?"
     listing = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
     return f"unknown {noun}; known are: {listing}"
-
-
-def _fold(name: str) -> str:
-    return name.replace("_", "").replace("-", "").lower()
 
 
 def join_words(words: Sequence[str]) -> str:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections.abc import Callable, Container, Mapping, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import msgspec
 
@@ -21,12 +22,14 @@ from dragoman.errors import ToolDefinitionError
 
 from .hints import Parser, is_pydantic_field
 from .nodes import NULL, Field, Node, convert, make_decoder, object_schema, union
-from .problems import InvalidArguments, Path, Problem, cut, deeper_than, expected, is_array, is_object
+from .problems import InvalidArguments, Path, Problem, cut, deeper_than, is_array, is_object
 from .resolve import MISSING, RawField, UnsupportedError, resolve, scope_of_function
 from .schemas import Schema, normalise, write_document
 
 if TYPE_CHECKING:
     from .json_schema import Checker
+
+T = TypeVar("T")
 
 DEEPEST = 200
 """How far arguments may be nested for a schema: the schema library uses the stack, and the text is a stranger's."""
@@ -89,20 +92,14 @@ def arguments_of_function(
         values = msgspec.structs.astuple(cast("msgspec.Struct", decoded))
         return values[:count], dict(zip(names[count:], values[count:], strict=True))
 
-    decode = Decoder(
-        make_decoder(struct).decode,
-        lambda value: convert(value, struct),
-        lambda: _make_checker(schema, "argument"),
-        _parse_arguments,
-    )
-    return Arguments(schema=schema, notes=(), decode=decode, bind=bind)
+    return Arguments(schema=schema, notes=(), decode=_decoder_of(struct, schema, "argument"), bind=bind)
 
 
 def signature_of(fn: Callable[..., object]) -> inspect.Signature:
     """The parameters of a function; raises ToolDefinitionError if it does not tell."""
     try:
         return inspect.signature(fn)
-    except (TypeError, ValueError, NameError) as error:  # NameError: from 3.14 on, annotations are evaluated here
+    except Exception as error:  # noqa: BLE001 -- from Python 3.14 on, annotations are evaluated here
         message = f"{_name_of(fn)} does not tell its parameters: {error}."
         raise ToolDefinitionError(message, hint="Wrap it in a function with type hints.") from None
 
@@ -129,13 +126,24 @@ def _fields(fn: Callable[..., object], parameters: Sequence[inspect.Parameter]) 
     for parameter in parameters:
         try:
             hint = MISSING if parameter.annotation is _EMPTY else resolve(parameter.annotation, scope)
-            field = _field(parameter, hint, parser)
+            field = _understand(lambda parameter=parameter, hint=hint: _field(parameter, hint, parser))
             make_decoder(field.node.wire)
         except UnsupportedError as error:
             message = f"Parameter {parameter.name!r} of {_name_of(fn)}: {error.message}."
             raise ToolDefinitionError(message, hint=error.fix) from None
         fields.append(field)
     return fields
+
+
+def _understand(read: Callable[[], T]) -> T:
+    """What a hint means. Hints may hold any object, and objects may fail in any way when they are looked at."""
+    try:
+        return read()
+    except UnsupportedError:
+        raise
+    except Exception as error:
+        message = f"it cannot be understood ({type(error).__name__}: {error})"
+        raise UnsupportedError(message, "Use a simpler type.") from error
 
 
 def _field(parameter: inspect.Parameter, hint: object, parser: Parser) -> Field:
@@ -150,13 +158,16 @@ def _field(parameter: inspect.Parameter, hint: object, parser: Parser) -> Field:
         raise UnsupportedError("it has no type hint", fix)
     if hint is MISSING:
         hint = cast("object", type(default)) if type(default) in (str, int, float, bool) else Any
+    factory: Any = None
     if is_pydantic_field(default):  # x: int = Field(5, ge=1)
-        hint = Annotated[cast("Any", hint), default]
-        default = MISSING if default.is_required() else default.get_default(call_default_factory=True)
-    node = parser.node(hint)
+        hint, default = Annotated[cast("Any", hint), default], MISSING
+    for item in getattr(hint, "__metadata__", ()) if default is MISSING else ():
+        if is_pydantic_field(item) and not item.is_required():  # also x: Annotated[int, Field(default=5)]
+            default, factory = item.get_default(call_default_factory=True), item.default_factory
+    node = parser.parameter(hint)
     if default is None and NULL not in (node, *node.members):  # x: int = None says more than it writes
         node = union([node, NULL])
-    return Field(RawField(name, hint, name, default is MISSING, default), node)
+    return Field(RawField(name, hint, name, default is MISSING, default, factory=factory), node)
 
 
 def _struct_field(raw: RawField) -> Any:
@@ -165,37 +176,43 @@ def _struct_field(raw: RawField) -> Any:
         return msgspec.field(name=raw.key)
     if type(raw.default) in _IMMUTABLE:
         return msgspec.field(default=raw.default, name=raw.key)
-    return msgspec.field(default_factory=lambda: raw.default, name=raw.key)
+    return msgspec.field(default_factory=raw.factory or (lambda: raw.default), name=raw.key)
 
 
 # --- from a schema or a type -----------------------------------------------------------------------------------------
 
 
-def arguments_of_schema(schema: Mapping[str, object]) -> Arguments:
-    """The arguments that a JSON Schema describes; decoded they are a dict, and go to the function by keyword."""
+def arguments_of_schema(schema: Mapping[str, object], *, needed: Container[str] = ()) -> Arguments:
+    """The arguments that a JSON Schema describes; decoded they are a dict, and go to the function by keyword.
+
+    The defaults that the schema has for those that the function needs are filled in.
+    """
     from .json_schema import compile_schema  # it loads the schema library
 
     normal, notes = normalise(schema)
     checker = compile_schema(normal)
-    parse = msgspec.json.Decoder(dict[str, Any]).decode
+    properties = cast("dict[str, object]", normal["properties"])
+    defaults = {
+        name: sub["default"]
+        for name, sub in properties.items()
+        if name in needed and is_object(sub) and "default" in sub
+    }
 
     def read(value: object) -> object:
         if checker.fits(value):
             return value
         raise ValueError("it does not fit")
 
-    def decode(text: str) -> object:
-        value = parse(text)
+    def quick(text: str) -> object:
         if text.count("[") + text.count("{") > DEEPEST:
-            raise ValueError(TOO_DEEP)
-        return read(value)
+            raise ValueError("it may be nested too deeply")
+        return read(msgspec.json.decode(text))
 
     def bind(decoded: object) -> tuple[Sequence[object], Mapping[str, object]]:
-        return (), cast("dict[str, object]", decoded)
+        given = cast("dict[str, object]", decoded)
+        return (), {**deepcopy(defaults), **given} if defaults else given
 
-    return Arguments(
-        schema=normal, notes=notes, decode=Decoder(decode, read, lambda: checker, _parse_arguments), bind=bind
-    )
+    return Arguments(schema=normal, notes=notes, decode=Decoder(quick, read, lambda: checker, "argument"), bind=bind)
 
 
 def schema_of_type(hint: object) -> Schema:
@@ -207,14 +224,21 @@ def decoder_of_type(hint: object) -> Callable[[str], object]:
     """A function from JSON text to a value of the type; it raises InvalidArguments."""
     node = _node_of_type(hint)
     schema = write_document(node.schema)
-    return Decoder(
-        make_decoder(node.wire).decode, lambda value: convert(value, node.wire), lambda: _make_checker(schema, "field")
-    )
+    return _decoder_of(node.wire, schema, "field")
+
+
+def _decoder_of(wire: Any, schema: Schema, noun: str) -> Decoder:
+    def make_checker() -> Checker:
+        from .json_schema import Checker  # it loads the schema library, and only when something does not fit
+
+        return Checker(schema, formats=True, noun=noun)
+
+    return Decoder(make_decoder(wire).decode, lambda value: convert(value, wire), make_checker, noun)
 
 
 def _node_of_type(hint: object) -> Node:
     try:
-        node = Parser().node(hint)
+        node = _understand(lambda: Parser().node(hint))
         make_decoder(node.wire)
     except UnsupportedError as error:
         raise ToolDefinitionError(f"{error.message}.", hint=error.fix) from None
@@ -234,14 +258,6 @@ def parse_text(text: str) -> object:
         raise InvalidArguments([Problem((), f"not valid JSON ({error}): {cut(text)}")]) from None
 
 
-def _parse_arguments(text: str) -> object:
-    """The arguments of a call; models write nothing at all where there is nothing to say."""
-    value: object = parse_text(text) if text.strip() else {}
-    if not is_object(value):
-        raise InvalidArguments([Problem((), expected("object", value))])
-    return value
-
-
 class Decoder:
     """From JSON text to arguments or a value. `quick` reads the text, `read` what was decoded of it.
 
@@ -253,44 +269,32 @@ class Decoder:
         quick: Callable[[str], object],
         read: Callable[[object], object],
         make_checker: Callable[[], Checker],
-        parse: Callable[[str], object] = parse_text,
+        noun: str,
     ) -> None:
         self._quick: Callable[[str], object] = quick
         self._read: Callable[[object], object] = read
-        self._make_checker: Callable[[], Checker] = make_checker
-        self._parse: Callable[[str], object] = parse
-        self._checker: Checker | None = None
+        self._make_checker: Callable[[], Checker] = functools.cache(make_checker)
+        self._nothing: str = "{}" if noun == "argument" else ""
+        """What models mean that write nothing at all."""
 
     def __call__(self, text: str) -> object:
         """What the text becomes; raises InvalidArguments with every problem there is."""
         try:
-            return self._quick(text)
+            return self._quick(text or self._nothing)
         except Exception:  # noqa: BLE001 -- also what the user's own classes raise
-            value = self._parse(text)
+            value = parse_text(text if text.strip() else self._nothing)
         if deeper_than(DEEPEST, value):
             raise InvalidArguments([Problem((), TOO_DEEP)])
         try:
-            return self._read(value)
-        except Exception:  # noqa: BLE001 -- as above
-            nulls, problems = self._explain(value)
+            checker = self._make_checker()
+        except ValueError:  # a pattern that only Python understands
+            nulls, problems = [], []
+        else:
+            nulls, problems = checker.unwanted_nulls(value), checker.problems(value)
         try:
             return self._read(_forgive(value, nulls))
         except Exception as error:  # noqa: BLE001 -- as above
             raise InvalidArguments(problems or [_problem_of(error)]) from None
-
-    def _explain(self, value: object) -> tuple[list[Path], list[Problem]]:
-        """The nulls that mean nothing, and everything that is wrong by the schema."""
-        try:
-            self._checker = self._checker or self._make_checker()
-        except ValueError:  # a pattern that only Python understands
-            return [], []
-        return self._checker.unwanted_nulls(value), self._checker.problems(value)
-
-
-def _make_checker(schema: Schema, noun: str) -> Checker:
-    from .json_schema import Checker  # it loads the schema library, and only when something does not fit
-
-    return Checker(schema, formats=True, noun=noun)
 
 
 def _forgive(value: object, nulls: Sequence[Path]) -> object:

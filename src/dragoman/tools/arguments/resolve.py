@@ -49,8 +49,8 @@ def resolve(annotation: object, scope: Scope) -> object:
             f"the name {error.name or error} in its annotation is not defined",
             "Define or import it where the function is defined, before the tool is made; not only under TYPE_CHECKING.",
         ) from None
-    except (SyntaxError, TypeError, AttributeError) as error:
-        message = f"its annotation {annotation!r} cannot be evaluated: {error}"
+    except Exception as error:  # noqa: BLE001 -- an annotation is any code
+        message = f"its annotation {annotation!r:.200} cannot be evaluated: {type(error).__name__}: {error}"
         raise UnsupportedError(message, "Correct the annotation.") from None
 
 
@@ -127,6 +127,8 @@ class RawField(NamedTuple):
     required: bool = True
     default: object = MISSING
     description: str = ""
+    factory: Callable[[], object] | None = None
+    """Makes the default, where a function's parameter says how."""
 
 
 def fields_of(hint: object) -> list[RawField] | None:

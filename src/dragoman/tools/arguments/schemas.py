@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+from urllib.parse import unquote
 
 import msgspec
 
 from dragoman.errors import ToolDefinitionError
 
-from .problems import is_array, is_object, kind_of, shown
+from .problems import deeper_than, is_array, is_object, kind_of, shown
 
 Schema: TypeAlias = dict[str, object]
 
@@ -135,6 +136,87 @@ def _unique_names(definitions: list[Definition]) -> dict[Definition, str]:
     return names
 
 
+# --- schemas that strangers made --------------------------------------------------------------------------------------
+
+_LARGEST = 1_000_000
+_DEEPEST = 100
+_MOST_PARTS = 20_000
+"""A schema may refer to one definition twice, that one to the next twice, and so on: with its references written out,
+as some providers want it, and for whoever checks a value against it, it is as large as a stranger likes."""
+
+
+def check_extent(schema: Schema) -> None:
+    """Raise ToolDefinitionError if the schema is too deep, or too large with its references written out."""
+    left = _MOST_PARTS
+
+    def visit(sub: Schema, under_way: frozenset[str]) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _too_large(f"with its references written out it has more than {_MOST_PARTS} parts")
+        target = sub.get("$ref")
+        if isinstance(target, str) and target not in under_way:
+            visit(_find(schema, target), under_way | {target})
+        for inner in _subschemas(sub):
+            visit(inner, under_way)
+
+    if deeper_than(_DEEPEST, schema):
+        raise _too_large(f"it is nested more than {_DEEPEST} deep")
+    try:
+        visit(schema, frozenset())
+    except RecursionError:
+        raise _too_large("its references lead too far") from None
+
+
+def _too_large(reason: str) -> ToolDefinitionError:
+    return ToolDefinitionError(f"The JSON Schema is too large: {reason}.", hint="Simplify it, or leave the tool out.")
+
+
+def _subschemas(schema: Schema) -> Iterator[Schema]:
+    """The direct subschemas but for definitions, which count where they are referred to."""
+    for keyword, value in schema.items():
+        inner: Iterable[object] = ()
+        if is_object(value):
+            is_map = keyword in _HOLD_MAP and keyword not in ("$defs", "definitions")
+            inner = value.values() if is_map else [value] if keyword in _HOLD_ONE else ()
+        elif is_array(value) and keyword in _HOLD_LIST:
+            inner = value
+        yield from (each for each in inner if is_object(each))
+
+
+def count_recursion(schema: Schema) -> int:
+    """How many references there are in the part of a schema, or in the definition, that has most of those that lead
+    back to where they stand. 0 if none does."""
+    found: dict[str, int] = {}
+
+    def visit(sub: Schema, home: str, under_way: frozenset[str]) -> None:
+        target = sub.get("$ref")
+        if isinstance(target, str):
+            if target in under_way:
+                found[home] = found.get(home, 0) + 1
+            elif target not in seen:
+                seen.add(target)
+                visit(_find(schema, target), target, under_way | {target})
+        for inner in _subschemas(sub):
+            visit(inner, home, under_way)
+
+    seen: set[str] = set()
+    visit(schema, "#", frozenset(["#"]))
+    return max(found.values(), default=0)
+
+
+def _find(schema: Schema, pointer: str) -> Schema:
+    """What a reference within the document means; an empty schema if there is no such thing."""
+    place: Any = schema
+    for step in unquote(pointer).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        try:
+            place = place[int(name) if is_array(place) else name]
+        except (LookupError, TypeError, ValueError):
+            return {}
+    return place if is_object(place) else {}
+
+
 # --- schemas from the wild --------------------------------------------------------------------------------------------
 
 _WORDS = {
@@ -154,11 +236,15 @@ _SAID = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 def normalise(schema: Mapping[str, object]) -> tuple[Schema, tuple[str, ...]]:
     """A JSON Schema 2020-12 of type object, and what was changed; raises ToolDefinitionError if that cannot be done."""
     try:
-        plain: object = msgspec.json.decode(msgspec.json.encode(schema))
+        text = msgspec.json.encode(schema)
+        plain: object = msgspec.json.decode(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolDefinitionError(f"The schema holds something that is not JSON: {error}.") from None
+    if len(text) > _LARGEST:
+        raise _too_large(f"it has {len(text)} bytes, and {_LARGEST} are allowed")
     if not is_object(plain):
         raise ToolDefinitionError(f"A schema of parameters is an object, not {shown(plain)}.")
+    check_extent(plain)
     notes: list[str] = []
 
     def change(sub: Schema, at: str) -> Schema:

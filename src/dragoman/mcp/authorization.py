@@ -1,0 +1,156 @@
+"""OAuth for servers behind an address, by the SDK: the user agrees in a browser, and the tokens are kept in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import socket
+import tempfile
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import anyio.to_thread
+from mcp.client.auth import OAuthClientProvider, TokenStorage
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+from dragoman.errors import ConfigurationError, McpConnectionError
+
+_PORT: Final = 33418
+_SECONDS: Final = 300.0
+"""How long the user may take in the browser."""
+
+
+class _Kept(BaseModel):
+    tokens: OAuthToken | None = None
+    client: OAuthClientInformationFull | None = None
+
+
+class TokenFile:
+    """Tokens, and what a server knows us by, in a file of one server that only its owner can read."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path: Path = Path(path).expanduser()
+
+    def _read(self) -> _Kept:
+        try:
+            return _Kept.model_validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return _Kept()
+        except (OSError, ValidationError) as error:
+            message = f"The tokens in {self._path.name} cannot be read ({type(error).__name__})."
+            raise ConfigurationError(message, hint="Remove the file, and sign in again.") from None
+
+    def _write(self, kept: _Kept) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # for its owner alone
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(kept.model_dump_json(exclude_none=True).encode())
+            Path(name).replace(self._path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._read().tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._write(self._read().model_copy(update={"tokens": tokens}))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._read().client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._write(self._read().model_copy(update={"client": client_info}))
+
+
+def oauth(
+    url: str,
+    store: TokenStorage | Path | str,
+    *,
+    show: Callable[[str], object] = webbrowser.open,
+    scope: str | None = None,
+    client_metadata_url: str | None = None,
+    port: int = _PORT,
+) -> OAuthClientProvider:
+    """What signs in at the server of this address: `HttpServer(url, auth=oauth(url, "~/.config/notes.json"))`.
+
+    `show` gets the page on which the user agrees, plain or async; the browser comes back to this `port` of this machine
+    (0 for a free one). `store` is a file, or an object of the SDK's protocol; a client that was registered before is
+    put there with `set_client_info`.
+    """
+    way_back = _WayBack(show, port)
+    metadata = OAuthClientMetadata(
+        client_name="dragoman",
+        redirect_uris=[AnyUrl(f"http://127.0.0.1:{way_back.port}/callback")],
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+        scope=scope,
+    )
+    storage = TokenFile(store) if isinstance(store, Path | str) else store
+    return OAuthClientProvider(
+        url, metadata, storage, way_back.go, way_back.come_back, client_metadata_url=client_metadata_url
+    )
+
+
+class _WayBack:
+    """Shows the user the page, and hears on a port of this machine what the browser brings from it."""
+
+    def __init__(self, show: Callable[[str], object], port: int) -> None:
+        self._show: Callable[[str], object] = show
+        self.port: int = port or _free_port()
+        self._server: asyncio.Server | None = None
+        self._brought: asyncio.Future[AuthorizationCodeResult] | None = None
+
+    async def go(self, page: str) -> None:
+        self._brought = asyncio.get_running_loop().create_future()
+        try:
+            self._server = await asyncio.start_server(self._hear, "127.0.0.1", self.port, limit=16_384)
+        except OSError as error:
+            message = f"Nothing can listen on port {self.port}, to which the browser would come back: {error.strerror}."
+            raise McpConnectionError(message, hint="Give oauth() another port.") from error
+        shown = await anyio.to_thread.run_sync(self._show, page, abandon_on_cancel=True)
+        if inspect.isawaitable(shown):
+            await shown
+
+    async def come_back(self) -> AuthorizationCodeResult:
+        assert self._brought is not None
+        try:
+            return await asyncio.wait_for(self._brought, _SECONDS)
+        except TimeoutError:
+            raise McpConnectionError(f"Nobody has signed in within {_SECONDS:g} seconds.") from None
+        finally:
+            if self._server is not None:
+                self._server.close()
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            address = urlsplit(head.split(b" ", 2)[1].decode("ascii"))
+            given = {name: values[0] for name, values in parse_qs(address.query).items()}
+            known = address.path == "/callback" and ("code" in given or "error" in given)
+            status, words = ("200 OK", "You can close this page.") if known else ("404 Not Found", "Nothing is here.")
+            lines = (f"HTTP/1.1 {status}", "Content-Type: text/plain", f"Content-Length: {len(words)}", "", words)
+            writer.write("\r\n".join(lines).encode())
+            await writer.drain()
+            if known and self._brought is not None and not self._brought.done():
+                if "code" in given:
+                    brought = AuthorizationCodeResult(
+                        code=given["code"], state=given.get("state"), iss=given.get("iss")
+                    )
+                    self._brought.set_result(brought)
+                else:
+                    self._brought.set_exception(McpConnectionError("The server, or the user, has refused to sign in."))
+        writer.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,364 @@
+"""The doors of a server: standard input and output, an address of this machine, or an ASGI application.
+
+Over stdio, whatever else in this process prints goes to standard error, since one stray line would break the protocol;
+tools and their children find standard input empty. Over HTTP, Host and Origin are checked by the SDK, so that no web
+page reaches a server on its reader's own machine (DNS rebinding); the bearer token here, before anything is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, MutableMapping
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+
+import uvicorn
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+
+from dragoman.errors import ConfigurationError, McpConnectionError
+from dragoman.tools import AnyTools, LoopThread
+
+from .server import MAX_SESSIONS, McpServer, as_server
+
+if TYPE_CHECKING:
+    import anyio
+
+# --- stdio -----------------------------------------------------------------------------------------------------------
+
+_MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+_READ_AHEAD: Final = 64
+"""How many lines are read ahead of those that are being served."""
+
+
+class _Lines:
+    """The lines of a file descriptor, read in a thread that nobody has to wait for.
+
+    The SDK reads in a thread that must be waited for, so that Ctrl-C would only take effect at the next line.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int = fd
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._slots: threading.Semaphore = threading.Semaphore(_READ_AHEAD)
+        threading.Thread(target=self._read, name="dragoman-mcp-stdin", daemon=True).start()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while (line := await self._lines.get()) is not None:
+            self._slots.release()
+            yield line
+
+    def _read(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended; so does this
+            with contextlib.suppress(OSError), os.fdopen(self._fd, "rb", closefd=False) as file:
+                while line := file.readline(_MAX_LINE_BYTES):
+                    self._slots.acquire()
+                    self._loop.call_soon_threadsafe(self._lines.put_nowait, line.decode("utf-8", "replace"))
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, None)
+
+
+@contextlib.contextmanager
+def _own_input() -> Generator[int, None, None]:
+    """Standard input for us alone; everybody else reads nothing."""
+    private = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        yield private
+    finally:
+        # `private` stays open: the reading thread may still wait on it, and its number must not be given away.
+        os.dup2(private, 0)
+
+
+@contextlib.contextmanager
+def _end_on_sigterm() -> Generator[None, None, None]:
+    """Let SIGTERM end the task as Ctrl-C does, so that tools are cancelled and threads end."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    try:
+        assert task is not None
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    except (NotImplementedError, RuntimeError, ValueError):  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def aserve_stdio(tools: AnyTools | McpServer) -> None:
+    """Serve tools to the parent process until it closes our standard input."""
+    with as_server(tools) as server, _own_input() as fd, _end_on_sigterm():
+        wire = server.sdk()
+        lines = cast("anyio.AsyncFile[str]", cast("Any", _Lines(fd)))
+        async with stdio_server(stdin=lines) as (incoming, outgoing):
+            # What was printed before and not flushed must not follow into the protocol either.
+            sys.stdout.flush()
+            with contextlib.redirect_stdout(sys.stderr):
+                await wire.run(incoming, outgoing, wire.create_initialization_options())
+
+
+def serve_stdio(tools: AnyTools | McpServer) -> None:
+    """Serve tools to the parent process over standard input and output, until it closes our input or says SIGTERM."""
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        asyncio.run(aserve_stdio(tools))
+
+
+# --- HTTP ------------------------------------------------------------------------------------------------------------
+
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_CLOSE_SECONDS: Final = 5.0
+_START_SECONDS: Final = 30.0
+_IDLE_SECONDS: Final = 600.0
+"""How long a session is kept that nobody uses: no request, and no open stream."""
+
+_Message: TypeAlias = MutableMapping[str, Any]
+_Receive: TypeAlias = Callable[[], Awaitable[_Message]]
+_Send: TypeAlias = Callable[[_Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+_L = TypeVar("_L", bound=uvicorn.Server)
+
+
+def serve_http(
+    tools: AnyTools | McpServer, host: str = "127.0.0.1", port: int = 8765, *, token: str | None = None
+) -> None:
+    """Serve tools over streamable HTTP until Ctrl-C: on loopback, unless a host and a token are given."""
+    with as_server(tools) as server:
+        HttpDoor(server, host=host, port=port, token=token).serve()
+
+
+class _Listener(uvicorn.Server):
+    """Listens without touching the program's signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class HttpDoor:
+    """Tools at an address of this machine: `with HttpDoor(server) as door:` or `async with`; `door.url` says where.
+
+    On loopback by default. Beyond it a token is required; without one the door cannot even be made. `allowed_hosts` are
+    names under which it may be reached besides, such as that of a proxy; `allowed_origins` are web pages that may come.
+    """
+
+    def __init__(
+        self,
+        server: McpServer,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        path: str = "/mcp",
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        if not path.startswith("/") or max_body_bytes < 1:
+            raise ConfigurationError("The path must begin with '/', and the limit must be at least 1.")
+        _check_token(host, token)
+        self._host: str = "127.0.0.1" if host == "localhost" else host
+        self.port: int = port
+        """Where it listens; once it is open, a free port if 0 was asked for."""
+        self._path: str = path
+        inner = server.sdk().streamable_http_app(
+            streamable_http_path=path,
+            max_request_body_size=max_body_bytes,
+            session_idle_timeout=_IDLE_SECONDS,
+            max_sessions=2 * MAX_SESSIONS,
+            transport_security=_security(self._host, list(allowed_hosts), list(allowed_origins)),
+        )
+        bounded = _end_oldest_sessions(cast("ASGIApp", inner))
+        self.app: ASGIApp = bounded if token is None else _guard(bounded, token)
+        """The ASGI application, for a server of your own; it needs the `lifespan` events."""
+        self._socket: socket.socket | None = None
+        self._listener: _Listener | None = None
+        self._thread: LoopThread | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}{self._path}"
+
+    def _make_listener(self, kind: type[_L]) -> _L:
+        """The HTTP server, not started. It writes no log of its own set-up and prints nothing."""
+        return kind(
+            uvicorn.Config(
+                self.app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="on",
+                loop="asyncio",
+                http="h11",
+                ws="none",
+                timeout_graceful_shutdown=2,
+            )
+        )
+
+    def _bind(self) -> socket.socket:
+        """Take the address now, so that an error is raised here and not in the background."""
+        if self._socket is not None:
+            raise ConfigurationError("This door has been opened before.", hint="Make a new HttpDoor.")
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((self._host, self.port))
+        except OSError as error:
+            bound.close()
+            message = f"Nothing can listen on {self._host} port {self.port}: {error.strerror or error}."
+            raise ConfigurationError(message, hint="Choose another port, or 0 for a free one.") from error
+        self._socket, self.port = bound, int(bound.getsockname()[1])
+        return bound
+
+    def serve(self) -> None:
+        """Serve until Ctrl-C or SIGTERM."""
+        with contextlib.closing(self._bind()) as bound, contextlib.suppress(KeyboardInterrupt):
+            self._make_listener(uvicorn.Server).run(sockets=[bound])
+
+    def __enter__(self) -> HttpDoor:
+        self._thread = thread = LoopThread()
+        try:
+            thread.submit(self.__aenter__).result()
+        except BaseException:  # Ctrl-C included
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                if thread.running:
+                    thread.submit(self.__aexit__).result(2 * _CLOSE_SECONDS)
+            finally:
+                thread.close()
+
+    async def __aenter__(self) -> HttpDoor:
+        bound = self._bind()
+        listener = self._listener = self._make_listener(_Listener)
+        task = self._task = asyncio.ensure_future(listener.serve(sockets=[bound]))
+        deadline = asyncio.get_running_loop().time() + _START_SECONDS
+        try:
+            while not listener.started:  # uvicorn tells nobody
+                if task.done() or asyncio.get_running_loop().time() > deadline:
+                    raise McpConnectionError(f"The HTTP server on {self._host} port {self.port} did not start.")
+                await asyncio.sleep(0.005)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        task, self._task = self._task, None
+        if self._listener is not None and task is not None:
+            self._listener.should_exit = True
+            await asyncio.wait([task], timeout=_CLOSE_SECONDS)
+            task.cancel()
+        if self._socket is not None:
+            self._socket.close()
+
+
+# --- who may come in -------------------------------------------------------------------------------------------------
+
+_MIN_TOKEN_LENGTH: Final = 16
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+").fullmatch
+_SESSION: Final = b"mcp-session-id"
+_LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_token(host: str, token: str | None) -> None:
+    if token is None and not _is_loopback(host):
+        message = f"A server on {host!r} can be reached from other machines and has no token."
+        raise ConfigurationError(message, hint="Give a token, such as secrets.token_urlsafe(), or use 127.0.0.1.")
+    if token is not None and (len(token) < _MIN_TOKEN_LENGTH or _TOKEN(token) is None):
+        message = f"The token must have at least {_MIN_TOKEN_LENGTH} characters, printable ones without spaces."
+        raise ConfigurationError(message, hint="Take one from secrets.token_urlsafe().")
+
+
+def _security(host: str, hosts: list[str], origins: list[str]) -> TransportSecuritySettings:
+    """Which Host and Origin are let in: those of this machine, and what was named."""
+    local = _is_loopback(host)
+    if not local and not hosts and not origins:
+        # It has a token, which no web page knows, and nobody has said under which names it is reached.
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    names = [*_LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *hosts]
+    pages = [f"{scheme}://{name}" for scheme in ("http", "https") for name in _LOOPBACK_NAMES] if local else []
+    return TransportSecuritySettings(
+        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
+        allowed_origins=[*origins, *pages, *(f"{page}:*" for page in pages)],
+    )
+
+
+def _end_oldest_sessions(app: ASGIApp) -> ASGIApp:
+    """The application with room for a new session always: the one that was used longest ago is ended for it."""
+    used: OrderedDict[bytes, None] = OrderedDict()
+
+    async def bounded(scope: _Message, receive: _Receive, send: _Send) -> None:
+        async def note(message: _Message) -> None:
+            for name, value in message.get("headers", ()):
+                if name.lower() == _SESSION and message.get("status", 400) < 400:
+                    used[value] = None
+                    used.move_to_end(value)
+            await send(message)
+
+        await app(scope, receive, note)
+        while len(used) > MAX_SESSIONS:
+            oldest, _ = used.popitem(last=False)
+            headers = [each for each in scope["headers"] if each[0].lower() not in (_SESSION, b"content-length")]
+            await app({**scope, "method": "DELETE", "headers": [*headers, (_SESSION, oldest)]}, _no_body, _nobody)
+
+    return bounded
+
+
+async def _no_body() -> _Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _nobody(_message: _Message) -> None: ...
+
+
+def _guard(app: ASGIApp, token: str) -> ASGIApp:
+    """The application behind a bearer token."""
+    # Comparing hashes takes the same time for every guess, whatever its length.
+    digest = hashlib.sha256(token.encode()).digest()
+
+    async def guarded(scope: _Message, receive: _Receive, send: _Send) -> None:
+        given = [value for name, value in scope.get("headers", ()) if name.lower() == b"authorization"]
+        kind, _, word = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        fits = hmac.compare_digest(hashlib.sha256(word.strip()).digest(), digest) and kind.lower() == b"bearer"
+        if scope["type"] == "lifespan" or fits:
+            await app(scope, receive, send)
+        elif scope["type"] == "http":
+            body = b'{"error":"a bearer token is needed"}'
+            # The body of the request was not read: without a close the connection would be out of step.
+            headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+            headers += [(b"www-authenticate", b"Bearer"), (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    return guarded

@@ -1,0 +1,543 @@
+"""A JSON Schema in a provider's style, what was changed to get there, and the way back for values.
+
+Every style wants one object at the root, so alternatives and `allOf` at the root are made one. Below it, JSON Schema is
+sent as it is; in a strict style every schema is closed and written in the keywords that the provider knows, and what it
+does not know is put into the description. A schema that needs more freedom than a strict style has (a free-form object,
+a value of any type) is not bent to fit: the reasons are collected, and it is sent as plain JSON Schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, cast
+
+from msgspec import Struct
+
+from dragoman.errors import ToolDefinitionError
+from dragoman.providers.profile import SchemaStyle
+
+from .document import COMBINATORS, Document, TooLargeError, merge, put_right, types_of
+from .rules import (
+    ANNOTATIONS,
+    ANTHROPIC,
+    KNOWN,
+    LIMITED_TYPE,
+    META,
+    ONLY_DESCRIBED,
+    OPENAI,
+    Note,
+    Notes,
+    Rules,
+    Schema,
+    as_json,
+    distinct,
+    escape,
+    excesses,
+    is_array,
+    is_object,
+    join_texts,
+    kind_is_limited,
+    kind_is_one_of,
+    kind_of,
+    map_subschemas,
+    same,
+    shorten,
+)
+
+_RULES: Final[dict[SchemaStyle, Rules]] = {"openai_strict": OPENAI, "anthropic_strict": ANTHROPIC}
+_NOT_AT_THE_TOP: Final = COMBINATORS | {"const", "enum", "not"}
+"""OpenAI refuses these at the top of a function's parameters, Anthropic some of them."""
+_WORDS: Final = ("title", "description", "default")
+_NULL: Final[Schema] = {"type": "null"}
+
+
+class Conversion(Struct, frozen=True, kw_only=True):
+    """A schema in a provider's style, and what was changed."""
+
+    schema: Schema
+    notes: tuple[Note, ...] = ()
+    reasons: tuple[Note, ...] = ()
+    """Why it cannot be sent as a strict schema although that was asked for; empty if it can."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether every value that fits what is sent fits the given schema, once `restored`."""
+        return not any(note.lossy for note in self.notes)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Reasons and notes as texts, one line each."""
+        return (*(f"not strict: {reason}" for reason in self.reasons), *map(str, self.notes))
+
+
+def convert(schema: dict[str, object], style: SchemaStyle, *, strict: bool = False) -> Conversion:
+    """The schema in a provider's style, and what was rewritten or lost.
+
+    If there are `reasons`, it cannot be sent as a strict one and is in the form for `strict: false`. Raises
+    ToolDefinitionError for what cannot be sent at all: a root that is no object, and references that lead nowhere.
+    """
+    try:
+        notes, reasons = Notes(), ()
+        document = Document(schema, notes)
+        is_plain = schema.get("type") == "object" and not schema.keys() & _NOT_AT_THE_TOP
+        root = schema if is_plain else _object_root(document, notes)
+        if strict and style in _RULES:
+            writer = _StrictWriter(document, _RULES[style], root_is_target=is_plain)
+            written = writer.write(root)
+            reasons = tuple(Note(at, text) for at, text in writer.reasons.items())
+            if not reasons:
+                return Conversion(schema=written, notes=(*notes.all, *writer.notes.all))
+        plain = _write_plain(root, document, notes)
+        return Conversion(schema=plain, notes=notes.all, reasons=reasons)
+    except RecursionError:
+        message = "The schema is nested too deeply to be read."
+        raise ToolDefinitionError(message, hint="Give it fewer levels.") from None
+
+
+def together(schemas: Sequence[Schema], style: SchemaStyle) -> tuple[str, ...]:
+    """Why a provider would refuse strict schemas in one request that it takes one by one; empty if it would not."""
+    return excesses(schemas, _RULES[style]) if style in _RULES else ()
+
+
+# --- the root ---------------------------------------------------------------------------------------------------------
+
+
+def _object_root(document: Document, notes: Notes) -> Schema:
+    """The root as one object, since that is what a tool's arguments and a structured reply are."""
+    root = document.root
+    words = {word: value for word, value in root.items() if word in ANNOTATIONS}
+    definitions = {word: value for word, value in root.items() if word in ("$defs", "definitions")}
+    given = {word: value for word, value in root.items() if word not in words and word not in definitions}
+    objects = [merge(form, {"type": "object"}) for form in document.forms(given, "")]
+    objects = [form for form in objects if types_of(form) and not _lacks_required(form)]
+    if not objects:
+        message = f"A schema for a model must describe an object, but its root allows none: type {root.get('type')!r}."
+        raise ToolDefinitionError(message, hint='Put it into a property of an object: {"type": "object", ...}.')
+    notes.rewritten("/type", 'read as "object"')
+    whole = objects[0] if len(objects) == 1 else _fold(objects, notes)
+    whole = merge(words, whole)
+    described = {word: whole.pop(word) for word in sorted(_NOT_AT_THE_TOP & whole.keys())}
+    for word, value in described.items():
+        notes.only_described("", word, value)
+    whole = {**whole, "type": "object", "properties": whole.get("properties", {}), **definitions}
+    return _with_described(whole, described)
+
+
+def _lacks_required(form: Schema) -> bool:
+    """Whether it requires a property that it forbids."""
+    properties = _members(form)
+    others = "patternProperties" in form or form.get("additionalProperties", True)
+    return any(properties.get(name, others) is False for name in _required(form))
+
+
+def _fold(forms: list[Schema], notes: Notes) -> Schema:
+    """Alternatives as one object that has the properties of all of them; only words say which ones go together."""
+    notes.lost("", "the alternatives are folded into one object, only the description tells them apart")
+    required = [name for name in _required(forms[0]) if all(name in _required(form) for form in forms)]
+    names = dict.fromkeys(name for form in forms for name in _members(form))
+    summaries = "; ".join(f"({number}) {_summarise(form, required)}" for number, form in enumerate(forms, 1))
+    folded: Schema = {
+        "description": f"One of these forms must be met: {summaries}.",
+        "properties": {
+            name: _unite([_members(form)[name] for form in forms if name in _members(form)]) for name in names
+        },
+        **({"required": required} if required else {}),
+    }
+    if all(form.get("additionalProperties") is False for form in forms):
+        folded["additionalProperties"] = False
+    rest = [{word: value for word, value in form.items() if word not in _FOLDED} for form in forms]
+    return merge(folded, rest[0] if len(distinct(rest)) == 1 else {"anyOf": rest})
+
+
+_FOLDED: Final = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
+
+
+def _unite(schemas: list[object]) -> object:
+    """Any of these; lists of values become one list."""
+    schemas = distinct(schemas)
+    if len(schemas) == 1:
+        return schemas[0]
+    values = distinct([value for schema in schemas for value in _values(schema)])
+    if not all(map(_values, schemas)):
+        return {"anyOf": schemas}
+    return {"type": _as_type(distinct([kind_of(value) for value in values])), "enum": values}
+
+
+def _values(schema: object) -> list[object]:
+    """The values that a schema lists."""
+    found = put_right(schema, "", Notes()).get("enum") if is_object(schema) else None
+    return found if is_array(found) else []
+
+
+def _summarise(form: Schema, common: list[str]) -> str:
+    """A form in a few words: what it needs beyond what all need."""
+    needed: list[str] = []
+    for name in _required(form):
+        values = _values(_members(form).get(name))
+        if len(values) == 1:
+            needed.append(f"{name} = {as_json(values[0])}")
+        elif name not in common:
+            needed.append(name)
+    title = form.get("title")
+    return (f"{title}: " if title else "") + (f"with {', '.join(needed)}" if needed else "nothing in particular")
+
+
+# --- JSON Schema as it is ---------------------------------------------------------------------------------------------
+
+
+def _write_plain(root: Schema, document: Document, notes: Notes) -> Schema:
+    """All of JSON Schema, but for what even those refuse who take it: words beside `$ref`."""
+    folded = root is not document.root
+
+    def visit(value: object, at: str) -> object:
+        if not is_object(value):
+            return value
+        copy = map_subschemas(put_right(value, at, notes) if folded else value, at, visit)
+        if not isinstance(reference := value.get("$ref"), str):
+            return copy
+        pointer = document.pointer(reference, at)  # refuses one that leads nowhere, or to another document
+        if folded and not pointer.startswith(("/$defs/", "/definitions/")):
+            message = f"The schema refers at {at or '/'} to {reference}, but its root had to be made one object."
+            raise ToolDefinitionError(message, hint="Put what is referred to under $defs.")
+        if all(word.startswith("$") for word in copy):
+            return copy
+        # Beside `$ref` Gemini's JSON Schema takes nothing but words that start with `$`; the others move around it.
+        around = {word: value for word, value in copy.items() if word != "$ref" and word not in META}
+        word = "allOf" if "anyOf" in around else "anyOf"  # the latter is known to more providers
+        notes.rewritten(at, f"$ref put into {word}, since other keywords stand beside it")
+        others = around.get(word)
+        return {**around, word: [*(others if is_array(others) else []), {"$ref": reference}]}
+
+    written = cast("Schema", visit(root, ""))
+    return {word: value for word, value in written.items() if word != "$schema"}
+
+
+# --- the strict styles ------------------------------------------------------------------------------------------------
+
+
+class _StrictWriter:
+    """Writes one document in a strict style."""
+
+    def __init__(self, document: Document, rules: Rules, *, root_is_target: bool) -> None:
+        self._document: Document = document
+        self._rules: Rules = rules
+        self.notes: Notes = Notes()
+        self._names: dict[str, str] = {"": "#"} if root_is_target else {}
+        """What is written for a reference to a pointer."""
+        self._definitions: Schema = {}
+        self._open: list[str] = [""] if root_is_target else []
+        """References that are being written, the outermost first."""
+        self.reasons: dict[str, str] = {}
+        """Why the schema cannot be strict: texts by pointer."""
+
+    def write(self, root: Schema) -> Schema:
+        """The whole document. It is worth something only if there are no `reasons` then."""
+        try:
+            schema = self._typed(root, "", is_root=True)
+        except TooLargeError as error:
+            self.reasons[""] = error.message
+            return {}
+        if self._definitions:
+            schema["$defs"] = self._definitions
+        for text in excesses([schema], self._rules):
+            self._reason("", text)
+        return _order(schema)
+
+    def _reason(self, at: str, text: str) -> Schema:
+        self.reasons.setdefault(at, text)
+        return {}
+
+    def _schema(self, given: object, at: str, words: Schema | None = None) -> Schema:
+        """One schema. `words`: annotations that stand around it and come before its own."""
+        self._document.spend()
+        if isinstance(given, bool):
+            return self._reason(at, "any value is allowed" if given else "nothing fits")
+        if not is_object(given):
+            raise ToolDefinitionError(f"{at} of the schema must be a schema, not {shorten(given)}.")
+        outside = merge(words or {}, {word: given[word] for word in ANNOTATIONS if word in given})
+        rest = {word: value for word, value in given.items() if word not in ANNOTATIONS and word not in META}
+        combinators = rest.keys() & COMBINATORS
+        if len(rest) == 1 and combinators:
+            (word,) = combinators
+            branches = rest[word]
+            if word == "$ref" and isinstance(branches, str):
+                return self._reference(self._document.pointer(branches, at), outside, at)
+            if is_array(branches) and len(branches) == 1:
+                return self._schema(branches[0], f"{at}/{word}/0", outside)
+            if is_array(branches) and word in ("anyOf", "oneOf"):
+                if word == "oneOf":
+                    self.notes.lost(f"{at}/oneOf", "written as anyOf: a value may fit more than one form")
+                written = [self._schema(sub, f"{at}/{word}/{i}") for i, sub in enumerate(branches) if sub is not False]
+                return self._union(written, self._put_into_words(outside, at), at)
+        if not combinators:
+            return self._typed({**outside, **rest}, at)
+        expanded: list[str] = []
+        forms = self._document.forms(rest, at, self._open, expanded, self.notes)
+        self._open += expanded
+        if len(forms) == 1:
+            schema = self._typed(merge(outside, forms[0]), at)
+        else:
+            schema = self._union([self._typed(form, at) for form in forms], self._put_into_words(outside, at), at)
+        del self._open[len(self._open) - len(expanded) :]
+        return schema
+
+    def _union(self, branches: list[Schema], words: Schema, at: str) -> Schema:
+        branches = distinct(branches)
+        if not branches:
+            return self._reason(at, "nothing fits")
+        if len(branches) > 1 or "$ref" in branches[0]:
+            return {**words, "anyOf": branches}
+        if text := join_texts(words.get("description"), branches[0].get("description")):
+            words = {**words, "description": text}
+        return _order({**branches[0], **words})
+
+    def _reference(self, pointer: str, words: Schema, at: str) -> Schema:
+        pointer = self._document.follow(pointer)
+        if pointer in self._open and not self._rules.recursive:
+            return self._reason(pointer, "the schema is recursive")
+        words = self._put_into_words(words, at)
+        if isinstance(target := self._document.at(pointer), bool):
+            return self._schema(target, at)
+        if words and self._rules.bare_references:
+            return self._target(pointer, words)
+        if pointer not in self._names:
+            name = _free_name(pointer.rpartition("/")[2] or "root", self._definitions)
+            self._names[pointer] = f"#/$defs/{escape(name)}"
+            self._definitions[name] = {}  # takes its place before what it refers to
+            self._definitions[name] = self._target(pointer, {})
+        reference: Schema = {"$ref": self._names[pointer]}
+        return {**words, "anyOf": [reference]} if words else reference
+
+    def _target(self, pointer: str, words: Schema) -> Schema:
+        self._open.append(pointer)
+        schema = self._schema(self._document.at(pointer), pointer, words)
+        self._open.pop()
+        return schema
+
+    # --- one schema without combinators -------------------------------------------------------------------------------
+
+    def _typed(self, given: Schema, at: str, *, is_root: bool = False) -> Schema:
+        given = put_right(given, at, self.notes)
+        types = types_of(given)
+        if types is None:
+            types = _plausible_types(given)
+            if not types:
+                return self._reason(at, "any value is allowed")
+            self.notes.rewritten(f"{at}/type", f"added: {', '.join(types)}")
+        if not types:
+            return self._reason(at, "nothing fits")
+        schema: Schema = {"type": _as_type(types)}
+        described: Schema = {}
+        for word, value in given.items():
+            if word in LIMITED_TYPE:
+                if kind_is_limited(word, types):
+                    (schema if self._knows(word, value, types) else described)[word] = value
+            elif word == "allOf" or (word in ONLY_DESCRIBED and not _says_nothing(word, value)):
+                described[word] = value
+            elif word not in KNOWN:
+                self.notes.rewritten(f"{at}/{word}", "removed, the provider does not know it")
+        values = given.get("enum")
+        if is_array(values):
+            values = [value for value in values if kind_is_one_of(kind_of(value), types)]
+            if not values:
+                return self._reason(at, "nothing fits")
+            if any(kind_of(value) in ("array", "object") for value in values):
+                described["enum"] = values
+            else:
+                schema["enum"] = values
+        if "enum" not in schema and "object" in types:
+            schema |= self._object(given, at, is_root=is_root)
+        if "enum" not in schema and "array" in types:
+            schema |= self._array(given, described, at)
+        for word, value in described.items():
+            self.notes.only_described(at, word, value)
+        return _order(_with_described({**schema, **self._put_into_words(given, at)}, described))
+
+    def _knows(self, word: str, value: object, types: Sequence[str]) -> bool:
+        rules = self._rules
+        if word not in rules.limits:
+            return False
+        if word == "format":
+            return "string" in types and value in rules.formats
+        if word == "pattern":
+            return isinstance(value, str) and re.search(rules.unknown_in_patterns, value) is None
+        most = rules.highest_min_items
+        return word != "minItems" or most is None or (isinstance(value, int) and value <= most)
+
+    def _put_into_words(self, given: Schema, at: str) -> Schema:
+        """The annotations that the provider takes, the others told in the description."""
+        found: Schema = {word: given[word] for word in ("title", "description") if isinstance(given.get(word), str)}
+        told: list[str] = []
+        if "default" in given and self._rules.default:
+            found["default"] = given["default"]
+        elif "default" in given:
+            told.append(f"Default: {as_json(given['default'])}.")
+            self.notes.rewritten(f"{at}/default", "told in the description")
+        listed = given.get("examples")
+        examples = [*(listed if is_array(listed) else []), *([given["example"]] if "example" in given else [])]
+        if examples:
+            told.append(f"Examples: {', '.join(map(as_json, examples))}.")
+            self.notes.rewritten(f"{at}/examples", "told in the description")
+        if given.get("deprecated") is True:
+            told.append("Deprecated.")
+        return {**found, "description": join_texts(found.get("description"), *told)} if told else found
+
+    def _object(self, given: Schema, at: str, *, is_root: bool) -> Schema:
+        """The part of a schema that is about objects."""
+        properties = {name: sub for name, sub in _members(given).items() if sub is not False}
+        required, others = _required(given), given.get("additionalProperties", True)
+        if "patternProperties" in given or others not in (True, False) or given.get("additionalProperties") is True:
+            self._reason(at, "an object with properties of any name")
+        elif not is_root and others is not False and not properties:
+            self._reason(at, "an object that says nothing of its properties")
+        if strangers := [name for name in required if name not in properties]:
+            self._reason(at, f"required but not described: {', '.join(strangers)}")
+        written = {name: self._schema(sub, f"{at}/properties/{escape(name)}") for name, sub in properties.items()}
+        if self._rules.all_required:
+            for name in [name for name in properties if name not in required]:
+                what = "optional -> required, null where there is nothing to say"
+                self.notes.rewritten(f"{at}/properties/{escape(name)}", what)
+                written[name] = _make_nullable(written[name])
+            required = list(properties)
+        needed: Schema = {"required": required} if required or self._rules.all_required else {}
+        return {"properties": written, **needed, "additionalProperties": False}
+
+    def _array(self, given: Schema, described: Schema, at: str) -> Schema:
+        """The part of a schema that is about arrays."""
+        items, prefix = given.get("items"), given.get("prefixItems")
+        if is_array(prefix) and prefix:  # items that differ by position, as items that may each be any of them
+            described["prefixItems"] = prefix
+            written = [self._schema(sub, f"{at}/prefixItems/{i}") for i, sub in enumerate(prefix)]
+            return {"items": self._union(written, {}, at)}
+        if items is None:
+            return self._reason(at, "an array that says nothing of its items")
+        if items is False:
+            return self._reason(at, "an array that must be empty")
+        return {"items": self._schema(items, f"{at}/items")}
+
+
+def _says_nothing(word: str, value: object) -> bool:
+    if word in ("not", "contains"):
+        return False
+    return value in (True, {}) or (word == "unevaluatedProperties" and value is False)  # only declared ones are written
+
+
+def _plausible_types(schema: Schema) -> list[str]:
+    """The types that a schema is about which names none: `{"minLength": 1}` means strings."""
+    if is_array(values := schema.get("enum")):
+        kinds = distinct([kind_of(value) for value in values])
+        return [kind for kind in kinds if kind != "integer" or "number" not in kinds]
+    about = [LIMITED_TYPE[word] for word in schema if word in LIMITED_TYPE]
+    about += (
+        ["object"] if schema.keys() & {"properties", "required", "additionalProperties", "patternProperties"} else []
+    )
+    about += ["array"] if schema.keys() & {"items", "prefixItems"} else []
+    return distinct(about)
+
+
+def _members(schema: Schema) -> Schema:
+    return found if is_object(found := schema.get("properties")) else {}
+
+
+def _required(schema: Schema) -> list[str]:
+    found = schema.get("required")
+    return [name for name in found if isinstance(name, str)] if is_array(found) else []
+
+
+def _as_type(types: Sequence[str]) -> object:
+    return types[0] if len(types) == 1 else list(types)
+
+
+def _with_described(schema: Schema, described: Schema) -> Schema:
+    """The schema with limits in its description that nothing else says to the model."""
+    if not described:
+        return schema
+    told = f"Must also match the JSON Schema {as_json(described)}."
+    return _order({**schema, "description": join_texts(schema.get("description"), told)})
+
+
+def _order(schema: Schema) -> Schema:
+    """The same members, the telling ones first: models read schemas too."""
+    return {**{word: schema[word] for word in ("type", *_WORDS) if word in schema}, **schema}
+
+
+def _make_nullable(schema: Schema) -> Schema:
+    """The schema, or null."""
+    if is_array(branches := schema.get("anyOf")):
+        return schema if _NULL in branches else {**schema, "anyOf": [*branches, dict(_NULL)]}
+    if "$ref" in schema:
+        return {"anyOf": [schema, dict(_NULL)]}
+    kinds = schema.get("type")
+    types = kinds if is_array(kinds) else [kinds]
+    result = {**schema, "type": [*types, "null"]} if "null" not in types else dict(schema)
+    if is_array(values := result.get("enum")) and None not in values:
+        result["enum"] = [*values, None]
+    return result
+
+
+def _free_name(name: str, taken: Schema) -> str:
+    """A name for a definition that is not taken, as near as possible to a wanted one."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.replace("~1", "/").replace("~0", "~")).strip("_") or "schema"
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free
+
+
+# --- the way back -----------------------------------------------------------------------------------------------------
+
+
+def restored(value: object, schema: dict[str, object]) -> object:
+    """A copy of a value that fits what was sent, as the given schema wants it.
+
+    A null for an optional property that may not be null means that it is absent. What does not fit stays as it is: the
+    tool's own check says so.
+    """
+    return _Restorer(schema).restore(value, [schema])
+
+
+class _Restorer:
+    def __init__(self, schema: Schema) -> None:
+        self._document: Document = Document(schema, Notes())
+        self._known: dict[int, list[Schema]] = {}
+        """The forms of schemas, by their ids: a long array has one schema for all its items."""
+
+    def restore(self, value: object, schemas: list[object]) -> object:
+        if is_array(value):
+            forms = self._forms(schemas, value)
+            return [
+                self.restore(item, [sub for form in forms for sub in _item(form, i)]) for i, item in enumerate(value)
+            ]
+        if not is_object(value):
+            return value
+        forms = self._forms(schemas, value)
+        forms = [form for form in forms if value.keys() >= set(_required(form))] or forms
+        found: Schema = {}
+        for name, sub in value.items():
+            declared = [_members(form)[name] for form in forms if name in _members(form)]
+            needed = bool(forms) and all(name in _required(form) for form in forms)
+            if sub is not None or needed or not declared or any(_takes(form, None) for form in self._forms(declared)):
+                found[name] = self.restore(sub, declared)
+        return found
+
+    def _forms(self, schemas: list[object], value: object = None) -> list[Schema]:
+        """The forms of these schemas; those that a value may have, if there are such."""
+        for schema in schemas:
+            if id(schema) not in self._known:
+                self._known[id(schema)] = self._document.forms(schema, "")
+        forms = [form for schema in schemas for form in self._known[id(schema)]]
+        return forms if value is None else [form for form in forms if _takes(form, value)] or forms
+
+
+def _item(form: Schema, index: int) -> list[object]:
+    """The schema for the item at this place of an array, if there is one."""
+    prefix = found if is_array(found := form.get("prefixItems")) else []
+    return [prefix[index]] if index < len(prefix) else [form["items"]] if "items" in form else []
+
+
+def _takes(form: Schema, value: object) -> bool:
+    types, values = types_of(form), form.get("enum")
+    return (types is None or kind_is_one_of(kind_of(value), types)) and (
+        not is_array(values) or any(same(value, listed) for listed in values)
+    )

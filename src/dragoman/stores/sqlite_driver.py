@@ -1,0 +1,426 @@
+"""The way to an SQLite database: to a file by two connections, one for reading and one for writing; or in memory.
+
+Owns: connections, transactions, waiting for others, forks; SQLite's errors as ours.
+Must not know: what is read and written (see sql.py), and the tables (see sqlite.py).
+
+Ctrl-C may come between any two steps. So whoever uses a connection takes it off its line, and only one that is outside
+of a transaction comes back; any other is closed, and the next user opens a new one. What is done with a connection is
+a function that is called while the lock is held, not the body of a `with`: a context manager written in Python can be
+interrupted before it releases the lock, and whoever handles that interrupt would wait for it.
+
+Why two: readers must not wait behind a writer who waits for the disk. Why not one per thread: threads end without a
+word, and their connections would stay. SQLite cannot carry a connection over a fork: its locks would be forgotten in
+the child. So before a fork both are closed, which waits for what is under way, and each half opens its own.
+
+SQLite's own waiting for another program cannot be interrupted. So it waits for a moment only, and the longer waits are
+here, where Ctrl-C and a Stop end them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import quote
+from weakref import WeakSet
+
+from dragoman._descriptors import owned
+from dragoman._stop import sleep
+from dragoman.errors import StoreError, StoreUnavailableError
+
+from .protocol import closed_store
+from .sql_schema import Rows, Session
+
+_T = TypeVar("_T")
+
+CONTAINS: Final = "instr(w.text, ?) > 0"
+
+
+class SqliteSession:
+    """A connection in a transaction."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection: sqlite3.Connection = connection
+
+    def fetch(self, sql: str, *values: object) -> Rows:
+        return self._connection.execute(rendered(sql), values).fetchall()
+
+    def execute(self, sql: str, *values: object) -> int:
+        return self._connection.execute(rendered(sql), values).rowcount
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        self._connection.executemany(rendered(sql), rows)
+
+
+def rendered(sql: str) -> str:
+    return sql.replace("{s}", "").replace("{lock}", "").replace("{blob}", "blob")
+
+
+# --- a file ----------------------------------------------------------------------------------------------------------
+
+_FORK_PATIENCE: Final = 30.0
+"""Seconds that a fork waits for a transaction of another thread."""
+_MOMENT: Final = 0.005
+"""Seconds for which SQLite itself waits for another program, and then we do for the first time."""
+_LONGEST_PAUSE: Final = 0.02
+_CHUNK: Final = 1 << 20
+
+# UnicodeError: of a text that is none, and of a damaged file whose errors quote it.
+_FAULTS: Final = (sqlite3.Error, sqlite3.Warning, OSError, OverflowError, UnicodeError)
+
+
+class _Line:
+    """The connection of one kind of work, used by who holds the lock."""
+
+    __slots__ = ("connection", "file", "lock")
+
+    def __init__(self) -> None:
+        # Re-entrant: a signal handler may use the store in the middle of a transaction, and gets another connection.
+        self.lock: threading.RLock = threading.RLock()
+        self.connection: sqlite3.Connection | None = None
+        """Outside of a transaction; None while somebody uses it."""
+        self.file: tuple[int, int] | None = None
+        """Which file the connection has open."""
+
+    def drop(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+
+class File:
+    """An SQLite file: connections and transactions that survive forks, faults and a file that comes and goes."""
+
+    contains: str = CONTAINS
+    lock_chains: str | None = None
+
+    def __init__(self, path: Path, timeout: float, make_tables: Callable[[sqlite3.Connection], None]) -> None:
+        self.path: Final = path
+        self._timeout: Final = timeout
+        self._make_tables: Final = make_tables
+        self._reader: Final = _Line()
+        self._writer: Final = _Line()
+        self._was_there: bool = False
+        self._closed: bool = False
+        _open_databases.add(self)
+
+    def read(self, work: Callable[[Session], _T]) -> _T:
+        """What the work finds in a transaction that sees the database at one moment."""
+        return self._transaction(self._reader, "BEGIN", work)
+
+    def write(self, work: Callable[[Session], _T], *, repeatable: bool = True) -> _T:
+        """Do the work in a transaction that writes."""
+        return self._transaction(self._writer, "BEGIN IMMEDIATE", work)
+
+    def vacuum(self) -> None:
+        """Write the file anew, without what was deleted, and empty the write-ahead log."""
+
+        def checkpoint(connection: sqlite3.Connection) -> None:
+            [busy, _, _] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:  # somebody still reads from the log
+                error = sqlite3.OperationalError("the write-ahead log is in use")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+
+        self._with_connection(self._writer, lambda connection: connection.execute("VACUUM"))
+        self._with_connection(self._writer, checkpoint)
+
+    def close(self) -> None:
+        """Close both connections, after what is under way."""
+        self._closed = True
+        for line in (self._reader, self._writer):
+            with line.lock:
+                line.drop()
+
+    def _transaction(self, line: _Line, begin: str, work: Callable[[Session], _T]) -> _T:
+        def transaction(connection: sqlite3.Connection) -> _T:
+            try:
+                connection.execute(begin)
+                result = work(SqliteSession(connection))
+                connection.execute("COMMIT")
+            except Exception:
+                # After some errors SQLite has rolled back by itself.
+                with suppress(sqlite3.Error):
+                    connection.rollback()
+                raise
+            # Whatever was written to a file that had been replaced meanwhile is not in the store.
+            if line is self._writer and self._file() != line.file:
+                raise _gone(self.path)
+            return result
+
+        return self._with_connection(line, transaction)
+
+    def _with_connection(self, line: _Line, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do the work with the line's connection; again, for a while, where another program is in the way."""
+        deadline, pause, damaged = time.monotonic() + self._timeout, _MOMENT, False
+        while True:
+            try:
+                return self._try(line, work)
+            except _FAULTS as error:
+                if _code(error) == sqlite3.SQLITE_CORRUPT and not damaged:
+                    damaged = True  # or the disk failed once, which SQLite takes for damage: look again
+                    continue
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise _typed(error, self.path) from error
+            sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _try(self, line: _Line, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do the work once; afterwards the line has a connection that is in no transaction, or none."""
+        with line.lock:
+            if self._closed:
+                raise closed_store()
+            try:
+                connection = self._connected(line)
+                line.connection = None
+                try:
+                    result = work(connection)
+                finally:
+                    if connection.in_transaction:
+                        connection.close()
+                    else:
+                        line.connection = connection
+            except _FAULTS as error:
+                if isinstance(error, OSError) or _code(error) in _REOPEN:
+                    line.drop()
+                raise
+            return result
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    def _file(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _connected(self, line: _Line) -> sqlite3.Connection:
+        file = self._file()
+        if line.connection is not None and file == line.file:
+            return line.connection
+        line.drop()
+        if file is None:
+            if self._was_there:
+                # A new, empty store in the place of the old one would look as if everything had been deleted.
+                raise _gone(self.path)
+            _create(self.path)
+            file = self._file()
+        connection = self._open()
+        try:
+            self._make_tables(connection)
+            if self._file() != file:
+                raise _gone(self.path)
+        except BaseException:
+            connection.close()
+            raise
+        line.connection, line.file, self._was_there = connection, file, True
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{quote(os.fsencode(self.path))}?mode=rw",
+            uri=True,
+            timeout=_MOMENT,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            # Text of a damaged file need not be UTF-8; what is wrong with it shows when it is read as JSON.
+            connection.text_factory = _text
+            for setting in _SETTINGS:
+                connection.execute(setting)
+            [mode] = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                message = f"The database {self.path.name} lies where SQLite cannot keep a write-ahead log ({mode})."
+                raise StoreUnavailableError(message, hint="Use a local, writable directory.")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    # --- forks -------------------------------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        for line in (self._reader, self._writer):
+            if line.lock.acquire(timeout=_FORK_PATIENCE):
+                line.drop()
+
+    def _go_on(self) -> None:
+        for line in (self._reader, self._writer):
+            with suppress(RuntimeError):  # not ours: another thread has used it for too long
+                line.lock.release()
+
+    def _start_anew(self) -> None:
+        for line in (self._reader, self._writer):
+            if line.connection is not None:
+                # Closing it here would take the parent's locks for the child's: it is kept, and never used.
+                _abandoned.append(line.connection)
+                line.connection = None
+            line.lock = threading.RLock()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+_SETTINGS: Final = (
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # where a plain fsync leaves data in the disk's own cache: macOS
+    "PRAGMA secure_delete = ON",
+    "PRAGMA cell_size_check = ON",
+    "PRAGMA journal_size_limit = 67108864",
+)
+
+_open_databases: Final[WeakSet[File]] = WeakSet()
+_abandoned: Final[list[sqlite3.Connection]] = []
+
+
+def _each(work: Callable[[File], None]) -> Callable[[], None]:
+    def at_fork() -> None:
+        for database in list(_open_databases):
+            work(database)
+
+    return at_fork
+
+
+os.register_at_fork(
+    before=_each(File._pause),  # pyright: ignore[reportPrivateUsage]
+    after_in_parent=_each(File._go_on),  # pyright: ignore[reportPrivateUsage]
+    after_in_child=_each(File._start_anew),  # pyright: ignore[reportPrivateUsage]
+)
+
+
+def _create(path: Path) -> None:
+    """An empty file that only its owner can read, in a directory that only its owner can enter."""
+    missing = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        with suppress(FileExistsError):
+            parent.mkdir(mode=0o700)
+    # Never open a file that is there: closing it again would end all locks that SQLite holds on it in this process.
+    with suppress(FileExistsError):
+        owned(os.open, path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600).close()
+    with owned(os.open, path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as directory:
+        os.fsync(directory.number)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+class Memory:
+    """A database in memory: one connection, used by one thread at a time."""
+
+    contains: str = CONTAINS
+    lock_chains: str | None = None
+
+    def __init__(self, make_tables: Callable[[sqlite3.Connection], None]) -> None:
+        # Re-entrant, so that a signal handler in the middle of a transaction gets an error and does not hang.
+        self._lock: Final = threading.RLock()
+        self._connection: Final = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._closed: bool = False
+        make_tables(self._connection)
+
+    def read(self, work: Callable[[Session], _T]) -> _T:
+        return self.write(work)
+
+    def write(self, work: Callable[[Session], _T], *, repeatable: bool = True) -> _T:
+        with self._lock:
+            if self._closed:
+                raise closed_store()
+            if self._connection.in_transaction:
+                message = "A signal handler cannot use a MemoryStore in the middle of another use."
+                raise StoreUnavailableError(message, hint="Let it set a flag, and use the store afterwards.")
+            try:
+                with self._connection:  # which commits or rolls back, in one step that Ctrl-C cannot divide
+                    self._connection.execute("BEGIN")
+                    return work(SqliteSession(self._connection))
+            except _FAULTS as error:
+                raise _typed(error, Path(":memory:")) from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._connection.close()
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+# By primary result code: https://sqlite.org/rescode.html. What the store can be used in spite of, once it is over:
+_UNAVAILABLE: Final = {
+    sqlite3.SQLITE_PERM: "Check the permissions of the file.",
+    sqlite3.SQLITE_BUSY: "Another program is using it: try again when it is done, or raise the store's timeout.",
+    sqlite3.SQLITE_LOCKED: "Try again in a moment.",
+    sqlite3.SQLITE_NOMEM: "Free memory and try again.",
+    sqlite3.SQLITE_READONLY: "Make the file and its directory writable and try again.",
+    sqlite3.SQLITE_IOERR: "Check the disk and try again.",
+    sqlite3.SQLITE_FULL: "Free space and try again.",
+    sqlite3.SQLITE_CANTOPEN: "Check that its directory can be written.",
+}
+_UNUSABLE: Final = {
+    sqlite3.SQLITE_CORRUPT: "Restore it from a copy. `sqlite3 FILE .recover` can save what is left.",
+    sqlite3.SQLITE_TOOBIG: "Keep large media in files.",
+    sqlite3.SQLITE_NOTADB: "Give the path of another file.",
+}
+
+_REOPEN: Final = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+"""Codes after which a connection is opened anew: what it remembers of the file may be wrong."""
+
+
+def _code(error: Exception) -> int:
+    """The primary result code, 0 where Python found the fault itself."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+def _typed(error: Exception, path: Path) -> StoreError:
+    """The error of ours that says the same."""
+    code = sqlite3.SQLITE_CANTOPEN if isinstance(error, OSError) else _code(error)
+    if code == sqlite3.SQLITE_CORRUPT and not _can_be_read(path):
+        code = sqlite3.SQLITE_IOERR
+    reason = (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
+    message = f"The database {path.name} cannot be used: {reason}."
+    if code in _UNAVAILABLE:
+        return StoreUnavailableError(message, hint=f"{_UNAVAILABLE[code]} What was saved before is safe.")
+    return StoreError(message, hint=_UNUSABLE.get(code))
+
+
+_raw: Final[dict[tuple[int, int], int]] = {}
+"""Files that were read without SQLite. They stay open: closing one would end all locks that SQLite holds on it here."""
+
+
+def _can_be_read(path: Path) -> bool:
+    """Whether the disk gives the file; SQLite calls a file damaged also where the disk fails."""
+    try:
+        found = path.stat()
+        if (found.st_dev, found.st_ino) not in _raw:
+            _raw[found.st_dev, found.st_ino] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        for position in range(0, found.st_size, _CHUNK):
+            os.pread(_raw[found.st_dev, found.st_ino], _CHUNK, position)
+    except OSError:
+        return False
+    return True
+
+
+def _gone(path: Path) -> StoreUnavailableError:
+    """The file was there and is not any more."""
+    message = f"The database {path.name} is gone, or another file has taken its place."
+    return StoreUnavailableError(message, hint="Put it back; this store goes on as soon as it is there.")

@@ -1,0 +1,253 @@
+"""Sealing: keys that never show themselves, and a form that its key opens in its place, and nothing else does."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import pickle
+import subprocess
+import sys
+import traceback
+
+import pytest
+from hypothesis import given, strategies as st
+
+from dragoman.errors import (
+    ConfigurationError,
+    SnapshotCorruptError,
+    SnapshotError,
+    SnapshotSealError,
+    SnapshotVersionError,
+)
+from dragoman.stores import AesGcmSealing, EncryptionKey
+from dragoman.stores.sealing import MAGIC, Records, _Box, is_sealed, sealed_with
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+SECRET = bytes(range(1, 33))
+SHOWN = (SECRET.hex(), base64.b64encode(SECRET).decode(), repr(SECRET), repr(SECRET)[2:-1])
+
+usable = st.binary(min_size=32, max_size=32).filter(any)
+
+
+@given(usable)
+def test_every_way_of_writing_a_key_gives_the_same_key(secret: bytes) -> None:
+    plain, padded = base64.b64encode(secret).decode(), base64.urlsafe_b64encode(secret).decode()
+    texts = [secret.hex(), secret.hex().upper(), plain, plain.rstrip("="), padded, padded.rstrip("="), f" {plain}\n"]
+    key = EncryptionKey(secret)
+    for text in texts:
+        assert EncryptionKey.from_text(text) == key
+        assert EncryptionKey.from_environment("KEY", environ={"KEY": text}).reveal() == secret
+
+
+@given(usable, usable)
+def test_the_id_tells_keys_apart(one: bytes, other: bytes) -> None:
+    first, second = EncryptionKey(one), EncryptionKey(other)
+    assert (first.id == second.id) == (first == second) == (one == other)
+    assert len(first.id) == 16
+
+
+@pytest.mark.parametrize(
+    ("secret", "says"),
+    [
+        (b"", "is empty"),
+        (b"short", "32 bytes, and this one 5"),
+        (bytes(range(31)), "31"),
+        (bytes(range(33)), "33"),
+        (bytes(32), "all zeros"),
+        ("x" * 32, "bytes, not str"),
+        (None, "bytes, not NoneType"),
+        (32, "bytes, not int"),
+    ],
+)
+def test_what_is_no_key_is_refused(secret: bytes, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        EncryptionKey(secret)
+
+
+@given(st.text(max_size=100))
+def test_a_text_is_a_key_of_32_bytes_or_a_typed_error_that_does_not_repeat_it(text: str) -> None:
+    problem = ""
+    try:
+        key = EncryptionKey.from_text(text)
+    except ConfigurationError as error:
+        problem = str(error)
+    else:
+        assert len(key.reveal()) == 32
+    assert len(text.strip()) < 8 or text.strip() not in problem
+
+
+def test_a_missing_or_empty_variable_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="no environment variable 'STORE_KEY'"):
+        EncryptionKey.from_environment("STORE_KEY", environ={})
+    with pytest.raises(ConfigurationError, match="'STORE_KEY' holds an empty"):
+        EncryptionKey.from_environment("STORE_KEY", environ={"STORE_KEY": "  "})
+
+
+def test_a_key_does_not_show_itself() -> None:
+    key = EncryptionKey(SECRET)
+    texts = [repr(key), str(key), f"{key}", f"{key!r:>80}", repr([key]), repr({"key": key})]
+    for wrong in (SECRET[1:], SECRET.hex() + "0", SECRET.hex()[1:]):
+        try:
+            EncryptionKey(wrong) if isinstance(wrong, bytes) else EncryptionKey.from_text(wrong)
+        except ConfigurationError:
+            texts.append(traceback.format_exc())
+    assert len(texts) == 9
+    for text in texts:
+        assert not any(shown[2:-2] in text for shown in SHOWN), text
+    assert not hasattr(key, "__dict__")
+
+
+def test_the_extras_are_not_imported_before_they_are_needed() -> None:
+    code = "import dragoman.stores.sealing, sys; print([n for n in ('cryptography', 'keyring') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- the sealed form -------------------------------------------------------------------------------------------------
+
+OLD, NEW, OTHER = b"o" * 32, b"n" * 32, b"x" * 32
+SEALING = AesGcmSealing(NEW)
+
+
+@pytest.mark.parametrize(
+    ("key", "bound", "sealed"),
+    [
+        (b"\x01" * 32, b"", "ce546ef63c9cc60765923609b33a9a1974e96e52daf2fcf7075e2271"),
+        (b"\x03" * 32, b"c2sp.org/XAES-256-GCM", "986ec1832593df5443a179437fd083bf3fdb41abd740a21f71eb769d"),
+    ],
+)
+def test_the_published_vectors_of_xaes_256_gcm(key: bytes, bound: bytes, sealed: str) -> None:
+    # The two keys take both branches of the derivation (the highest bit of an inner block is 0 and 1).
+    box = _Box(EncryptionKey(key))
+    nonce = b"ABCDEFGHIJKLMNOPQRSTUVWX"
+    assert box.encrypt(nonce, b"XAES-256-GCM", bound).hex() == sealed
+    assert box.decrypt(nonce, bytes.fromhex(sealed), bound) == b"XAES-256-GCM"
+
+
+@given(st.binary(max_size=2_000), st.binary(max_size=100))
+def test_what_is_sealed_can_be_opened(plain: bytes, about: bytes) -> None:
+    sealed = SEALING.seal(plain, about=about)
+    assert is_sealed(sealed)
+    assert sealed_with(sealed) == SEALING.key_id
+    assert SEALING.unseal(sealed, about=about) == plain
+    assert len(plain) < 8 or plain not in sealed
+
+
+@given(st.binary(max_size=200), st.binary(max_size=40), st.binary(max_size=40))
+def test_a_record_opens_in_its_own_place_only(plain: bytes, about: bytes, elsewhere: bytes) -> None:
+    sealed = SEALING.seal(plain, about=about)
+    if about == elsewhere:
+        assert SEALING.unseal(sealed, about=elsewhere) == plain
+    else:
+        with pytest.raises(SnapshotCorruptError, match="does not open it.*another place"):
+            SEALING.unseal(sealed, about=elsewhere)
+
+
+def test_every_single_flipped_bit_is_a_typed_error() -> None:
+    sealed = SEALING.seal(b"a small record", about=b"here")
+    kinds: dict[type[Exception], int] = {}
+    for place in range(len(sealed) * 8):
+        data = bytearray(sealed)
+        data[place // 8] ^= 1 << place % 8
+        with pytest.raises(SnapshotError) as caught:
+            SEALING.unseal(bytes(data), about=b"here")
+        kinds[type(caught.value)] = kinds.get(type(caught.value), 0) + 1
+    # The magic number and the id of the key; the version; everything else.
+    version = 8 - 1  # one flip gives version 0
+    assert kinds == {
+        SnapshotSealError: (4 + 8) * 8,
+        SnapshotVersionError: version,
+        SnapshotCorruptError: len(sealed) * 8 - (4 + 8) * 8 - version,
+    }
+
+
+def test_every_cut_is_a_typed_error() -> None:
+    sealed = SEALING.seal(b"a small record", about=b"here")
+    for length in range(len(sealed)):
+        with pytest.raises(SnapshotCorruptError):
+            SEALING.unseal(sealed[:length], about=b"here")
+    with pytest.raises(SnapshotCorruptError):
+        SEALING.unseal(sealed + b"\0", about=b"here")
+
+
+@given(st.binary(max_size=300))
+def test_foreign_bytes_are_a_typed_error(data: bytes) -> None:
+    for garbage in (data, MAGIC + data, MAGIC + b"\1" + data, MAGIC + b"\1" + bytes.fromhex(SEALING.key_id) + data):
+        with pytest.raises(SnapshotError):
+            SEALING.unseal(garbage, about=b"")
+
+
+def test_a_wrong_key_names_the_right_one() -> None:
+    sealed = AesGcmSealing(OTHER).seal(b"record", about=b"")
+    with pytest.raises(SnapshotSealError) as caught:
+        SEALING.unseal(sealed, about=b"")
+    assert EncryptionKey(OTHER).id in str(caught.value)
+    assert EncryptionKey(NEW).id in str(caught.value)
+
+
+def test_a_forged_key_id_does_not_help() -> None:
+    sealed = bytearray(AesGcmSealing(OTHER).seal(b"record", about=b""))
+    sealed[5:13] = bytes.fromhex(SEALING.key_id)
+    with pytest.raises(SnapshotCorruptError):
+        SEALING.unseal(bytes(sealed), about=b"")
+
+
+def test_several_keys_are_read_and_one_is_written() -> None:
+    old, both = AesGcmSealing(OLD), AesGcmSealing(NEW, older=[OLD, EncryptionKey(OTHER), NEW])
+    before = old.seal(b"record", about=b"place")
+    assert both.unseal(before, about=b"place") == b"record"
+    assert not both.is_current(before)
+    after = both.seal(b"record", about=b"place")
+    assert both.is_current(after)
+    assert sealed_with(after) == EncryptionKey(NEW).id == both.key_id == both.key_ids[0]
+    assert SEALING.unseal(after, about=b"place") == b"record"
+    assert set(both.key_ids) == {EncryptionKey(key).id for key in (OLD, NEW, OTHER)}
+    with pytest.raises(SnapshotSealError):
+        old.unseal(after, about=b"place")
+
+
+def test_a_newer_form_is_refused_as_newer() -> None:
+    with pytest.raises(SnapshotVersionError, match="version 2"):
+        SEALING.unseal(MAGIC + b"\2" + bytes(100), about=b"")
+    with pytest.raises(SnapshotCorruptError, match="version 0"):
+        SEALING.unseal(MAGIC + b"\0" + bytes(100), about=b"")
+
+
+def test_plain_records_are_read_only_where_that_was_asked_for() -> None:
+    with pytest.raises(SnapshotSealError, match="not sealed.*accept_plain"):
+        SEALING.unseal(b'{"plain": true}', about=b"")
+    lenient = AesGcmSealing(NEW, accept_plain=True)
+    assert lenient.unseal(b'{"plain": true}', about=b"") == b'{"plain": true}'
+    assert not lenient.is_current(b'{"plain": true}')
+    sealed = SEALING.seal(b"record", about=b"")
+    for cut in (sealed[:2], sealed[:-1]):
+        with pytest.raises(SnapshotCorruptError):
+            lenient.unseal(cut, about=b"")
+
+
+def test_an_open_store_passes_plain_bytes_and_names_the_key_of_sealed_ones() -> None:
+    records = Records("file", None)
+    assert records.unseal(records.seal(b"{}", "x"), "y") == records.reseal(b"{}", "x") == b"{}"
+    sealed = SEALING.seal(b"record", about=b"")
+    for data, named in ((sealed, SEALING.key_id), (sealed[:7], SEALING.key_id[:4])):
+        for ask in (records.unseal, records.reseal):
+            with pytest.raises(SnapshotSealError, match=f"sealed with key {named} and the store was opened without"):
+                ask(data, "x")
+
+
+def test_keys_do_not_leak_through_the_sealing() -> None:
+    assert (
+        repr(AesGcmSealing(NEW, older=[OLD])) == f"AesGcmSealing(key_ids={(SEALING.key_id, EncryptionKey(OLD).id)!r})"
+    )
+    assert not hasattr(SEALING, "__dict__")
+    for carry in (pickle.dumps, copy.copy, copy.deepcopy):
+        for secret in (SEALING, EncryptionKey(NEW)):
+            with pytest.raises(TypeError, match="not pickled"):
+                carry(secret)
+
+
+def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(ConfigurationError, match=r"dragoman\[crypto\]"):
+        AesGcmSealing(NEW)

@@ -1,0 +1,62 @@
+"""What is said to a constructor and is wrong is refused at once, with what is right."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+import pytest
+
+from dragoman._checks import CheckedMeta, nearest, refuse_unknown
+from dragoman.errors import ConfigurationError
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Inner(msgspec.Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
+    count: int = 1
+
+
+class Settings(msgspec.Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
+    colour: Colour = Colour.RED
+    names: frozenset[str] = frozenset()
+    seconds: float | None = None
+    inner: Inner = Inner()
+
+
+def test_what_means_the_same_is_taken() -> None:
+    made = Settings(colour="blue", names=["a"], seconds=3, inner={"count": 2})  # type: ignore[arg-type]
+    assert made == Settings(colour=Colour.BLUE, names=frozenset(["a"]), seconds=3.0, inner=Inner(count=2))
+    assert msgspec.json.decode(b'{"colour":"blue"}', type=Settings) == Settings(colour=Colour.BLUE)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"color": 1}, "Settings has no setting 'color'. Did you mean colour?"),
+        ({"zzz": 1}, "Settings has no setting 'zzz'. It has colour, names, seconds, inner."),
+        ({"colour": "green"}, "colour of Settings cannot be 'green'.*It is one of 'red', 'blue'."),
+        ({"names": "abc"}, "names of Settings cannot be 'abc': Expected array, got str."),
+        ({"seconds": "3"}, "seconds of Settings cannot be '3'"),
+        ({"seconds": True}, "seconds of Settings cannot be True"),
+        ({"inner": 3}, "inner of Settings cannot be 3"),
+    ],
+)
+def test_what_is_wrong_is_refused(keywords: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Settings(**keywords)  # type: ignore[arg-type]
+
+
+def test_names() -> None:
+    assert nearest("Time-Out", ["timeout", "time"]) == "timeout"
+    assert nearest("xyz", ["timeout"]) == ""
+
+    def make(tools: object, *, permission: object = None, **unknown: object) -> None:
+        refuse_unknown(unknown, make, "make")
+
+    make(1, permission=2)
+    with pytest.raises(ConfigurationError, match="make has no setting 'permision'. Did you mean permission?"):
+        make(1, permision=2)

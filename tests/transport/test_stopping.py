@@ -1,0 +1,253 @@
+"""Work that is stopped ends at once, wherever it stands, and leaves nothing behind; in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from dragoman._stepping import step
+from dragoman._stop import Stop, stopping
+from dragoman.errors import StoppedError
+from dragoman.transport import AsyncioTransport, HttpRequest, PoolLimits, SocketTransport, Timeouts
+from dragoman.transport.httpx_adapter import HttpxTransport
+from tests.transport.server import Exchange, Server, deaf_server, full_server
+
+PATIENT = Timeouts(connect=60.0, read=60.0)
+AT_ONCE = 5.0
+"""Seconds: far less than the limits, far more than a busy machine needs."""
+PHASES = ["pool", "lookup", "connect", "tls", "tunnel", "send", "head", "body"]
+
+
+async def silent(exchange: Exchange) -> None:
+    await exchange.forever()
+
+
+async def half(exchange: Exchange) -> None:
+    await exchange.start()
+    await exchange.chunk(b"hello")
+    await exchange.forever()
+
+
+async def echo(exchange: Exchange) -> None:
+    await exchange.reply(exchange.body)
+
+
+class Place:
+    """Where a request stands still, and how one sees that it does."""
+
+    def __init__(self, stack: ExitStack, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.options: dict[str, Any] = {"environ": {}}
+        self.request = HttpRequest(url="", timeout=PATIENT)
+        self.server = stack.enter_context(Server({"/silent": silent, "/half": half, "*": echo}))
+        self.reads_body = phase == "body"
+        path = "/half" if self.reads_body else "/silent"
+        url, body = f"{self.server.url}{path}", b""
+        match phase:
+            case "pool":
+                self.options["limits"] = PoolLimits(connections=1)
+            case "lookup":
+                self._stall_lookup(stack, monkeypatch)
+                url = "http://slow.test/"
+            case "connect":
+                url = f"http://127.0.0.1:{stack.enter_context(full_server())}/"
+            case "tls":
+                url = f"https://127.0.0.1:{stack.enter_context(deaf_server())}/"
+            case "tunnel":
+                self.options["proxy"] = f"http://127.0.0.1:{stack.enter_context(deaf_server())}"
+                url = "https://nowhere.test/"
+            case "send":
+                url, body = f"http://127.0.0.1:{stack.enter_context(deaf_server())}/", b"x" * 50_000_000
+            case _:
+                pass
+        self.request = HttpRequest(url=url, body=body, timeout=PATIENT)
+
+    def _stall_lookup(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        over, real = threading.Event(), socket.getaddrinfo
+
+        def slow(host: Any, *arguments: Any, **options: Any) -> Any:
+            if host == "slow.test":
+                if not options.get("flags"):  # not only asked whether it is an address
+                    over.wait(60)
+                raise socket.gaierror
+            return real(host, *arguments, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        stack.callback(over.set)
+
+    async def go(self, transport: Any) -> None:
+        """Make the request, read what comes."""
+        response = await transport.open(self.request)
+        while await response.next():
+            pass
+
+
+@contextmanager
+def place(phase: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with ExitStack() as stack:
+        yield Place(stack, phase, monkeypatch)
+
+
+def descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH112, PTH208
+
+
+def wait_for_descriptors(number: int) -> None:
+    """The server's side of a connection is closed a moment later than ours, in the same process."""
+    end = time.monotonic() + AT_ONCE
+    while descriptors() > number and time.monotonic() < end:
+        time.sleep(0.01)
+    assert descriptors() <= number
+
+
+# --- plain programs --------------------------------------------------------------------------------------------------
+
+
+def from_a_thread(stop: Stop) -> Callable[[], object]:
+    timer = threading.Timer(0.2, stop.cancel)
+    timer.start()
+    return timer.join
+
+
+def from_a_signal_handler(stop: Stop) -> Callable[[], object]:
+    before = signal.signal(signal.SIGALRM, lambda *_: stop.cancel())
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    return lambda: signal.signal(signal.SIGALRM, before)
+
+
+def by_its_deadline(stop: Stop) -> Callable[[], object]:
+    stop.deadline = time.monotonic() + 0.2
+    return lambda: None
+
+
+@pytest.mark.parametrize("how", [from_a_thread, from_a_signal_handler, by_its_deadline])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_plain_request_ends_at_once(
+    phase: str, how: Callable[[Stop], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with place(phase, monkeypatch) as there, SocketTransport(**there.options) as transport:
+        others = [step(transport.open(HttpRequest(url=f"{there.server.url}/half")))] if phase == "pool" else []
+        before = descriptors()
+        stop = Stop()
+        with stopping(stop):
+            began = time.monotonic()
+            settle = how(stop)
+            with pytest.raises(StoppedError) as caught:
+                step(there.go(transport))
+            assert time.monotonic() - began < AT_ONCE
+            settle()
+        assert caught.value.reason == ("deadline" if how is by_its_deadline else "cancelled")
+        assert not stop.wakers
+        del caught
+        wait_for_descriptors(before)
+        for other in others:
+            step(other.aclose())
+        there.server.wait_for_open(0)
+        if "proxy" not in there.options:  # the transport works still, and what was stopped before begins nothing
+            assert step(step(transport.open(HttpRequest(url=there.server.url, body=b"on"))).read()) == b"on"
+            asked = len(there.server.requests)
+            with stopping(stop), pytest.raises(StoppedError):
+                step(transport.open(HttpRequest(url=there.server.url)))
+            assert len(there.server.requests) == asked
+
+
+def test_a_stopped_reply_does_not_come_back_and_others_go_on() -> None:
+    """What was cancelled while its reply was complete is cut too: somebody may be about to wake it."""
+    with Server({"*": echo}) as server, SocketTransport() as transport:
+        stop = Stop()
+        with stopping(stop):
+            response = step(transport.open(HttpRequest(url=server.url, body=b"x")))
+        stop.wakers.clear()  # cancelled in the very moment between the two
+        stop.cancelled = True
+        assert step(response.read()) == b"x"
+        server.wait_for_open(0)
+        assert step(step(transport.open(HttpRequest(url=server.url, body=b"y"))).read()) == b"y"
+        assert server.connections == 2
+
+
+def test_a_reply_that_was_not_stopped_gives_its_connection_back() -> None:
+    with Server({"*": echo}) as server, SocketTransport() as transport:
+        stop = Stop(deadline=time.monotonic() + 60)
+        with stopping(stop):
+            for _ in range(3):
+                assert step(step(transport.open(HttpRequest(url=server.url, body=b"x"))).read()) == b"x"
+        assert not stop.wakers
+        response = step(transport.open(HttpRequest(url=server.url, body=b"y")))
+        stop.cancel()  # which is nobody's any more
+        assert step(response.read()) == b"y"
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("how", [from_a_thread, from_a_signal_handler, by_its_deadline])
+@pytest.mark.parametrize("phase", ["connect", "head", "body"])
+def test_a_plain_request_of_httpx_ends_at_once(
+    phase: str, how: Callable[[Stop], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the caller. The connection goes with the thread that was left behind: at once where a body is read."""
+    with place(phase, monkeypatch) as there, HttpxTransport(httpx2.Client(trust_env=False)) as transport:
+        there.request = msgspec.structs.replace(there.request, timeout=Timeouts(connect=6.0, read=6.0))
+        stop = Stop()
+        with stopping(stop):
+            began = time.monotonic()
+            settle = how(stop)
+            with pytest.raises(StoppedError):
+                step(there.go(transport))
+            assert time.monotonic() - began < AT_ONCE
+            settle()
+        assert not stop.wakers
+        there.server.wait_for_open(0)
+        assert step(step(transport.open(HttpRequest(url=there.server.url, body=b"on"))).read()) == b"on"
+
+
+def test_a_response_that_nobody_closed_is_freed_while_the_run_goes_on() -> None:
+    stop = Stop()
+    with Server({"*": half}) as server, stopping(stop), SocketTransport(limits=PoolLimits(connections=1)) as transport:
+        for _ in range(3):
+            step(step(transport.open(HttpRequest(url=server.url, timeout=PATIENT))).next())
+            assert not stop.wakers
+        server.wait_for_open(0)
+
+
+# --- event loops -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_an_async_request_ends_with_its_task(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(there: Place) -> None:
+        async with AsyncioTransport(**there.options) as transport:
+            others = [await transport.open(HttpRequest(url=f"{there.server.url}/half"))] if phase == "pool" else []
+            await asyncio.to_thread(gc.collect)  # the thread is here to stay
+            before = descriptors()
+            for _ in range(3):
+                task = asyncio.create_task(there.go(transport))
+                await asyncio.sleep(0.1)
+                began = time.monotonic()
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert time.monotonic() - began < AT_ONCE
+            for _ in range(5):  # a connection that was not made yet is closed in the next turns of the loop
+                await asyncio.sleep(0)
+            assert len(asyncio.all_tasks()) == 1
+            await asyncio.to_thread(wait_for_descriptors, before)
+            for other in others:
+                await other.aclose()
+            await asyncio.to_thread(there.server.wait_for_open, 0)
+            if "proxy" not in there.options:
+                url = there.server.url
+                assert await (await transport.open(HttpRequest(url=url, body=b"on"))).read() == b"on"
+
+    with place(phase, monkeypatch) as there:
+        asyncio.run(main(there))
