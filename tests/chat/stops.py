@@ -10,12 +10,11 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dragoman.conversation import RunEnded
-from dragoman.loop import Ending, Limits
+from dragoman.loop import Ending, Limits, LoopHooks, LoopRun
 from dragoman.transport import RetryPolicy, Timeouts
 from tests.chat.talking import WAYS, AsyncTalk, PlainTalk
 from tests.transport.server import Exchange, Server, deaf_server, full_server
@@ -24,7 +23,7 @@ PHASES = ("connecting", "TLS", "sending", "head", "stream", "between attempts")
 STOPS = ("cancel", "close", "deadline", "leaving")
 _WAIT = {"TLS": 2.0, "sending": 2.0}
 _USUAL_WAIT = 0.3
-"""Seconds after which a turn is stopped; by then it stands in its phase. Certificates and a long prompt take longer."""
+"""Seconds until a model call is stopped; by then it stands in its phase. Certificates and a long prompt take longer."""
 _HEAD = b'{"id":"1","model":"m","choices":[{"index":0,'
 _DELTA = b"data: " + _HEAD + b'"delta":{"role":"assistant","content":"Once"}}]}\n\n'
 _WHOLE = _HEAD + b'"message":{"role":"assistant","content":"Hi."},"finish_reason":"stop"}]}'
@@ -42,6 +41,16 @@ class Stopped(NamedTuple):
     further: int
     goes_on: bool | None
     """Whether the client could be used again; None where the server cannot answer or the client is closed."""
+
+
+class _Begun(LoopHooks):
+    """Says when the model is asked: a stop that comes earlier stops nothing."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def before_model(self, run: LoopRun) -> None:
+        self.event.set()
 
 
 class _Provider:
@@ -91,9 +100,10 @@ def try_stop(phase: str, way: str, how: str) -> Stopped:
             retry=RetryPolicy(longest_advice=60),
             on_limit="return",
             limits=Limits(seconds=wait if how == "deadline" else None),
+            hooks=[begun := _Begun()],
         )
         stack.callback(talk.close)
-        stopped_at, outcome = _stop(talk, how, provider.prompt, wait)
+        stopped_at, outcome = _stop(talk, how, provider.prompt, wait, begun.event)
         took = time.monotonic() - stopped_at
         requests = len(provider.server.requests)
         goes_on = None
@@ -105,29 +115,39 @@ def try_stop(phase: str, way: str, how: str) -> Stopped:
         return Stopped(took, outcome, requests, len(provider.server.requests) - requests, goes_on)
 
 
-def _stop(talk: PlainTalk | AsyncTalk, how: str, prompt: str, wait: float) -> tuple[float, Ending | None]:
+def _stop(
+    talk: PlainTalk | AsyncTalk, how: str, prompt: str, wait: float, begun: threading.Event
+) -> tuple[float, Ending | None]:
     """Begin a turn and have it stopped: when, and how the turn ended."""
     if how == "leaving":
         return _leave(talk, prompt)
-    began = time.monotonic()
+    if how == "deadline":
+        began = time.monotonic()
+        return began + wait, talk.chat(prompt).ending
     if isinstance(talk, AsyncTalk) and how == "close":
-        return _close_beside(talk, prompt, wait)
-    stops: dict[str, Callable[[], Any]] = {"cancel": talk.client.cancel, "close": lambda: talk.do("close")}
-    timer = threading.Timer(wait, stops[how]) if how in stops else None
-    if timer is not None:
-        timer.start()
+        return _close_beside(talk, prompt, wait, begun)
+    stopped_at: list[float] = []
+
+    def stop() -> None:
+        begun.wait(60)
+        time.sleep(wait)
+        stopped_at.append(time.monotonic())
+        talk.client.cancel() if how == "cancel" else talk.do("close")
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
     ending = talk.chat(prompt).ending
-    if timer is not None:
-        timer.join()
-    return began + wait, ending
+    stopping.join()
+    return stopped_at[0], ending
 
 
-def _close_beside(talk: AsyncTalk, prompt: str, wait: float) -> tuple[float, Ending | None]:
+def _close_beside(talk: AsyncTalk, prompt: str, wait: float, begun: threading.Event) -> tuple[float, Ending | None]:
     """In a task of the same loop."""
 
     async def main() -> tuple[float, Ending | None]:
         turn = talk.client.stream_chat(prompt, lambda _: None) if talk.streamed else talk.client.chat(prompt)
         task = asyncio.ensure_future(turn)
+        await asyncio.to_thread(begun.wait, 60)
         await asyncio.sleep(wait)
         at = time.monotonic()
         await talk.client.aclose()

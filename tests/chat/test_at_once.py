@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+# Loaded before the threads start: pytest rewrites the modules of its plugins, ours too, and Python cannot parse in two
+# threads at once.
+import dragoman.chat.answers
+import dragoman.chat.ledger  # noqa: F401
 from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import ScriptedEngine

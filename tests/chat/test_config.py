@@ -16,6 +16,7 @@ from dragoman import Conversation, Message, async_engine, engine
 from dragoman.chat import FIELDS, Config, ConfigArguments, ConfigWarning, KeyReference, find_key, load_config
 from dragoman.engines import Secret
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
+from dragoman.loop import Limits
 from dragoman.providers import ModelOptions, Reasoning
 from dragoman.simulator import Simulator
 from dragoman.tools import ToolConfig, ToolErrorHandling
@@ -306,9 +307,6 @@ def test_an_address_without_tls_is_for_tests() -> None:
         ({"keys": ["a"]}, "keys must be a Mapping"),
         ({"strict": "yes"}, "strict does not fit.*expected bool"),
         ({"allow_insecure_base_url": 1}, "allow_insecure_base_url does not fit.*expected bool"),
-        ({"options": ModelOptions(temperature="hot")}, "options.temperature does not fit"),  # type: ignore[arg-type]
-        ({"options": ModelOptions(reasoning={"effort": "low"})}, "expected Reasoning, got dict"),  # type: ignore[arg-type]
-        ({"options": ModelOptions(stop="END")}, "options.stop does not fit"),  # type: ignore[arg-type]
         ({"timeouts": Timeouts(read=-1)}, "timeouts.read does not fit.*expected 0 or more"),
         ({"retry": RetryPolicy(max_attempts=0)}, "retry.max_attempts does not fit.*expected 1 or more"),
         ({"max_steps": 3, "tool_config": ToolConfig(max_iterations=4)}, "max_steps and tool_config.max_iterations"),
@@ -318,6 +316,25 @@ def test_an_address_without_tls_is_for_tests() -> None:
 def test_what_is_wrong_in_code_is_refused_as_in_files(wrong: dict[str, Any], says: str, here: Surroundings) -> None:
     with pytest.raises(ConfigurationError, match=says):
         Config(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "says"),
+    [
+        (ModelOptions, {"temperature": "hot"}, "temperature of ModelOptions cannot be 'hot'"),
+        (ModelOptions, {"stop": "END"}, "stop of ModelOptions cannot be 'END'"),
+        (ModelOptions, {"max_token": 3}, "Did you mean max_tokens"),
+        (Limits, {"max_steps": 3}, "Limits has no setting 'max_steps'. Did you mean steps"),
+        (Timeouts, {"read": "5"}, "read of Timeouts cannot be '5'"),
+        (RetryPolicy, {"max_attempts": 1.5}, "max_attempts of RetryPolicy cannot be 1.5"),
+        (ToolConfig, {"tool_error_handling": "nonsense"}, "It is one of 'continue', 'abort', 'retry'"),
+        (ToolConfig, {"allowed_tools": "read_file"}, "allowed_tools of ToolConfig cannot be 'read_file'"),
+    ],
+    ids=repr,
+)
+def test_settings_are_checked_when_they_are_made(kind: Any, wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        kind(**wrong)
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+from collections.abc import Callable
 
 import pytest
 
-from dragoman import AsyncChatClient, ChatClient, ModelOptions
+from dragoman import ChatClient
 from dragoman.errors import LimitReachedError, RequestTimeoutError, StoppedError
 from dragoman.loop import Cancelled, LimitReached, Limits
 from dragoman.transport import RetryPolicy, Timeouts
 from tests.chat.stops import combinations, try_stop
-from tests.chat.talking import Start, threads_left
-from tests.transport.server import Exchange, Server
+from tests.chat.talking import threads_left
+from tests.transport.server import Exchange, Script, Server
 
 
 async def _silent(exchange: Exchange) -> None:
     await exchange.forever()
+
+
+def _silent_after(what: Callable[[], object]) -> Script:
+    """Does this once a request is there, and answers nothing."""
+
+    async def handle(exchange: Exchange) -> None:
+        what()
+        await exchange.forever()
+
+    return handle
 
 
 @pytest.mark.parametrize(("phase", "way", "how"), combinations())
@@ -33,9 +43,12 @@ def test_a_turn_that_is_stopped_ends_at_once(phase: str, way: str, how: str) -> 
 
 
 def test_a_question_that_is_cancelled_says_so() -> None:
-    with Server({"*": _silent}) as server, ChatClient("openai:gpt-4o", key="k", base_url=server.url) as client:
-        timer = threading.Timer(0.2, client.cancel)
-        timer.start()
+    def cancel() -> None:
+        if len(server.requests) == 1:
+            client.cancel()
+
+    silent = _silent_after(cancel)
+    with Server({"*": silent}) as server, ChatClient("openai:gpt-4o", key="k", base_url=server.url) as client:
         with pytest.raises(StoppedError, match="cancelled"):
             client.ask("How many?", int)
         with pytest.raises(LimitReachedError, match="0.2 seconds"):
@@ -44,10 +57,10 @@ def test_a_question_that_is_cancelled_says_so() -> None:
 
 
 def test_a_signal_handler_may_cancel_what_its_own_thread_waits_for() -> None:
-    with Server({"*": _silent}) as server, ChatClient("openai:gpt-4o", key="k", base_url=server.url) as client:
+    silent = _silent_after(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    with Server({"*": silent}) as server, ChatClient("openai:gpt-4o", key="k", base_url=server.url) as client:
         before = signal.signal(signal.SIGUSR1, lambda *_: client.cancel())
         try:
-            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             assert isinstance(client.chat("Hello").ending, Cancelled)
         finally:
             signal.signal(signal.SIGUSR1, before)
@@ -70,11 +83,13 @@ def test_the_total_limit_holds_for_all_attempts_together() -> None:
         assert len(server.requests) == 1
 
 
-def test_a_deadline_is_an_error_unless_it_is_to_be_returned(start: Start) -> None:
-    with Server({"*": _silent}) as server:
-        for kind in (ChatClient, AsyncChatClient):
-            assert kind("openai:gpt-4o", key="k", base_url=server.url).engine.options == ModelOptions()
-        with ChatClient("openai:gpt-4o", key="k", base_url=server.url, limits=Limits(seconds=0.2)) as client:
-            with pytest.raises(LimitReachedError, match="0.2 seconds"):
-                client.chat("Hello")
-            assert client.history == ()
+def test_a_deadline_is_an_error_unless_it_is_to_be_returned() -> None:
+    limits = {"limits": Limits(seconds=0.2)}
+    with (
+        Server({"*": _silent}) as server,
+        ChatClient("openai:gpt-4o", key="k", base_url=server.url, **limits) as client,
+    ):
+        with pytest.raises(LimitReachedError, match="0.2 seconds") as caught:
+            client.chat("Hello")
+        assert [message.text for message in caught.value.conversation.messages] == ["Hello"]
+        assert client.history == (), "nothing was done, so that the prompt can be said again"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dragoman.conversation import (
     Failed,
     Message,
@@ -144,8 +142,9 @@ def test_the_loop_returns_with_pending_calls_and_goes_on_when_they_are_answered(
     denied = way(["Done."], [guarded, add], conversation, approvals=[deny(pending.call, reason="not today")])
     assert "not today" in denied.result.conversation.messages[2].tool_results[0].text
     other = ToolCall(pending.call.id, pending.call.name, '{"a": 9, "b": 9}')
-    with pytest.raises(ConfigurationError, match="or was made with other arguments"):
-        way(["Done."], [guarded, add], conversation, approvals=[approve(other)])
+    assert "or was made with other arguments" in str(
+        way(["Done."], [guarded, add], conversation, approvals=[approve(other)]).error
+    )
 
 
 @every_way
@@ -167,5 +166,7 @@ def test_a_persons_no_holds_even_for_a_call_that_needs_no_approval(way: Way) -> 
 @every_way
 def test_an_answer_about_no_call_that_waits_is_an_error(way: Way) -> None:
     early = approve(calls(1, name="guarded").tool_calls[0])
-    with pytest.raises(ConfigurationError, match="does not wait for an answer"):
-        way([calls(1, name="guarded")], [guarded], approvals=[early])
+    ran = way([calls(1, name="guarded")], [guarded], approvals=[early])
+    assert isinstance(ran.error, ConfigurationError)
+    assert "does not wait for an answer" in ran.error.message
+    assert ran.calls == []

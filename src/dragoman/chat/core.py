@@ -17,7 +17,8 @@ from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError
 from dragoman.loop import (
-    Cancelled,
+    AwaitApproval,
+    Done,
     LoopIO,
     LoopRun,
     LoopSettings,
@@ -360,13 +361,12 @@ class ChatCore(Generic[E]):
             if self._run is not run:
                 return
             pending, uncertain = run.pending, self._uncertain
-            cut_short = run.ending is None or type(run.ending) is Cancelled
-            if run.has_done_something or not cut_short:
+            if run.has_done_something or isinstance(run.ending, Done | AwaitApproval):
                 conversation, queue, unread = run.conversation, (), tuple(run.unread)
                 uncertain = tuple([each for each in uncertain if each in pending])
             else:
-                # Nothing was done, because the turn failed or was cancelled, so it leaves no trace: the caller still
-                # has the prompt and can say it again. What was added meanwhile nobody else has.
+                # Nothing was done: the turn failed, was cancelled or ran out of time. So it leaves no trace; the caller
+                # still has the prompt and can say it again. What was added meanwhile nobody else has.
                 conversation, queue, unread = self._conversation, self._queue, tuple(run.added)
                 pending = self._pending
             waiting = conversation.pending_tool_calls

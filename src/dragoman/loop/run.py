@@ -194,11 +194,6 @@ class LoopRun:
         return self.stop.cancelled
 
     @property
-    def was_cut_short(self) -> bool:
-        """Whether the run was cancelled, or ended by an error."""
-        return self.ending is None or isinstance(self.ending, Cancelled)
-
-    @property
     def spent(self) -> Spent:
         """What the run has used up so far."""
         return Spent(
