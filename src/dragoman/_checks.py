@@ -1,19 +1,20 @@
 """What a program says to a constructor is checked at once: names that nobody knows, values of the wrong type.
 
-Owns: `nearest`, `refuse_unknown` for keywords, and `CheckedMeta` for settings that are Structs.
+Owns: `check_names` and `refuse_unknown` for keywords, `CheckedMeta` for settings that are Structs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from dragoman.errors import ConfigurationError
 
-__all__ = ["CheckedMeta", "nearest", "refuse_unknown"]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 def nearest(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -29,18 +30,29 @@ def _fold(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
+def suggest(name: str, known: Collection[str]) -> str:
+    """`Did you mean model?`, or the whole list."""
+    near = nearest(name, known)
+    return f"Did you mean {near}?" if near else f"There are: {', '.join(known)}."
+
+
+def check_names(
+    given: Iterable[str], known: Collection[str], what: str, elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """Raise ConfigurationError for a keyword that nobody knows: the one that is probably meant, or its place."""
+    for name in given:
+        if name not in known:
+            place = (elsewhere or {}).get(name)
+            hint = suggest(name, known) if place is None else f"Say {place}."
+            raise ConfigurationError(f"{what} has no setting {name!r}.", hint=hint)
+
+
 def refuse_unknown(unknown: Mapping[str, object], function: Callable[..., object], what: str) -> None:
     """Raise ConfigurationError if there are keywords that the function does not have by name."""
     if unknown:
         code: Any = function.__code__
         count = code.co_argcount + code.co_kwonlyargcount
-        raise _unknown(next(iter(unknown)), [name for name in code.co_varnames[:count] if name != "self"], what)
-
-
-def _unknown(name: str, known: list[str], what: str) -> ConfigurationError:
-    near = nearest(name, known)
-    hint = f"Did you mean {near}?" if near else f"It has {', '.join(known)}."
-    return ConfigurationError(f"{what} has no setting {name!r}.", hint=hint)
+        check_names(unknown, [name for name in code.co_varnames[:count] if name != "self"], what)
 
 
 class CheckedMeta(msgspec.StructMeta):
@@ -54,8 +66,7 @@ class CheckedMeta(msgspec.StructMeta):
 
         def __call__(cls, *args: Any, **keywords: Any) -> Any:  # noqa: N805 -- of a metaclass
             types = _types_of(cls)
-            if unknown := [name for name in keywords if name not in types]:
-                raise _unknown(unknown[0], list(types), cls.__name__)
+            check_names(keywords, types, cls.__name__)
             checked = {name: _checked(cls.__name__, name, value, types[name]) for name, value in keywords.items()}
             return super().__call__(*args, **checked)
 
@@ -68,8 +79,15 @@ def _types_of(cls: type[msgspec.Struct]) -> dict[str, Any]:
 def _checked(owner: str, name: str, value: object, kind: Any) -> object:
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
+    except msgspec.ValidationError as error:  # which does not repeat the value: it may be a key
         members = getattr(kind, "__members__", {})
         hint = f"It is one of {', '.join(repr(member.value) for member in members.values())}." if members else None
-        given = f"{name} of {owner} cannot be {value!r:.80}"
-        raise ConfigurationError(f"{given}: {str(error).replace('`', '')}.", hint=hint) from None
+        raise ConfigurationError(f"{name} of {owner} does not fit: {reason_of(error)}.", hint=hint) from None
+    except TypeError:  # a type that only type checkers can judge, such as that of a function
+        return value
+
+
+def reason_of(error: msgspec.ValidationError) -> str:
+    """What msgspec has found, as a part of a sentence."""
+    reason = str(error).replace("`", "")
+    return f"{reason[:1].lower()}{reason[1:]}"

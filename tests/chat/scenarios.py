@@ -337,7 +337,7 @@ SCENARIOS: dict[str, Scenario] = {
         ],
     ),
     "cancel mid-stream and continue": Scenario(
-        [Reply(STORY * 50, chunking=Chunking(delta=len(STORY))), "The end."],
+        [Reply(STORY * 2000, chunking=Chunking(delta=len(STORY))), "The end."],
         cancel_and_continue,
         [("user", "Tell me a story."), ("assistant", STORY), ("user", "Go on."), ("assistant", "The end.")],
     ),

@@ -14,7 +14,8 @@ from dragoman.conversation import Conversation, Event, Text, Thinking, ToolCall,
 from dragoman.loop import RunResult
 from dragoman.simulator import Simulator
 from dragoman.tools import Approval
-from tests.engines.talking import IMPATIENT, ONCE
+from dragoman.transport import Timeouts
+from tests.engines.talking import ONCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,7 +110,7 @@ class Stage:
 
     def engine_options(self, model: str) -> dict[str, Any]:
         """How a model is reached on this stage."""
-        return {"base_url": self.base_url(model), "key": "test-key", "retry": ONCE, "timeouts": IMPATIENT}
+        return {"base_url": self.base_url(model), "key": "test-key", "retry": ONCE, "timeouts": Timeouts(read=20.0, total=60.0)}
 
     @contextmanager
     def client(self, tools: Any = (), **options: Any) -> Iterator[Talk]:

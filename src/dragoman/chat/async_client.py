@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, overload
 
-from dragoman.conversation import Conversation, Event
+from dragoman.conversation import Event
 from dragoman.engines import AsyncEngine, EngineOptions
 from dragoman.loop import AsyncIO, AsyncRunStream, LoopRun, RunResult
 from dragoman.providers import Loss
-from dragoman.tools import AnyTools, Approval, ToolExecutor
+from dragoman.tools import AnyTools, Approval
 from dragoman.transport import Transport
 
 from .core import ChatCore
-from .options import ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
+from .options import ChatOptions, Prompt, QuestionOptions, TurnOptions, check_store, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Snapshot
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+AsyncChatStream: TypeAlias = AsyncRunStream
 OnEvent = Callable[[Event], object]
 """Is told of each event. Returning False stops the turn quietly; raising stops it with the error."""
 
@@ -33,6 +34,8 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
     One client holds one conversation and serves one caller at a time; a second call meanwhile is a ConcurrentUseError.
     With `stateless=True` it keeps no history and may be shared by any number of tasks.
     """
+
+    _make_io = AsyncIO
 
     def __init__(
         self,
@@ -55,28 +58,15 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
         if store is not None:
             self._keep_in(store)
 
-    def _make_io(self, engine: AsyncEngine, executor: ToolExecutor) -> AsyncIO:
-        return AsyncIO(engine, executor)
-
-    async def _close_engine(self, engine: AsyncEngine) -> None:
-        await engine.aclose()
-
     # --- talking ---
 
-    async def chat(
-        self,
-        prompt: Prompt | None = None,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
-    ) -> RunResult:
+    async def chat(self, prompt: Prompt | None = None, **given: Unpack[TurnOptions]) -> RunResult:
         """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
-        Options, limits, tools and deps given here hold for this turn alone.
+        What is given here holds for this turn alone.
         """
-        return await self._chat(prompt, approvals, conversation, given)
+        return await self._chat(prompt, given)
 
     async def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -84,60 +74,34 @@ class AsyncChatClient(ChatCore[AsyncEngine]):
 
     @overload
     def stream_chat(
-        self,
-        prompt: Prompt | None = None,
-        callback: None = None,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
+        self, prompt: Prompt | None = None, callback: None = None, **given: Unpack[TurnOptions]
     ) -> AsyncChatStream: ...
     @overload
     def stream_chat(
-        self,
-        prompt: Prompt | None,
-        callback: OnEvent,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
+        self, prompt: Prompt | None, callback: OnEvent, **given: Unpack[TurnOptions]
     ) -> Awaitable[RunResult]: ...
     def stream_chat(
-        self,
-        prompt: Prompt | None = None,
-        callback: OnEvent | None = None,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
+        self, prompt: Prompt | None = None, callback: OnEvent | None = None, **given: Unpack[TurnOptions]
     ) -> AsyncChatStream | Awaitable[RunResult]:
         """`chat`, with everything that happens as it happens: iterate the stream in an `async with` block.
 
         With a callback, plain or async, that is told of each event and may stop the turn; await the result.
         """
         begun: list[LoopRun] = []
-        stream = AsyncChatStream(begun, self._turn(prompt, approvals, conversation, given, begun, streamed=True))
+        stream = AsyncChatStream(begun, self._turn(prompt, given, begun, streamed=True))
         return stream if callback is None else _called_back(stream, callback)
 
     @overload
-    async def ask(self, question: Prompt, answer: type[T], *, retries: int = 1, **given: Unpack[TurnOptions]) -> T: ...
+    async def ask(self, question: Prompt, answer: type[T] | AnswerType[T], **given: Unpack[QuestionOptions]) -> T: ...
     @overload
-    async def ask(
-        self, question: Prompt, answer: AnswerType[T], *, retries: int = 1, **given: Unpack[TurnOptions]
-    ) -> T: ...
-    @overload
-    async def ask(
-        self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]
-    ) -> Any: ...
-    async def ask(
-        self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]
-    ) -> object:
+    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> Any: ...
+    async def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
-        fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
+        fit is shown its problems and asked for again, once or `retries` times; then InvalidAnswerError has the text.
         """
-        return await self._ask(question, answer, retries, given)
+        return await self._ask(question, answer, given)
 
     # --- keeping ---
 
@@ -194,7 +158,3 @@ async def _called_back(stream: AsyncChatStream, callback: OnEvent) -> RunResult:
             if (await said if isawaitable(said) else said) is False:
                 break
     return stream.result
-
-
-class AsyncChatStream(AsyncRunStream):
-    """A turn while it happens: iterate it inside an `async with` block, which ends the turn however it is left."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 import dragoman.stores
 from dragoman._stepping import step
-from dragoman.conversation import Conversation, Event
+from dragoman.conversation import Event
 from dragoman.engines import Engine, EngineOptions
 from dragoman.loop import LoopRun, PlainIO, RunResult, RunStream
 from dragoman.providers import Loss
-from dragoman.tools import AnyTools, Approval, ToolExecutor
+from dragoman.tools import AnyTools, Approval
 from dragoman.transport import Transport
 
 from .core import ChatCore
-from .options import ChatOptions, Prompt, TurnOptions, check_store, drop_engine_options, find_engine
+from .options import ChatOptions, Prompt, QuestionOptions, TurnOptions, check_store, drop_engine_options, find_engine
 
 if TYPE_CHECKING:
     from dragoman.stores import ConversationStore, Snapshot
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ChatStream: TypeAlias = RunStream
 OnEvent = Callable[[Event], object]
 """Is told of each event. Returning False stops the turn quietly; raising stops it with the error."""
 
@@ -34,6 +35,8 @@ class ChatClient(ChatCore[Engine]):
     One client holds one conversation and serves one caller at a time; a second call meanwhile is a ConcurrentUseError.
     With `stateless=True` it keeps no history and may be shared by any number of threads.
     """
+
+    _make_io = PlainIO
 
     def __init__(
         self,
@@ -51,28 +54,15 @@ class ChatClient(ChatCore[Engine]):
         if store is not None:
             self._keep_in(dragoman.stores.BlockingStore(store))  # loaded only now
 
-    def _make_io(self, engine: Engine, executor: ToolExecutor) -> PlainIO:
-        return PlainIO(engine, executor)
-
-    async def _close_engine(self, engine: Engine) -> None:
-        engine.close()
-
     # --- talking ---
 
-    def chat(
-        self,
-        prompt: Prompt | None = None,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
-    ) -> RunResult:
+    def chat(self, prompt: Prompt | None = None, **given: Unpack[TurnOptions]) -> RunResult:
         """Say something, let the model use its tools, and get its answer; `str()` of the result is the text.
 
         Without a prompt the conversation goes on from where it stands: after an approval, a limit, an error or a crash.
-        Options, limits, tools and deps given here hold for this turn alone.
+        What is given here holds for this turn alone.
         """
-        return step(self._chat(prompt, approvals, conversation, given))
+        return step(self._chat(prompt, given))
 
     def resume(self, *approvals: Approval) -> RunResult:
         """Go on from where the conversation stands, with these answers about pending calls."""
@@ -80,39 +70,19 @@ class ChatClient(ChatCore[Engine]):
 
     @overload
     def stream_chat(
-        self,
-        prompt: Prompt | None = None,
-        callback: None = None,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
+        self, prompt: Prompt | None = None, callback: None = None, **given: Unpack[TurnOptions]
     ) -> ChatStream: ...
     @overload
+    def stream_chat(self, prompt: Prompt | None, callback: OnEvent, **given: Unpack[TurnOptions]) -> RunResult: ...
     def stream_chat(
-        self,
-        prompt: Prompt | None,
-        callback: OnEvent,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
-    ) -> RunResult: ...
-    def stream_chat(
-        self,
-        prompt: Prompt | None = None,
-        callback: OnEvent | None = None,
-        *,
-        approvals: Iterable[Approval] = (),
-        conversation: Conversation | None = None,
-        **given: Unpack[TurnOptions],
+        self, prompt: Prompt | None = None, callback: OnEvent | None = None, **given: Unpack[TurnOptions]
     ) -> ChatStream | RunResult:
         """`chat`, with everything that happens as it happens: iterate the stream in a `with` block.
 
         With a callback, that is told of each event and may stop the turn, and the result is returned.
         """
         begun: list[LoopRun] = []
-        stream = ChatStream(begun, self._turn(prompt, approvals, conversation, given, begun, streamed=True))
+        stream = ChatStream(begun, self._turn(prompt, given, begun, streamed=True))
         if callback is None:
             return stream
         with stream:
@@ -122,20 +92,16 @@ class ChatClient(ChatCore[Engine]):
         return stream.result
 
     @overload
-    def ask(self, question: Prompt, answer: type[T], *, retries: int = 1, **given: Unpack[TurnOptions]) -> T: ...
+    def ask(self, question: Prompt, answer: type[T] | AnswerType[T], **given: Unpack[QuestionOptions]) -> T: ...
     @overload
-    def ask(self, question: Prompt, answer: AnswerType[T], *, retries: int = 1, **given: Unpack[TurnOptions]) -> T: ...
-    @overload
-    def ask(
-        self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]
-    ) -> Any: ...
-    def ask(self, question: Prompt, answer: object = None, *, retries: int = 1, **given: Unpack[TurnOptions]) -> object:
+    def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> Any: ...
+    def ask(self, question: Prompt, answer: object = None, **given: Unpack[QuestionOptions]) -> object:
         """Ask for an answer of a type: a dataclass, TypedDict, Struct, pydantic model, list, number … or a JSON Schema.
 
         No tools are used, and the schema holds for this question alone. The answer joins the history. One that does not
-        fit is shown its problems and asked for again, `retries` times; then InvalidAnswerError has the text.
+        fit is shown its problems and asked for again, once or `retries` times; then InvalidAnswerError has the text.
         """
-        return step(self._ask(question, answer, retries, given))
+        return step(self._ask(question, answer, given))
 
     # --- keeping ---
 
@@ -181,7 +147,3 @@ class ChatClient(ChatCore[Engine]):
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
-
-
-class ChatStream(RunStream):
-    """A turn while it happens: iterate it inside a `with` block, which ends the turn however it is left."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 import msgspec
 from msgspec import Struct
 
+from dragoman._checks import CheckedMeta, Positive, reason_of
 from dragoman.engines import EngineOptions, Secret, is_registered
 from dragoman.errors import ConfigurationError
 from dragoman.providers import ALIASES, PROVIDERS, WELL_KNOWN_MODELS, ModelOptions, Profile, split_model
@@ -42,7 +43,7 @@ def default_model(provider: str) -> str:
     return _DEFAULT_MODELS.get(provider, "")
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class Config(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """How a chat is set up. Every field has a default; what is empty is filled in by the provider's own."""
 
     # --- which model, where, by which key ---
@@ -63,13 +64,13 @@ class Config(Struct, frozen=True, kw_only=True):
     schema_name: str = ""
     schema_description: str = ""
     # --- how far it may go ---
-    max_steps: int = 20
+    max_steps: Positive = 20
     """Calls of the model for one question."""
-    max_tokens: int | None = None
+    max_tokens: Positive | None = None
     """The most tokens of one reply; None: 4096 for OpenAI, 8192 for Claude and Gemini, else as the provider does."""
     parallel_tools: bool = True
     """Whether the tools of one step run at the same time."""
-    max_parallel_tools: int = 5
+    max_parallel_tools: Positive = 5
     """… and how many of them, if they do."""
     strict: bool = False
     """Refuse a history of which the model would not get every part."""
@@ -94,14 +95,6 @@ class Config(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.token, str):
             msgspec.structs.force_setattr(self, "token", Secret(self.token) if self.token else None)
-        for name, kind in (*TABLES.items(), ("keys", Mapping), ("headers", Mapping)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                message = f"The argument {name} must be a {kind.__name__}, not {type(value).__name__}."
-                raise ConfigurationError(message, hint=f"Write {name}={kind.__name__}(…).")
-        for path, field in FIELDS.items():
-            value = getattr(self if len(path) == 1 else getattr(self, path[0]), path[-1])
-            check_code(field, value, f"the argument {path[0]}")
         for (table, inner), top in SAME.items():
             said, default = getattr(getattr(self, table), inner), getattr(TABLES[table](), inner)
             if said != default:
@@ -239,13 +232,10 @@ _CODE_ONLY: Final = {
 # A project may say which model answers and how, but not where requests go, which keys are used or what may run.
 _OWN: Final = ("base_url", "tool_config", "retry", "timeouts")
 _OF_PROJECTS: Final = frozenset({"reasoning", "temperature", "top_p", "top_k", "stop", "seed", "cache", "adapt"})
-_POSITIVE: Final = frozenset({"max_steps", "max_tokens", "max_parallel_tools", "max_attempts"})
 _TYPES: Final[Mapping[str, object]] = {  # which a file can say, where code can say more
     "response_schema": dict[str, object],
     "tool_choice": Literal["auto", "none", "required"],
 }
-
-_UNCHECKED: Final = frozenset({"token", "model_profile", "transport", "async_transport", "find_program"})
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -254,13 +244,10 @@ class Field(Struct, frozen=True, kw_only=True):
     path: Path
     type: object
     """Of what a file can say."""
-    code_type: object
-    """Of what code can say."""
     code_only: str
     """What to do where a file or a variable sets it; empty: they can."""
     of_projects: bool
     """Whether the file of a project that the user has not declared trusted may set it."""
-    least: float | None
 
     @property
     def name(self) -> str:
@@ -281,10 +268,8 @@ def _list_fields(struct: type[Struct], *table: str) -> Iterator[Field]:
         yield Field(
             path=path,
             type=_TYPES.get(info.name, info.type),
-            code_type=object if info.name in _UNCHECKED else info.type,
             code_only="Pass it as an argument." if name in _CODE_ONLY else _ELSEWHERE.get(name, ""),
             of_projects=path[0] not in _OWN and (not table or info.name in _OF_PROJECTS),
-            least=1.0 if info.name in _POSITIVE else 0.0 if table and table[0] != "options" else None,
         )
 
 
@@ -297,34 +282,20 @@ FIELDS: Final[Mapping[Path, Field]] = {
 
 def check_value(field: Field, value: object, where: str, *, from_text: bool = False) -> Any:
     """The value as the field has it; raises ConfigurationError, which says what was expected and where it stands."""
-    found = _convert(field, value, field.type, where, strict=not from_text)
-    if isinstance(found, float) and not math.isfinite(found):
-        if found == math.inf and field.type == float | None and field.path[0] != "options":
-            return None  # how TOML says "without end"
-        if math.isnan(found) or field.path[0] == "options":
-            raise _describe_wrong(field, where, f"expected a number, got {found}")
-    if field.least is not None and isinstance(found, (int, float)) and found < field.least:
-        raise _describe_wrong(field, where, f"expected {field.least:g} or more, got {found}")
-    return found
-
-
-def check_code(field: Field, value: object, where: str) -> None:
-    """The same for a value that code gives, which has to be of the right type already."""
-    found = _convert(field, value, field.code_type, where, strict=True)
-    if isinstance(found, Struct) and not isinstance(value, Struct):
-        raise _describe_wrong(field, where, f"expected {type(found).__name__}, got {type(value).__name__}")
-    if field.least is not None and isinstance(value, (int, float)) and not value >= field.least:
-        raise _describe_wrong(field, where, f"expected {field.least:g} or more, got {value}")
-
-
-def _convert(field: Field, value: object, kind: object, where: str, *, strict: bool) -> object:
+    table, name = field.path[0], field.path[-1]
     try:
-        return cast("object", msgspec.convert(value, cast("Any", kind), strict=strict))
+        found = msgspec.convert(value, cast("Any", field.type), strict=not from_text)
+        if found == math.inf and table != "options":
+            found = None  # how TOML says "without end"
+        elif isinstance(found, float) and not math.isfinite(found):
+            raise _describe_wrong(field, where, f"expected a number, got {found}")
+        if table in TABLES:
+            TABLES[table](**{name: found})  # which has checks of its own
     except msgspec.ValidationError as error:
-        reason = str(error).replace("`", "")
-        raise _describe_wrong(field, where, f"{reason[:1].lower()}{reason[1:]}") from None
-    except ConfigurationError as error:  # from the checks of a value's own type
+        raise _describe_wrong(field, where, reason_of(error)) from None
+    except ConfigurationError as error:
         raise ConfigurationError(f"{field.name} ({where}): {error.message}", hint=error.hint) from None
+    return found
 
 
 def parse_text(field: Field, text: str, where: str) -> Any:
@@ -334,9 +305,10 @@ def parse_text(field: Field, text: str, where: str) -> Any:
     word = text.strip()
     if word.startswith(("[", "{")):
         try:
-            return check_value(field, cast("object", msgspec.json.decode(word)), where)
+            decoded: object = msgspec.json.decode(word)
         except msgspec.DecodeError:
             raise _describe_wrong(field, where, "it is no JSON") from None
+        return check_value(field, decoded, where)
     if field.type in (tuple[str, ...], frozenset[str] | None):
         return check_value(field, [part.strip() for part in word.split(",") if part.strip()], where)
     return check_value(field, word, where, from_text=True)

@@ -11,7 +11,6 @@ import stat
 import tomllib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
@@ -84,13 +83,6 @@ def shorten_path(path: Path) -> str:
     """A path with `~` for the home directory."""
     home, text = os.environ.get("HOME", ""), str(path)
     return f"~{text.removeprefix(home)}" if len(home) > 1 and text.startswith(home + os.sep) else text
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """`Did you mean model?`, or the whole list."""
-    names = sorted(known)
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
-    return f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
 
 
 def warn(text: str) -> None:

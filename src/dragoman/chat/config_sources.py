@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path as FilePath
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, cast
@@ -25,6 +24,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, cast
 import msgspec
 from msgspec import Struct
 
+from dragoman._checks import check_names, nearest, suggest
 from dragoman.engines import Secret, given_key, hosts_of, is_registered
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers import ALIASES, PROVIDERS
@@ -37,7 +37,6 @@ from .config import (
     Config,
     ConfigArguments,
     Path,
-    check_code,
     check_value,
     hide_query,
     is_same_service,
@@ -46,7 +45,7 @@ from .config import (
     resolve_alias,
     split_address,
 )
-from .config_files import Discreet, Source, Table, TomlFile, find_files, suggest, warn
+from .config_files import Discreet, Source, Table, TomlFile, find_files, warn
 from .credentials import KeyReference, read_reference, reference_for
 
 T = TypeVar("T")
@@ -127,37 +126,32 @@ def load_config(
 def _read_arguments(arguments: Mapping[str, object]) -> Layer:
     """What the caller says. None means that it says nothing, and in a value such as ModelOptions the default does."""
     layer = Layer(kind="argument")
+    check_names(arguments, Config.__struct_fields__, "A configuration")
     for name, given in sorted(arguments.items(), key=lambda item: item[0] not in TABLES):
         value = Secret(given) if name == "token" and isinstance(given, str) else given  # from here on it does not print
         origin = f"the argument {name}"
-        if name not in Config.__struct_fields__:
-            message = f"There is no setting {name!r} (an argument)."
-            raise ConfigurationError(message, hint=suggest(name, Config.__struct_fields__))
         if value is None:
             continue
         if name == "keys":
             layer.keys.update({resolve_alias(key): found for key, found in cast("dict[str, Any]", value).items()})
         elif name in TABLES:
-            for path, inner in _read_table(name, value, origin):
-                layer.set((SAME[path],) if path in SAME else path, inner, origin)
+            for inner, found in _read_table(TABLES[name], name, value):
+                path = (name, inner)
+                layer.set((SAME[path],) if path in SAME else path, found, origin)
         else:
-            check_code(FIELDS[name,], value, origin)
             layer.set((name,), value, origin)
     return layer
 
 
-def _read_table(table: str, value: object, origin: str) -> Iterator[tuple[Path, object]]:
-    struct = TABLES[table]
-    if isinstance(value, struct):
-        yield from [((table, name), inner) for name, inner in list_changes(value)]
-        return
-    if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{origin} must be a {struct.__name__}, not {type(value).__name__}.")
-    for name, inner in cast("Mapping[str, object]", value).items():
-        if (field := FIELDS.get((table, name))) is None:
-            known = struct.__struct_fields__
-            raise ConfigurationError(f"There is no setting '{table}.{name}' ({origin}).", hint=suggest(name, known))
-        yield field.path, inner if field.code_only else check_value(field, inner, origin)
+def _read_table(struct: type[Struct], name: str, value: object) -> Iterator[tuple[str, object]]:
+    """What is said in a value, or in a mapping of its fields."""
+    if isinstance(value, Mapping):
+        made = struct(**cast("Mapping[str, object]", value))
+        yield from [(inner, getattr(made, inner)) for inner in cast("Mapping[str, object]", value)]
+    elif isinstance(value, struct):
+        yield from list_changes(value)
+    else:
+        raise ConfigurationError(f"The argument {name} must be a {struct.__name__}, not {type(value).__name__}.")
 
 
 def change_config(config: Config, arguments: ConfigArguments) -> Config:
@@ -186,8 +180,8 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
             message = f"A key belongs to one provider; {variable} does not say which."
             raise ConfigurationError(message, hint="Put it into that provider's variable, e.g. OPENAI_API_KEY.")
         if field is None:  # perhaps somebody else's, so it is no error
-            if near := get_close_matches(variable, fields, n=1, cutoff=0.85):
-                warn(f"The environment variable {variable} is not known and has no effect. Did you mean {near[0]}?")
+            if near := nearest(variable, fields, cutoff=0.85):
+                warn(f"The environment variable {variable} is not known and has no effect. Did you mean {near}?")
         elif field.code_only:
             message = f"{field.name} cannot be set by an environment variable ({variable})."
             raise ConfigurationError(message, hint=field.code_only)

@@ -9,30 +9,40 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from msgspec import structs
 
+from dragoman._checks import check_names
 from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError
 from dragoman.loop import (
-    AwaitApproval,
-    Done,
+    Cancelled,
     LoopIO,
     LoopRun,
     LoopSettings,
     RunResult,
     append_tool_results,
+    close_engine,
     note_on,
     overlay,
     refuse_unanswered_calls,
     settings_of,
 )
 from dragoman.providers import Loss
-from dragoman.tools import AnyTools, Approval, PendingApproval
+from dragoman.tools import AnyTools, PendingApproval
 
-from .options import ChatOptions, Prompt, TurnOptions, check_names, make_executor, make_message
+from .options import (
+    ELSEWHERE,
+    CallOptions,
+    ChatOptions,
+    Prompt,
+    QuestionOptions,
+    TurnOptions,
+    make_executor,
+    make_message,
+)
 
 if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Recovered, Snapshot
@@ -74,6 +84,9 @@ class _Shared(Generic[T]):
 class ChatCore(Generic[E]):
     """A conversation with a model and tools."""
 
+    _make_io: ClassVar[type[LoopIO]]
+    """The I/O of a run in this colour."""
+
     def __init__(self, engine: E, tools: AnyTools, options: ChatOptions, *, owned: bool) -> None:
         # Kept for a switch and for forks: what can be gone through only once is gone through here.
         hooks, context = tuple(options.get("hooks", ())), tuple(options.get("context", ()))
@@ -108,14 +121,6 @@ class ChatCore(Generic[E]):
             settings = structs.replace(settings, hooks=(self._journaling, *settings.hooks))
         self._settings: LoopSettings = settings
         self._io: LoopIO = self._make_io(self.engine, self.tools)
-
-    # --- what depends on the colour ---
-
-    def _make_io(self, engine: E, executor: ToolExecutor) -> LoopIO:
-        raise NotImplementedError
-
-    async def _close_engine(self, engine: E) -> None:
-        raise NotImplementedError
 
     # --- what there is ---
 
@@ -248,28 +253,15 @@ class ChatCore(Generic[E]):
             if self._holder is holder:
                 self._holder = None
 
-    async def _chat(
-        self,
-        prompt: Prompt | None,
-        approvals: Iterable[Approval],
-        conversation: Conversation | None,
-        given: TurnOptions,
-    ) -> RunResult:
+    async def _chat(self, prompt: Prompt | None, given: TurnOptions) -> RunResult:
         begun: list[LoopRun] = []
-        async with aclosing(self._turn(prompt, approvals, conversation, given, begun, streamed=False)) as events:
+        async with aclosing(self._turn(prompt, given, begun, streamed=False)) as events:
             async for _ in events:
                 pass
         return begun[0].result
 
     async def _turn(
-        self,
-        prompt: Prompt | None,
-        approvals: Iterable[Approval],
-        conversation: Conversation | None,
-        given: TurnOptions,
-        begun: list[LoopRun],
-        *,
-        streamed: bool,
+        self, prompt: Prompt | None, given: TurnOptions, begun: list[LoopRun], *, streamed: bool
     ) -> AsyncGenerator[Event, None]:
         """One turn. It begins with the first look at its events, and so does the run in `begun`."""
         holder = object()
@@ -278,11 +270,11 @@ class ChatCore(Generic[E]):
             self._claim(holder)
             settings, executor, io = self._settings, self.tools, self._io
             if given:
-                settings = self._settings_for(given)
+                settings = self._settings_for(given, TurnOptions)
                 if "tools" in given:
                     executor = extra = make_executor(given["tools"], self._options)
                     io = self._make_io(self.engine, executor)
-            run = self._begin(settings, executor, prompt, tuple(approvals), conversation)
+            run = self._begin(settings, executor, prompt, given)
             begun.append(run)
             try:
                 async with aclosing(run.events(io, streamed=streamed)) as events:
@@ -298,9 +290,9 @@ class ChatCore(Generic[E]):
             if extra is not None:
                 extra.close()
 
-    def _settings_for(self, given: TurnOptions) -> LoopSettings:
+    def _settings_for(self, given: CallOptions, kind: type[CallOptions]) -> LoopSettings:
         """The settings of one turn."""
-        check_names(given, TurnOptions.__annotations__, "A turn")
+        check_names(given, kind.__annotations__, "A turn" if kind is TurnOptions else "A question", ELSEWHERE)
         settings = self._settings
         return structs.replace(
             settings,
@@ -311,7 +303,7 @@ class ChatCore(Generic[E]):
 
     async def _finish(self, run: LoopRun, error: BaseException | None = None) -> None:
         """Take over what came of a run, and keep it, however the run has ended."""
-        self._end(run)
+        self._end(run, failed=error is not None)
         if self._journaling is not None:
             with note_on(error):
                 await self._journaling.write(self._ledger.end, self._conversation)
@@ -321,12 +313,12 @@ class ChatCore(Generic[E]):
         settings: LoopSettings,
         executor: ToolExecutor,
         prompt: Prompt | None,
-        answers: tuple[Approval, ...],
-        conversation: Conversation | None,
+        given: TurnOptions,
         *,
         single: bool = False,
     ) -> LoopRun:
         """A run of the loop for this turn."""
+        answers, conversation = tuple(given.get("approvals", ())), given.get("conversation")
         if conversation is not None and not self._stateless:
             message = "This client holds a conversation of its own."
             raise ConfigurationError(message, hint="Leave `conversation` out, or make the client with stateless=True.")
@@ -352,7 +344,7 @@ class ChatCore(Generic[E]):
                 run.cancel()
         return run
 
-    def _end(self, run: LoopRun) -> None:
+    def _end(self, run: LoopRun, *, failed: bool = False) -> None:
         """Take over what came of the turn. May be done twice: Ctrl-C can come in the middle of it."""
         if not run.settled:
             run.settle()
@@ -361,7 +353,8 @@ class ChatCore(Generic[E]):
             if self._run is not run:
                 return
             pending, uncertain = run.pending, self._uncertain
-            if run.has_done_something or isinstance(run.ending, Done | AwaitApproval):
+            cut_short = failed or run.ending is None or isinstance(run.ending, Cancelled)
+            if run.has_done_something or not cut_short:
                 conversation, queue, unread = run.conversation, (), tuple(run.unread)
                 uncertain = tuple([each for each in uncertain if each in pending])
             else:
@@ -385,7 +378,7 @@ class ChatCore(Generic[E]):
 
     # --- a question ---
 
-    async def _ask(self, question: Prompt, answer: object, retries: int, given: TurnOptions) -> object:
+    async def _ask(self, question: Prompt, answer: object, given: QuestionOptions) -> object:
         """Turns without tools, until the answer fits."""
         from .answers import Question, answer_type  # with all that knows types; a client that only chats does without
 
@@ -394,12 +387,12 @@ class ChatCore(Generic[E]):
         holder, prompt = object(), question
         try:
             self._claim(holder)
-            asked = Question(wanted, self.engine.profile, self._conversation, self.tools, retries)
-            settings = self._settings_for(given)
+            asked = Question(wanted, self.engine.profile, self._conversation, self.tools, given.get("retries", 1))
+            settings = self._settings_for(given, QuestionOptions)
             settings = structs.replace(settings, options=asked.options(settings.options))
             io = self._make_io(self.engine, asked.executor)
             while True:
-                run = self._begin(settings, asked.executor, prompt, (), None, single=True)
+                run = self._begin(settings, asked.executor, prompt, {}, single=True)
                 try:
                     await run.complete(io)
                 except BaseException as error:
@@ -471,7 +464,7 @@ class ChatCore(Generic[E]):
                 raise lossy(engine.name, losses)
         except BaseException:
             if owned:
-                await self._close_engine(engine)
+                await close_engine(engine)
             raise
         with self._state:
             if "options" in options:
@@ -484,7 +477,7 @@ class ChatCore(Generic[E]):
 
     async def _leave_engine(self, engine: _Shared[E] | None) -> None:
         if engine is not None and (unused := engine.leave()) is not None:
-            await self._close_engine(unused)
+            await close_engine(unused)
 
     def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
         found, known = recovered.conversation, self.tools.tools.by_name

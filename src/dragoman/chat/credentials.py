@@ -17,12 +17,13 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
+from dragoman._checks import suggest
 from dragoman.directories import config_directory
 from dragoman.engines import Secret, given_key, hosts_of, is_registered, missing_key
 from dragoman.errors import ConfigurationError, KeychainError
 from dragoman.providers import ALIASES, PROVIDERS, Provider, provider_of
 
-from .config_files import KeyPath, TomlFile, is_texts, read_toml, shorten_path, suggest, warn
+from .config_files import KeyPath, TomlFile, is_texts, read_toml, shorten_path, warn
 
 KeyStore: TypeAlias = Literal["keychain", "file"]
 

@@ -7,19 +7,19 @@ Must not know: what a client does with them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
 import dragoman.tools
-from dragoman._checks import nearest
+from dragoman._checks import check_names
 from dragoman._files import read_message
 from dragoman.conversation import Block, Conversation, Message, Text, ToolCall, ToolResult
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, adopt, async_engine, engine
 from dragoman.errors import ConfigurationError
 from dragoman.loop import Limits, LoopOptions
 from dragoman.providers import ModelOptions
-from dragoman.tools import AnyTools, PermissionCheck, ToolConfig
+from dragoman.tools import AnyTools, Approval, PermissionCheck, ToolConfig
 
 if TYPE_CHECKING:
     import logging
@@ -63,19 +63,35 @@ class ChatOptions(LoopOptions, ToolHandling, EngineOptions, total=False):
     """Keep no history: every turn starts from the same conversation. Such a client may be shared freely."""
 
 
-class TurnOptions(TypedDict, total=False):
-    """What one turn can be given in place of what the client has; of options and limits, field by field."""
+class CallOptions(TypedDict, total=False):
+    """What one turn or question can be given; of options and limits, the nearer ones win field by field."""
 
     options: ModelOptions
     limits: Limits
-    tools: AnyTools
     deps: object
+
+
+class QuestionOptions(CallOptions, total=False):
+    """What one question can be given."""
+
+    retries: int
+    """How often an answer that does not fit is asked for again; once by default."""
+
+
+class TurnOptions(CallOptions, total=False):
+    """What one turn can be given."""
+
+    tools: AnyTools
+    """In place of the client's."""
+    approvals: Iterable[Approval]
+    """Answers about pending calls."""
+    conversation: Conversation
+    """What a client without a history of its own (stateless=True) goes on with."""
 
 
 _LOOP = LoopOptions.__annotations__
 _ENGINE = EngineOptions.__annotations__
-_NAMES = frozenset(ChatOptions.__annotations__)
-_ELSEWHERE = {
+ELSEWHERE = {
     **{name: f"options=ModelOptions({name}=…)" for name in ModelOptions.__struct_fields__},
     **{name: f"limits=Limits({name}=…)" for name in Limits.__struct_fields__},
     **{name: f"tool_config=ToolConfig({name}=…)" for name in ToolConfig.__struct_fields__},
@@ -89,17 +105,6 @@ _ELSEWHERE = {
 """Where that is said here which other libraries, or one's memory, call by another name."""
 
 
-def check_names(given: Mapping[str, object], known: Collection[str], what: str) -> None:
-    """Refuse a keyword that nobody knows, naming the one that is probably meant."""
-    for name in given:
-        if name not in known:
-            meant = nearest(name, known)
-            hint = f"Did you mean {meant}=…?" if meant else f"It takes {', '.join(sorted(known))}."
-            if name in _ELSEWHERE:
-                hint = f"Say {_ELSEWHERE[name]}."
-            raise ConfigurationError(f"{what} has no option {name!r}.", hint=hint)
-
-
 def find_engine(
     model: object,
     transport: object,
@@ -109,7 +114,7 @@ def find_engine(
     but: Iterable[str] = (),
 ) -> E:
     """The engine that is meant: made by its name, or itself, which takes none of the options of engines `but` these."""
-    check_names(options, _NAMES, "A chat client")
+    check_names(options, ChatOptions.__annotations__, "A chat client", ELSEWHERE)
     found: dict[str, Any] = {name: value for name, value in options.items() if name in _ENGINE}
     if isinstance(model, str):
         make = engine if kind is Engine else async_engine

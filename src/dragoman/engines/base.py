@@ -10,7 +10,7 @@ both colours: in a plain program its coroutines block and never suspend (see `dr
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast, overload
 
 from msgspec import Struct
 
@@ -288,6 +288,10 @@ class _AsyncSimpleEngine(_Simple, AsyncEngine):
     pass
 
 
+@overload
+def adopt(model: object, kind: type[Engine]) -> Engine: ...
+@overload
+def adopt(model: object, kind: type[AsyncEngine]) -> AsyncEngine: ...
 def adopt(model: object, kind: type[Engine] | type[AsyncEngine]) -> Engine | AsyncEngine:
     """What was given as a model, as an engine of this kind; ConfigurationError if it cannot be one."""
     if isinstance(model, kind):

@@ -5,7 +5,7 @@ from .context import (
     Summarise as Summarise,
     estimated_tokens as estimated_tokens,
 )
-from .io import AsyncIO as AsyncIO, LoopIO as LoopIO, PlainIO as PlainIO
+from .io import AsyncIO as AsyncIO, LoopIO as LoopIO, PlainIO as PlainIO, close_engine as close_engine
 from .orchestrator import (
     AsyncOrchestrator as AsyncOrchestrator,
     Orchestrator as Orchestrator,

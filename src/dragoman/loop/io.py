@@ -6,25 +6,16 @@ workflow engine or a test brings its own.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from dragoman._stop import Stop, stoppable
-from dragoman.conversation import Conversation, ToolFinished, ToolSpec, ToolStarted
-from dragoman.engines import AsyncEngine, Engine, ReplyCall
+from dragoman.conversation import ToolFinished, ToolStarted
+from dragoman.engines import AsyncEngine, Engine
 from dragoman.errors import ConfigurationError
-from dragoman.providers import ModelOptions
 from dragoman.tools import Batch, ToolExecutor
 
 T = TypeVar("T")
-
-
-class MakeCall(Protocol):
-    """Makes a call ready; see `Engine.call`."""
-
-    def __call__(
-        self, conversation: Conversation, tools: Sequence[ToolSpec], options: ModelOptions | None, *, stream: bool
-    ) -> ReplyCall: ...
 
 
 class Guard(Protocol):
@@ -33,39 +24,38 @@ class Guard(Protocol):
     def __call__(self, work: Coroutine[Any, Any, T], stop: Stop) -> Awaitable[T]: ...
 
 
-class LoopIO(Protocol):
-    """The outside of a run."""
+class LoopIO:
+    """The outside of a run; the base of one for each colour."""
 
-    @property
-    def call(self) -> MakeCall:
-        """A model call that is ready to be made."""
-        ...
+    guard: Guard | None = None
+    """What ends an await as soon as the run is stopped; None where awaiting blocks, and ends by itself."""
 
-    @property
-    def guard(self) -> Guard | None:
-        """What ends an await as soon as the run is stopped; None where awaiting blocks, and ends by itself."""
-        ...
+    def __init__(self, engine: Engine | AsyncEngine, executor: ToolExecutor) -> None:
+        self.engine: Engine | AsyncEngine = engine
+        self.executor: ToolExecutor = executor
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
         """Carry a batch of calls out; its results are in the batch, however it is left."""
-        ...
+        raise NotImplementedError
 
     async def wait_for(self, given: Awaitable[T]) -> T:
         """The outcome of what a hook or a context policy gave back."""
-        ...
+        return await given
 
 
-class PlainIO:
+async def close_engine(engine: Engine | AsyncEngine) -> None:
+    """Close an engine of either colour."""
+    if isinstance(engine, Engine):
+        engine.close()
+    else:
+        await engine.aclose()
+
+
+class PlainIO(LoopIO):
     """The outside of a run in a plain program."""
 
-    guard: None = None
-
-    def __init__(self, engine: Engine, executor: ToolExecutor) -> None:
-        self.call: MakeCall = engine.call
-        self._executor: ToolExecutor = executor
-
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
-        return self._executor.stepped_events(batch)
+        return self.executor.stepped_events(batch)
 
     async def wait_for(self, given: Awaitable[T]) -> T:
         waiting = given.__await__()
@@ -78,17 +68,10 @@ class PlainIO:
         raise ConfigurationError(message, hint="Use plain functions, or the async client.")
 
 
-class AsyncIO:
+class AsyncIO(LoopIO):
     """The outside of a run on an event loop."""
 
-    guard: Guard = staticmethod(stoppable)
-
-    def __init__(self, engine: AsyncEngine, executor: ToolExecutor) -> None:
-        self.call: MakeCall = engine.call
-        self._executor: ToolExecutor = executor
+    guard: Guard | None = staticmethod(stoppable)
 
     def run_tools(self, batch: Batch) -> AsyncGenerator[ToolStarted | ToolFinished, None]:
-        return self._executor.aevents(batch)
-
-    async def wait_for(self, given: Awaitable[T]) -> T:
-        return await given
+        return self.executor.aevents(batch)

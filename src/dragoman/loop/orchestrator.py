@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import nullcontext
-from typing import Self, TypeAlias, Unpack
+from typing import Generic, Self, TypeAlias, TypeVar, Unpack
 
+from dragoman._checks import check_names
 from dragoman._stepping import step
 from dragoman.conversation import Conversation, ToolCall, ToolResult
-from dragoman.engines import AsyncEngine, Engine, async_engine, engine
+from dragoman.engines import AsyncEngine, Engine, adopt, async_engine, engine
 from dragoman.errors import ConfigurationError
-from dragoman.providers import Profile
 from dragoman.tools import AnyTools, Approval, ToolConfig, ToolExecutor
 
-from .io import AsyncIO, PlainIO
+from .io import AsyncIO, PlainIO, close_engine
 from .run import LoopRun, RunResult
 from .settings import LoopOptions, LoopSettings, settings_of
 from .stream import AsyncRunStream, RunStream
+
+E = TypeVar("E", bound=Engine | AsyncEngine)
 
 LoopTools: TypeAlias = AnyTools | ToolExecutor
 """Tools in any form, or an executor that has them and a config of its own."""
@@ -35,23 +37,31 @@ def _executor_for(tools: LoopTools, config: ToolConfig | None) -> ToolExecutor:
     return tools
 
 
-class _Bound:
+class _Bound(Generic[E]):
     """What both colours share."""
 
     def __init__(
-        self, engine: Engine | AsyncEngine, tools: LoopTools, config: ToolConfig | None, given: LoopOptions
+        self, engine: E, tools: LoopTools, config: ToolConfig | None, given: LoopOptions, *, owned: bool
     ) -> None:
-        self._profile: Profile = engine.profile
+        check_names(given, LoopOptions.__annotations__, "An orchestrator")
+        self.engine: E = engine
+        self._owns_engine: bool = owned
         self._owns_executor: bool = not isinstance(tools, ToolExecutor)
         self.executor: ToolExecutor = _executor_for(tools, config)
         self.settings: LoopSettings = settings_of(given, engine.options, self.executor.config)
 
     def start(self, conversation: Conversation, approvals: Iterable[Approval] = ()) -> LoopRun:
         """A run that is yet to be driven."""
-        return LoopRun(conversation, self.executor, self.settings, self._profile, approvals=approvals)
+        return LoopRun(conversation, self.executor, self.settings, self.engine.profile, approvals=approvals)
+
+    async def _close(self) -> None:
+        if self._owns_executor:
+            self.executor.close()
+        if self._owns_engine:
+            await close_engine(self.engine)
 
 
-class Orchestrator(_Bound):
+class Orchestrator(_Bound[Engine]):
     """The loop for a plain program. Safe to share between threads; close it to end its threads."""
 
     def __init__(
@@ -61,9 +71,8 @@ class Orchestrator(_Bound):
         config: ToolConfig | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
-        self.engine: Engine = engine(model) if isinstance(model, str) else model
-        self._owns_engine: bool = isinstance(model, str)
-        super().__init__(self.engine, tools, config, options)
+        found = engine(model) if isinstance(model, str) else adopt(model, Engine)
+        super().__init__(found, tools, config, options, owned=isinstance(model, str))
 
     def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
@@ -78,10 +87,7 @@ class Orchestrator(_Bound):
 
     def close(self) -> None:
         """End the threads; and close the engine, if it was made here."""
-        if self._owns_executor:
-            self.executor.close()
-        if self._owns_engine:
-            self.engine.close()
+        step(self._close())
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +96,7 @@ class Orchestrator(_Bound):
         self.close()
 
 
-class AsyncOrchestrator(_Bound):
+class AsyncOrchestrator(_Bound[AsyncEngine]):
     """The loop for a program on an event loop. Safe to share between tasks."""
 
     def __init__(
@@ -100,9 +106,8 @@ class AsyncOrchestrator(_Bound):
         config: ToolConfig | None = None,
         **options: Unpack[LoopOptions],
     ) -> None:
-        self.engine: AsyncEngine = async_engine(model) if isinstance(model, str) else model
-        self._owns_engine: bool = isinstance(model, str)
-        super().__init__(self.engine, tools, config, options)
+        found = async_engine(model) if isinstance(model, str) else adopt(model, AsyncEngine)
+        super().__init__(found, tools, config, options, owned=isinstance(model, str))
 
     async def run(self, conversation: Conversation, *, approvals: Iterable[Approval] = ()) -> RunResult:
         """Run the conversation to its end, or to where a person is needed."""
@@ -117,10 +122,7 @@ class AsyncOrchestrator(_Bound):
 
     async def aclose(self) -> None:
         """End the threads; and close the engine, if it was made here."""
-        if self._owns_executor:
-            self.executor.close()
-        if self._owns_engine:
-            await self.engine.aclose()
+        await self._close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -243,7 +243,7 @@ class LoopRun:
                     if not streamed:
                         reply = await self._reply(io, self.conversation, specs, options)
                     else:
-                        call = io.call(self.conversation, specs, options, stream=True)
+                        call = io.engine.call(self.conversation, specs, options, stream=True)
                         try:
                             while said := await self._next_events(io, call):
                                 for last in said:
@@ -285,7 +285,7 @@ class LoopRun:
         """A whole reply. StoppedError if the run is stopped meanwhile."""
         token = CURRENT.set(self.stop)
         try:
-            coming = io.call(conversation, tools, options, stream=False).reply()
+            coming = io.engine.call(conversation, tools, options, stream=False).reply()
             return await (coming if io.guard is None else io.guard(coming, self.stop))
         finally:
             CURRENT.reset(token)

@@ -6,13 +6,13 @@ limits and what counts against them, the kinds of steps, and how calls leave a c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, NotNegative
 from dragoman.conversation import Block, Conversation, Message, StopReason, ToolCall, ToolResult, Usage
 from dragoman.errors import ConfigurationError, InvalidConversationError
 from dragoman.tools import Approval, PendingApproval
@@ -56,32 +56,22 @@ _ASKING: Final = ("steps", "model_calls", "tokens", "cost", "seconds")
 class Limits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a run may go. None says nothing: no limit, but for steps. `inf` lifts one that is said elsewhere."""
 
-    steps: float | None = None
+    steps: NotNegative | None = None
     """Answers of the model. None: as many as the tools' config says, 20 by default."""
-    model_calls: float | None = None
-    tool_calls: float | None = None
-    tokens: float | None = None
+    model_calls: NotNegative | None = None
+    tool_calls: NotNegative | None = None
+    tokens: NotNegative | None = None
     """Of all replies of the run, input and output together. A reply that goes beyond is kept; no other is asked for."""
-    cost: float | None = None
+    cost: NotNegative | None = None
     """In the currency of `prices`, which this limit needs."""
-    seconds: float | None = None
+    seconds: NotNegative | None = None
     """For everything in the run: a model call under way is ended, and tools still running are given up."""
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
-        for name, limit in self._set():
-            if not limit >= 0:  # NaN compares false with everything
-                message = f"The limit of {name} is {limit}."
-                raise ConfigurationError(message, hint="Give it a value of 0 or more, or None for no limit.")
         if self.cost is not None and self.prices is None:
             message = "A limit of cost needs prices to count with."
             raise ConfigurationError(message, hint="Say Limits(cost=…, prices=Prices(input=…, output=…)).")
-
-    def _set(self) -> Iterator[tuple[str, float]]:
-        for name in Spent.__struct_fields__:
-            limit: float | None = getattr(self, name)
-            if limit is not None:
-                yield name, limit
 
     def reached(self, spent: Spent) -> tuple[str, float] | None:
         """The first limit that leaves no room for asking the model once more."""

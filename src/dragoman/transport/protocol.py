@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, NotNegative
 from dragoman._stepping import step
 from dragoman._version import __version__
 
@@ -37,14 +37,14 @@ MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 """How much `read` takes in by default: a reply that never ends must not fill the memory."""
 
 
-class Timeouts(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
+class Timeouts(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long to wait, in seconds; None means without end."""
 
-    connect: float | None = 10.0
+    connect: NotNegative | None = 10.0
     """For a connection: name lookup, TCP and TLS together."""
-    read: float | None = 180.0
+    read: NotNegative | None = 180.0
     """For the head of the reply, and again between any two pieces of the body. A model that thinks sends nothing."""
-    total: float | None = None
+    total: NotNegative | None = None
     """From the start of the request to the end of the body."""
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, NotNegative, Positive
 from dragoman.errors import (
     ConnectionFailedError,
     DragomanError,
@@ -34,20 +34,20 @@ _HOPELESS: Final = frozenset({"certificate", "proxy_auth", "pool_timeout"}) | fr
 _KINDS: Final = (ConnectionFailedError, RequestTimeoutError, RateLimitError, OverloadedError)
 
 
-class RetryPolicy(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
+class RetryPolicy(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How hard to try."""
 
-    max_attempts: int = 3
+    max_attempts: Positive = 3
     """Attempts in all, the first one included; 1 means never again."""
-    total_seconds: float | None = None
+    total_seconds: NotNegative | None = None
     """No attempt starts later than this after the first."""
-    first_wait: float = 0.5
+    first_wait: NotNegative = 0.5
     """Seconds before the second attempt, where the server does not say; each further wait is twice as long."""
-    longest_wait: float = 8.0
+    longest_wait: NotNegative = 8.0
     """The most that such waits grow to."""
-    longest_advice: float = 60.0
+    longest_advice: NotNegative = 60.0
     """If the server asks for more than this, give up at once: the caller knows better what to do with so much time."""
-    jitter: float = 0.25
+    jitter: NotNegative = 0.25
     """How much a wait is shortened by chance, as a share, so that many clients do not come back all at once."""
 
 
