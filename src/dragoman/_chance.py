@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["chance"]
-
 _BITS = 53
 """As many as a float can tell apart below 1."""
 

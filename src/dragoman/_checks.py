@@ -1,18 +1,20 @@
 """What a program says to a constructor is checked at once: names that nobody knows, values of the wrong type.
 
-Owns: `check_names` and `refuse_unknown` for keywords, `CheckedMeta` for settings that are Structs.
+Owns: `check_names` and `refuse_unknown` for keywords; for settings that are Structs `CheckedMeta`, and `overlay`: the
+nearer setting wins field by field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
 from dragoman.errors import ConfigurationError
 
+S = TypeVar("S", bound=msgspec.Struct)
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -53,6 +55,21 @@ def refuse_unknown(unknown: Mapping[str, object], function: Callable[..., object
         code: Any = function.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         check_names(unknown, [name for name in code.co_varnames[:count] if name != "self"], what)
+
+
+def list_changes(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
+    """The fields that differ from the defaults: what somebody has said."""
+    plain = type(value)()
+    for name in value.__struct_fields__:
+        if (found := getattr(value, name)) != getattr(plain, name):
+            yield name, found
+
+
+def overlay(nearer: S | None, outer: S) -> S:
+    """Settings of which the nearer ones win, field by field; one that is left at its default does not say anything."""
+    if nearer is None or nearer is outer:
+        return outer
+    return msgspec.structs.replace(outer, **dict(list_changes(nearer)))
 
 
 class CheckedMeta(msgspec.StructMeta):

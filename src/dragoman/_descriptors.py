@@ -18,8 +18,6 @@ from typing import ParamSpec, Self
 
 from msgspec import Struct
 
-__all__ = ["Descriptor", "owned"]
-
 P = ParamSpec("P")
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, TypeVar
 
-__all__ = ["step", "step_through"]
-
 T = TypeVar("T")
 
 

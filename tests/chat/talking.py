@@ -110,7 +110,12 @@ class Stage:
 
     def engine_options(self, model: str) -> dict[str, Any]:
         """How a model is reached on this stage."""
-        return {"base_url": self.base_url(model), "key": "test-key", "retry": ONCE, "timeouts": Timeouts(read=20.0, total=60.0)}
+        return {
+            "base_url": self.base_url(model),
+            "key": "test-key",
+            "retry": ONCE,
+            "timeouts": Timeouts(read=20.0, total=60.0),
+        }
 
     @contextmanager
     def client(self, tools: Any = (), **options: Any) -> Iterator[Talk]:

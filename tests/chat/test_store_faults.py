@@ -497,17 +497,16 @@ def test_nothing_was_said_and_nothing_is_known(tmp_path: Path) -> None:
 CHOSEN = conversation_id("telegram:42")
 
 
-def _ledger(model: str = "m") -> Ledger:
-    return Ledger(lambda: ("p", model, ()), id=CHOSEN)
+def _ledger(store: ConversationStore, model: str = "m") -> Ledger:
+    return Ledger(lambda: ("p", model, ()), id=CHOSEN, store=BlockingStore(store))
 
 
 def test_a_conversation_can_have_an_id_before_it_begins() -> None:
     with MemoryStore() as store:
-        ledger, said = _ledger(), Conversation().plus(Message.user("Hi."))
+        ledger, said = _ledger(store), Conversation().plus(Message.user("Hi."))
         assert ledger.id == CHOSEN
-        writing = ledger.journaling(BlockingStore(store))
-        step(writing.write(ledger.step, said))
-        step(writing.write(ledger.step, said.plus(Message.assistant("Hello."))))
+        step(ledger.write(ledger.step, said))
+        step(ledger.write(ledger.step, said.plus(Message.assistant("Hello."))))
         assert ledger.id == CHOSEN == store.latest(CHOSEN).root
         assert len(resume(store, CHOSEN).conversation.messages) == 2
     with pytest.raises(InvalidSnapshotIDError):
@@ -519,12 +518,9 @@ def test_who_chose_the_same_id_is_not_taken_for_oneself() -> None:
     said = Conversation().plus(Message.user("Hi."))
     for interrupted in (False, True):
         with MemoryStore() as store:
-            other, mine = _ledger("another"), _ledger()
-            step(other.journaling(BlockingStore(store)).write(other.step, said))
-            if interrupted:
-                writing = mine.step(said)
-                assert writing is not None
-                mine.begun(writing)
+            other, mine = _ledger(store, "another"), _ledger(store)
+            step(other.write(other.step, said))
+            mine.doubt = mine.step(said) if interrupted else None
             with pytest.raises(StoreConflictError, match=CHOSEN):
-                step(mine.journaling(BlockingStore(store)).write(mine.step, said))
+                step(mine.write(mine.step, said))
             assert store.latest(CHOSEN).model == "another"

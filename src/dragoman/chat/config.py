@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta, Positive, reason_of
+from dragoman._checks import CheckedMeta, Positive, list_changes, reason_of
 from dragoman.engines import EngineOptions, Secret, is_registered
 from dragoman.errors import ConfigurationError
 from dragoman.providers import ALIASES, PROVIDERS, WELL_KNOWN_MODELS, ModelOptions, Profile, split_model
@@ -365,14 +365,6 @@ def is_same_service(one: str, other: str) -> bool:
     if one == other or one not in PROVIDERS or other not in PROVIDERS:
         return one == other
     return PROVIDERS[one].base_url == PROVIDERS[other].base_url != ""
-
-
-def list_changes(value: Struct) -> Iterator[tuple[str, object]]:
-    """The fields that differ from the defaults: what somebody has said."""
-    plain = type(value)()
-    for name in value.__struct_fields__:
-        if (found := getattr(value, name)) != getattr(plain, name):
-            yield name, found
 
 
 # --- showing ----------------------------------------------------------------------------------------------------------

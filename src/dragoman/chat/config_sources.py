@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Unpack, cast
 import msgspec
 from msgspec import Struct
 
-from dragoman._checks import check_names, nearest, suggest
+from dragoman._checks import check_names, list_changes, nearest, suggest
 from dragoman.engines import Secret, given_key, hosts_of, is_registered
 from dragoman.errors import ConfigFileError, ConfigurationError, InvalidBaseURLError
 from dragoman.providers import ALIASES, PROVIDERS
@@ -40,7 +40,6 @@ from .config import (
     check_value,
     hide_query,
     is_same_service,
-    list_changes,
     parse_text,
     resolve_alias,
     split_address,

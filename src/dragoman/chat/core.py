@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from msgspec import structs
 
-from dragoman._checks import check_names
+from dragoman._checks import check_names, overlay
 from dragoman.conversation import Conversation, Event, Message, ToolSpec, Usage
 from dragoman.engines import AsyncEngine, Engine, EngineOptions, lossy
 from dragoman.errors import ConcurrentUseError, ConfigurationError, InvalidAnswerError
@@ -26,7 +26,6 @@ from dragoman.loop import (
     append_tool_results,
     close_engine,
     note_on,
-    overlay,
     refuse_unanswered_calls,
     settings_of,
 )
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from dragoman.stores import AsyncConversationStore, Recovered, Snapshot
     from dragoman.tools import ToolExecutor
 
-    from .ledger import Journaling, Ledger
+    from .ledger import Ledger
 
 E = TypeVar("E", bound=Engine | AsyncEngine)
 T = TypeVar("T")
@@ -99,7 +98,7 @@ class ChatCore(Generic[E]):
             self._conversation = self._conversation.with_system(options.get("system"))
         self._kept: Ledger | None = None
         """What `_ledger` gives, once somebody asked for it."""
-        self._journaling: Journaling | None = None
+        self._kept_in: AsyncConversationStore | None = None
         self._pending: tuple[PendingApproval, ...] = ()
         self._uncertain: tuple[PendingApproval, ...] = ()
         self._queue: tuple[Message, ...] = ()
@@ -117,8 +116,8 @@ class ChatCore(Generic[E]):
     def _set_up(self) -> None:
         """Make the settings and the I/O of turns anew, for another engine, other tools or other options."""
         settings = settings_of(self._options, self.engine.options, self.tools.config)
-        if self._journaling is not None:
-            settings = structs.replace(settings, hooks=(self._journaling, *settings.hooks))
+        if self._kept_in is not None:
+            settings = structs.replace(settings, hooks=(self._ledger, *settings.hooks))
         self._settings: LoopSettings = settings
         self._io: LoopIO = self._make_io(self.engine, self.tools)
 
@@ -304,9 +303,9 @@ class ChatCore(Generic[E]):
     async def _finish(self, run: LoopRun, error: BaseException | None = None) -> None:
         """Take over what came of a run, and keep it, however the run has ended."""
         self._end(run, failed=error is not None)
-        if self._journaling is not None:
+        if self._kept_in is not None:
             with note_on(error):
-                await self._journaling.write(self._ledger.end, self._conversation)
+                await self._ledger.write(self._ledger.end, self._conversation)
 
     def _begin(
         self,
@@ -416,25 +415,21 @@ class ChatCore(Generic[E]):
         if self._stateless:
             message = "A stateless client has no conversation to keep in a store."
             raise ConfigurationError(message, hint="Leave the store out, or stateless=True.")
-        self._journaling = self._ledger.journaling(store)
+        self._kept_in = store
         self._set_up()
 
     async def _save(self) -> Snapshot:
         with self._claimed():
-            if self._journaling is None:
-                return self._ledger.keep(self._conversation)
-            await self._journaling.write(self._ledger.checkpoint, self._conversation)
-            return self._ledger.newest
+            return await self._ledger.save(self._conversation)
 
     async def _restore(self, saved: Snapshot | str) -> tuple[Loss, ...]:
-        store = self._journaling
         with self._claimed():
             if isinstance(saved, str):
-                if store is None:
+                if self._kept_in is None:
                     message = "This client has no store to look into."
                     raise ConfigurationError(message, hint="Make it with store=…, or restore a Snapshot.")
-                return self._take_up_recovered(await store.recover(saved))
-            fork = store is not None and not await store.has_as_newest(saved)
+                return self._take_up_recovered(await self._ledger.recover(saved))
+            fork = self._kept_in is not None and not await self._ledger.has_as_newest(saved)
             losses = self.engine.losses(saved.conversation)
             self._ledger.take_up(saved, fork=fork)
             self._take_up(saved.conversation)
@@ -447,8 +442,12 @@ class ChatCore(Generic[E]):
             if self._kept is None:
                 from .ledger import Ledger
 
-                chosen = self._options.get("id")
-                self._kept = Ledger(self._circumstances, lambda: [each.call for each in self._uncertain], id=chosen)
+                self._kept = Ledger(
+                    self._circumstances,
+                    lambda: [each.call for each in self._uncertain],
+                    id=self._options.get("id"),
+                    store=self._kept_in,
+                )
             return self._kept
 
     def _circumstances(self) -> tuple[str, str, tuple[ToolSpec, ...]]:

@@ -291,6 +291,7 @@ def _lock(path: Path) -> Generator[None]:
 _SERVICE: Final = "dragoman"
 
 _INSTEAD: Final = "or keep the key in an environment variable"
+_START: Final = "Start one (on Linux a Secret Service such as gnome-keyring)"
 
 
 def _read_entry(entry: str) -> str | None:
@@ -329,18 +330,16 @@ def _open_keyring(entry: str) -> Generator[tuple[Any, tuple[str, str]]]:
         message = "The keychain needs the library keyring, which is not installed."
         hint = f"Install it with pip install 'dragoman[keyring]', {_INSTEAD}."
         raise KeychainError(message, reason="not_installed", hint=hint) from None
+    troubles = {
+        errors.KeyringLocked: ("locked", f"is locked; the entry {entry!r} cannot be used", "Unlock it"),
+        errors.NoKeyringError: ("no_backend", "cannot be found on this machine", _START),
+        errors.InitError: ("no_backend", "cannot be started on this machine", _START),
+        errors.PasswordSetError: ("refused", f"refuses to change the entry {entry!r}", "Check its permissions"),
+        errors.PasswordDeleteError: ("refused", f"refuses to change the entry {entry!r}", "Check its permissions"),
+    }
     try:
         yield keyring, place
-    except errors.KeyringLocked:
-        message = f"The keychain is locked; the entry {entry!r} cannot be used."
-        raise KeychainError(message, reason="locked", hint=f"Unlock it, {_INSTEAD}.") from None
-    except (errors.NoKeyringError, errors.InitError):
-        message = "This machine has no keychain that could be used."
-        hint = f"Start one (on Linux a Secret Service such as gnome-keyring), {_INSTEAD}."
-        raise KeychainError(message, reason="no_backend", hint=hint) from None
-    except (errors.PasswordSetError, errors.PasswordDeleteError):
-        message = f"The keychain refuses to change the entry {entry!r}."
-        raise KeychainError(message, reason="refused", hint=f"Check its permissions, {_INSTEAD}.") from None
     except Exception as error:  # noqa: BLE001 -- backends raise whatever their system's library raises
-        message = f"The keychain failed at the entry {entry!r} ({type(error).__name__})."
-        raise KeychainError(message, reason="failed", hint=f"Check that it works at all, {_INSTEAD}.") from None
+        failed = ("failed", f"failed at the entry {entry!r} ({type(error).__name__})", "Check that it works at all")
+        reason, what, hint = troubles.get(type(error), failed)
+        raise KeychainError(f"The keychain {what}.", reason=reason, hint=f"{hint}, {_INSTEAD}.") from None

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Unpack, cast
 
-from msgspec import structs
-
+from dragoman._checks import overlay
 from dragoman.engines import EngineOptions
 from dragoman.loop import Limits
 from dragoman.stores import AsyncConversationStore, ConversationStore
@@ -18,7 +17,7 @@ from dragoman.tools import AnyTools
 from .answers import answer_type
 from .async_client import AsyncChatClient
 from .client import ChatClient
-from .config import Config, ConfigArguments, list_changes
+from .config import Config, ConfigArguments
 from .config_sources import change_config, load_config
 from .options import ChatOptions
 
@@ -71,5 +70,5 @@ def _merge(config: Config | None, options: ChatOptions) -> tuple[Config, ChatOpt
         if name not in _MERGED:
             merged[name] = value
     if (limits := options.get("limits")) is not None:
-        merged["limits"] = structs.replace(Limits(steps=config.max_steps), **dict(list_changes(limits)))
+        merged["limits"] = overlay(limits, Limits(steps=config.max_steps))
     return config, merged

@@ -1,8 +1,8 @@
 """Keeping a conversation in its store: what is to be written next, and writing each step before its effect is visible.
 
-The ledger is the bookkeeping: which snapshot is the newest, which steps the journal holds behind it, whether a new
-state can be journaled or needs a snapshot, and what is in doubt: a write that was interrupted, or whose connection
-broke, may have been carried out all the same. Journaling writes what the ledger says, as hooks of the loop.
+The ledger knows which snapshot is the newest, which steps the journal holds behind it, whether a new state can be
+journaled or needs a snapshot, and what is in doubt: a write that was interrupted, or whose connection broke, may have
+been carried out all the same. It writes as a hook of the loop.
 """
 
 from __future__ import annotations
@@ -36,19 +36,11 @@ Circumstances: TypeAlias = tuple[str, str, tuple[ToolSpec, ...]]
 """What a snapshot keeps beside the conversation: the provider, the model and the tools."""
 
 
-# --- the ledger -------------------------------------------------------------------------------------------------------
-
-
 class Save(Struct, frozen=True):
     """Keep this snapshot, which covers the journal up to `after`."""
 
     snapshot: Snapshot
     after: int
-
-    @property
-    def conversation_id(self) -> str:
-        """The conversation in which it belongs."""
-        return self.snapshot.root
 
 
 class Record(Struct, frozen=True):
@@ -58,17 +50,12 @@ class Record(Struct, frozen=True):
     entries: tuple[JournalEntry, ...]
     after: int
 
-    @property
-    def conversation_id(self) -> str:
-        """A snapshot of the conversation in which they belong."""
-        return self.id
-
 
 Writing: TypeAlias = Save | Record
 
 
-class Ledger:
-    """Says what is to be written; is told with `begun` and `done` that it is being, and was, written."""
+class Ledger(LoopHooks):
+    """What of a conversation is kept, and where it goes next. Without a store, the caller keeps the snapshots."""
 
     def __init__(
         self,
@@ -76,11 +63,13 @@ class Ledger:
         uncertain: Callable[[], Sequence[ToolCall]] = tuple,
         *,
         id: str | None = None,
+        store: AsyncConversationStore | None = None,
     ) -> None:
         if id is not None:
             validate_snapshot_id(id)
         self._chosen: str | None = id
         """The id that the conversation is to have, where somebody chose one; for its first snapshot."""
+        self._store: AsyncConversationStore | None = store
         self._circumstances: Callable[[], Circumstances] = circumstances
         self._uncertain: Callable[[], Sequence[ToolCall]] = uncertain
         """The calls of which nobody knows whether they did their work. The store must go on knowing of them."""
@@ -95,21 +84,19 @@ class Ledger:
         """Whether what comes next begins a conversation of its own."""
 
     @property
-    def newest(self) -> Snapshot:
-        """The newest snapshot, where there is one for certain."""
-        assert self.snapshot is not None
-        return self.snapshot
-
-    @property
     def id(self) -> str | None:
         """The id of the conversation; None before its first snapshot, unless somebody chose one."""
         if self.snapshot is None:
             return self._chosen
         return None if self._fork else self.snapshot.root
 
-    def journaling(self, store: AsyncConversationStore) -> Journaling:
-        """What writes to this store as the ledger says."""
-        return Journaling(store, self)
+    @property
+    def store(self) -> AsyncConversationStore:
+        """Where it is kept."""
+        assert self._store is not None
+        return self._store
+
+    # --- what is to be written ---
 
     def step(self, conversation: Conversation) -> Writing | None:
         """What makes this state safe: entries for what is new, or a snapshot where it is not just longer."""
@@ -127,11 +114,6 @@ class Ledger:
     def end(self, conversation: Conversation) -> Writing | None:
         """What makes the end of a turn safe: a snapshot, unless there are calls that had begun in another program."""
         return self.step(conversation) if self._in_doubt(conversation) else self.checkpoint(conversation)
-
-    def following(self, written: Writing) -> Writing | None:
-        """What must be written behind this: that calls had begun, which a snapshot does not say."""
-        begun = self._in_doubt(written.snapshot.conversation) if isinstance(written, Save) else ()
-        return self.note(*begun) if begun else None
 
     def _in_doubt(self, conversation: Conversation) -> tuple[ToolCallBegun, ...]:
         uncertain = self._uncertain()
@@ -164,16 +146,6 @@ class Ledger:
         following = last.fork() if self._fork else last.next(conversation)
         return structs.replace(following, conversation=conversation, provider=provider, model=model, tools=tools)
 
-    def keep(self, conversation: Conversation) -> Snapshot:
-        """The snapshot of this state, which somebody keeps."""
-        snapshot = self.snapshot_of(conversation)
-        self.take_up(snapshot)
-        return snapshot
-
-    def begun(self, writing: Writing) -> None:
-        """It is about to be written."""
-        self.doubt = writing
-
     def done(self, writing: Writing) -> None:
         """It was written."""
         if isinstance(writing, Save):
@@ -183,13 +155,6 @@ class Ledger:
         known = self._known.plus(*added) if added else self._known
         # In one breath, for Ctrl-C may come whenever a function is called.
         self._known, self._position, self.doubt = known, writing.after + len(writing.entries), None
-
-    def clear_up(self, doubt: Writing, *, there: bool) -> None:
-        """It is known now whether this was written."""
-        if there:
-            self.done(doubt)
-        else:
-            self.doubt = None
 
     def take_up(self, snapshot: Snapshot, *, fork: bool = False) -> None:
         """Go on from this snapshot, which somebody keeps; with `fork`, in a conversation of its own."""
@@ -209,77 +174,82 @@ class Ledger:
             and conversation.messages[: len(known.messages)] == known.messages
         )
 
+    # --- writing ---
 
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
-class Journaling(LoopHooks):
-    """Keeps a conversation in a store."""
-
-    def __init__(self, store: AsyncConversationStore, ledger: Ledger) -> None:
-        self._store: AsyncConversationStore = store
-        self._ledger: Ledger = ledger
+    async def save(self, conversation: Conversation) -> Snapshot:
+        """The snapshot of this state, which is in the store now, or is the caller's to keep."""
+        if self._store is None:
+            self.take_up(self.snapshot_of(conversation))
+        else:
+            await self.write(self.checkpoint, conversation)
+        assert self.snapshot is not None
+        return self.snapshot
 
     async def write(self, plan: Callable[[T], Writing | None], about: T) -> None:
-        """Write down what the plan, a method of the ledger, makes of this; when it returns, it is safe."""
-        ledger = self._ledger
-        if ledger.doubt is not None:
-            ledger.clear_up(ledger.doubt, there=await self._is_there(ledger.doubt))
+        """Write down what the plan, one of the methods above, makes of this; when it returns, it is safe."""
+        if (doubt := self.doubt) is not None:
+            if await self._is_there(doubt):
+                self.done(doubt)
+            else:
+                self.doubt = None
         writing = plan(about)
         while writing is not None:
-            ledger.begun(writing)
+            self.doubt = writing
             if isinstance(writing, Save):
-                await self._store.save(writing.snapshot, after=writing.after)
+                await self.store.save(writing.snapshot, after=writing.after)
             else:
-                await self._store.record(writing.id, writing.entries, after=writing.after)
-            ledger.done(writing)
-            writing = ledger.following(writing)
+                await self.store.record(writing.id, writing.entries, after=writing.after)
+            self.done(writing)
+            # A snapshot does not say that calls had begun.
+            begun = self._in_doubt(writing.snapshot.conversation) if isinstance(writing, Save) else ()
+            writing = self.note(*begun) if begun else None
 
     async def _is_there(self, writing: Writing) -> bool:
         """Whether what the store has is what was to be written, and not what somebody else wrote in its place."""
-        found = await self.journal(writing.conversation_id)
+        found = await self._journal(writing.snapshot.root if isinstance(writing, Save) else writing.id)
         if found is None:
             return False
         if isinstance(writing, Save):
             # Somebody else may have chosen the same id.
-            return found.snapshot == writing.snapshot.id and await self._store.load(found.snapshot) == writing.snapshot
+            return found.snapshot == writing.snapshot.id and await self.store.load(found.snapshot) == writing.snapshot
         same_place = found.snapshot == writing.id and found.position == writing.after + len(writing.entries)
         written = found.entries[writing.after :]
         return same_place and list(map(entry_to_json, written)) == list(map(entry_to_json, writing.entries))
 
-    async def journal(self, id: str) -> Journal | None:
-        """The journal of the conversation; None if the store does not know it."""
+    async def _journal(self, id: str) -> Journal | None:
         try:
-            return await self._store.journal(id)
+            return await self.store.journal(id)
         except SnapshotNotFoundError:
             return None
 
     async def has_as_newest(self, snapshot: Snapshot) -> bool:
         """Whether the conversation stands in the store as in this snapshot, with no step behind it."""
-        return await self.journal(snapshot.id) == Journal(snapshot=snapshot.id)
+        return await self._journal(snapshot.id) == Journal(snapshot=snapshot.id)
 
     async def recover(self, id: str) -> Recovered:
         """What the store has of the conversation that contains this snapshot."""
-        return await aresume(self._store, id)
+        return await aresume(self.store, id)
+
+    # --- as a hook ---
 
     async def before_model(self, run: LoopRun) -> None:
-        await self.write(self._ledger.step, run.conversation)
+        await self.write(self.step, run.conversation)
 
     async def after_model(self, run: LoopRun, reply: Reply) -> None:
-        await self.write(self._ledger.step, run.conversation)
+        await self.write(self.step, run.conversation)
 
     async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-        await self.write(self._ledger.step, run.conversation)
+        await self.write(self.step, run.conversation)
 
     async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
-        await self.write(self._ledger.note, ToolCallBegun(call))
+        await self.write(self.note, ToolCallBegun(call))
 
     async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
-        await self.write(self._ledger.note, ToolCallDone(result))
+        await self.write(self.note, ToolCallDone(result))
 
     async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
-        await self.write(self._ledger.step, run.conversation)
+        await self.write(self.step, run.conversation)
 
     async def compacted(self, run: LoopRun, before: Conversation) -> None:
-        await self.write(self._ledger.checkpoint, before)
-        await self.write(self._ledger.checkpoint, run.conversation)
+        await self.write(self.checkpoint, before)
+        await self.write(self.checkpoint, run.conversation)

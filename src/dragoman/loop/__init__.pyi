@@ -19,7 +19,6 @@ from .settings import (
     LoopHooks as LoopHooks,
     LoopOptions as LoopOptions,
     LoopSettings as LoopSettings,
-    overlay as overlay,
     settings_of as settings_of,
 )
 from .step import (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
+from dragoman._checks import overlay
 from dragoman.conversation import Conversation, ToolCall, ToolResult
 from dragoman.engines import Reply
 from dragoman.providers import ModelOptions
@@ -82,19 +83,6 @@ class LoopSettings(Struct, frozen=True, kw_only=True):
     hooks: tuple[LoopHooks, ...] = ()
     context: tuple[ContextPolicy, ...] = ()
     deps: object = None
-
-
-S = TypeVar("S", bound=Struct)
-
-
-def overlay(nearer: S | None, outer: S) -> S:
-    """Settings of which the nearer ones win, field by field; one that is left at its default does not say anything."""
-    if nearer is None or nearer is outer:
-        return outer
-    unsaid = structs.asdict(type(nearer)())
-    return structs.replace(
-        outer, **{name: value for name, value in structs.asdict(nearer).items() if value != unsaid[name]}
-    )
 
 
 def settings_of(given: LoopOptions, model: ModelOptions, tools: ToolConfig) -> LoopSettings:
