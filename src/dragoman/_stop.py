@@ -99,6 +99,16 @@ def sleep(seconds: float) -> None:
     stop.check()
 
 
+async def pause(seconds: float, *, blocking: bool) -> None:
+    """`sleep` for code of both colours: it blocks, or on an event loop awaits."""
+    if blocking:
+        sleep(seconds)
+        return
+    import asyncio  # which plain programs do not load
+
+    await asyncio.sleep(seconds)
+
+
 async def stoppable(work: Coroutine[Any, Any, T], stop: Stop) -> T:
     """Await this on an event loop; StoppedError as soon as `stop` says so, wherever the work then stands."""
     import asyncio  # which plain programs do not load

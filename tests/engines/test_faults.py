@@ -7,10 +7,13 @@ silent success, and with no connection or task left behind.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from dragoman.conversation import Completed, Failed, TextDelta, ToolCall, fold
+from dragoman.conversation import Completed, Failed, ReplyStarted, TextDelta, ToolCall, fold
 from dragoman.engines import async_engine, engine
 from dragoman.errors import (
     AuthenticationError,
@@ -23,11 +26,27 @@ from dragoman.errors import (
     RequestTimeoutError,
 )
 from dragoman.simulator import FAULTS, Reply, Request, Simulator
-from dragoman.transport import RetryPolicy
-from tests.engines.talking import ASKED, Talk, async_stream, every_dialect, every_way, plain_stream, plain_whole
+from dragoman.transport import RetryPolicy, Timeouts
+from tests.engines.talking import (
+    ASKED,
+    Talk,
+    ask_on_loop,
+    ask_plain,
+    async_stream,
+    every_dialect,
+    every_way,
+    plain_stream,
+    plain_whole,
+)
+from tests.transport.replies import DIALECTS, Say
+from tests.transport.server import Exchange, Server
 
 TEXT = "Here is the wéather you asked for, in some detail. "
 CALL = ToolCall("call_1", "weather", '{"city": "Paris", "days": 3}')
+Colour = tuple[Callable[..., Any], Talk]
+every_colour = pytest.mark.parametrize(
+    "colour", [(engine, ask_plain), (async_engine, ask_on_loop)], ids=["plain", "async"]
+)
 
 
 # In a stream the provider says itself when a reply is complete; that the connection breaks after that loses nothing.
@@ -115,6 +134,47 @@ def test_what_can_be_tried_again_is_and_the_ledger_tells(way: Talk, model: str) 
     assert [attempt.status for attempt in outcome.reply.attempts] == [429, None, 200]
     assert outcome.reply.attempts[-1].outcome == "ok"
     assert outcome.reply.attempts[1].waited == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses"])
+@every_colour
+def test_what_breaks_before_the_answer_has_begun_is_tried_again(colour: Colour, name: str) -> None:
+    """A provider that accepts the request, says so, even what it costs, and then fails."""
+    dialect, say = DIALECTS[name], Say(("All ", "of it."))
+
+    async def answer(exchange: Exchange) -> None:
+        first = len(server.requests) == 1
+        await exchange.start(headers={"content-type": "text/event-stream"})
+        for event in dialect.stream(say)[: 1 if first else None]:
+            await exchange.chunk(event)
+        if first:
+            exchange.hang_up()
+        else:
+            await exchange.end()
+
+    policy = RetryPolicy(max_attempts=2, first_wait=0.01)
+    with Server({"*": answer}) as server:
+        base_url = f"{server.url}{dialect.base}"
+        make, ask = colour
+        outcome = ask(lambda: make(dialect.model, key="k", base_url=base_url, retry=policy), ASKED, stream=True)
+    assert outcome.error is None
+    assert outcome.reply.message.text == say.text
+    assert [attempt.number for attempt in outcome.reply.attempts] == [1, 2]
+    assert sum(isinstance(event, ReplyStarted) for event in outcome.events) == 1
+
+
+@every_dialect
+@every_way
+def test_the_end_that_the_dialect_names_is_the_end(way: Talk, model: str) -> None:
+    """The server leaves the connection open, and nobody waits until it closes it, or for the read limit."""
+    patient = Timeouts(read=60.0)
+    with Simulator(lambda _request: _said("stall_at_end"), longest_pause=30.0) as simulator:
+        began = time.monotonic()
+        outcome = way(simulator, model, timeouts=patient)
+        assert time.monotonic() - began < 15
+    assert outcome.error is None
+    assert outcome.reply is not None
+    assert not outcome.reply.message.interrupted
 
 
 @every_dialect

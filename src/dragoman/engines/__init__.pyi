@@ -6,14 +6,12 @@ from .base import (
     AsyncReplyStream as AsyncReplyStream,
     Engine as Engine,
     MessageCall as MessageCall,
-    Reply as Reply,
-    ReplyCall as ReplyCall,
     ReplyStream as ReplyStream,
     ToolFeatures as ToolFeatures,
     adopt as adopt,
-    failed as failed,
     lossy as lossy,
 )
+from .call import Reply as Reply, ReplyCall as ReplyCall, failed as failed
 from .claude_cli.engine import AsyncClaudeEngine as AsyncClaudeEngine, ClaudeEngine as ClaudeEngine
 from .claude_cli.launch import ClaudeSettings as ClaudeSettings
 from .factory import (

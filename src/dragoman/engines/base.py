@@ -1,51 +1,24 @@
 """Engines: one job, a model's reply to a conversation.
 
-Owns: Engine and AsyncEngine, which everything above speaks to; Reply, the account of a call; the ways to read one.
+Owns: Engine and AsyncEngine, which everything above speaks to; the ways to read a reply.
 Must not know: loops, tools' code, stores. Tool calls in a reply are left as they are.
 
-An engine has one method of its own, `call`: a call that is ready to be made, as a ReplyCall. That is written once for
-both colours: in a plain program its coroutines block and never suspend (see `dragoman._stepping`).
+An engine has one method of its own, `call`: a call that is ready to be made, as a ReplyCall (call.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast, overload
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from typing import Any, Self, cast, overload
 
 from msgspec import Struct
 
 from dragoman._stepping import step
-from dragoman.conversation import Conversation, Failed, Fold, Message, ReplyEvent, ToolSpec, unfold
-from dragoman.errors import ConfigurationError, LossyConversionError, ProviderError
-from dragoman.providers import Adaptation, Loss, ModelOptions, Profile, ToolLimits
-from dragoman.transport import AttemptRecord
+from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec, unfold
+from dragoman.errors import ConfigurationError, LossyConversionError
+from dragoman.providers import Loss, ModelOptions, Profile, ToolLimits
 
-if TYPE_CHECKING:
-    from dragoman.transport import RateLimits
-
-
-class Reply(Struct, frozen=True, kw_only=True):
-    """A model's answer and the account of the call."""
-
-    message: Message
-    """Complete, or marked interrupted with everything that was received."""
-    request_id: str | None = None
-    headers: Mapping[str, str] = {}
-    received: float = 0.0
-    """When: the Unix time."""
-    adaptations: tuple[Adaptation, ...] = ()
-    """Options and schemas that were changed to suit the model."""
-    losses: tuple[Loss, ...] = ()
-    """Parts of the history that this model did not get."""
-    attempts: tuple[AttemptRecord, ...] = ()
-    """The ledger: every attempt, why it failed, how long was waited."""
-
-    @property
-    def rate_limits(self) -> RateLimits | None:
-        """What the provider said about its limits; None if nothing. Read from the headers when it is asked for."""
-        from dragoman.transport import rate_limits_of  # most calls never need it
-
-        return rate_limits_of(self.headers, self.received)
+from .call import Reply, ReplyCall
 
 
 def lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
@@ -55,76 +28,26 @@ def lossy(name: str, losses: tuple[Loss, ...]) -> LossyConversionError:
     return LossyConversionError(message, losses=tuple(map(str, losses)))
 
 
-# --- one call ---------------------------------------------------------------------------------------------------------
-
-
-class ReplyCall(Protocol):
-    """One call, ready or under way: read it whole with `reply`, or event by event with `next`."""
-
-    @property
-    def message(self) -> Message:
-        """What was received so far; marked interrupted unless the reply is complete."""
-        ...
-
-    @property
-    def account(self) -> Reply:
-        """The message and the account of the call so far."""
-        ...
-
-    async def reply(self) -> Reply:
-        """Make the call and give the whole reply."""
-        ...
-
-    async def next(self) -> list[ReplyEvent]:
-        """The next events; none when the reply is complete. Raises an error once its event was handed over."""
-        ...
-
-    async def aclose(self) -> None:
-        """Stop, and close what is open."""
-        ...
-
-
-class MessageCall:
+class MessageCall(ReplyCall):
     """A call that is answered with a whole message: by a script, or an engine that only has `run_inference`."""
 
     def __init__(self, answer: Callable[[], Awaitable[Message]], *, piece: int | None = None) -> None:
+        super().__init__()
         self._answer: Callable[[], Awaitable[Message]] = answer
         self._piece: int | None = piece
-        self._fold: Fold = Fold()
         self._events: Iterator[ReplyEvent] | None = None
-        self._failure: ProviderError | None = None
-
-    @property
-    def message(self) -> Message:
-        return self._fold.message()
-
-    @property
-    def account(self) -> Reply:
-        return Reply(message=self._fold.message())
 
     async def reply(self) -> Reply:
+        """The message as it is."""
         return Reply(message=await self._answer())
 
-    async def next(self) -> list[ReplyEvent]:
-        if self._failure is not None:
-            raise self._failure
+    async def advance(self) -> None:
+        """Take the next event of the message in."""
         if self._events is None:
-            try:
-                self._events = unfold(await self._answer(), piece=self._piece)
-            except ProviderError as error:
-                self._failure = error
-                self._events = iter([failed(error)])
-        events = [event for event in [next(self._events, None)] if event is not None]
-        self._fold.extend(events)
-        return events
-
-    async def aclose(self) -> None:
-        self._events = iter(())
-
-
-def failed(error: Exception) -> Failed:
-    """The event that says that an error ended a reply."""
-    return Failed(type(error).__name__, getattr(error, "message", "") or str(error))
+            self._events = unfold(await self._answer(), piece=self._piece)
+        event = next(self._events, None)
+        self.over = event is None
+        self.take([] if event is None else [event])
 
 
 # --- engines ----------------------------------------------------------------------------------------------------------

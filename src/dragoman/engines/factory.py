@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypedDict, Unpack, cast
 
-import msgspec
-
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
     ALIASES,
@@ -20,9 +18,9 @@ from dragoman.providers import (
     PROVIDERS,
     ModelOptions,
     Profile,
-    Provider,
     divided,
     profile_of,
+    profile_with,
     split_model,
 )
 from dragoman.transport import RetryPolicy, Timeouts, Transport, validate_base_url
@@ -137,26 +135,17 @@ def connection(model: str, **options: Unpack[EngineOptions]) -> Connection:
     return Connection(
         provider=provider,
         model=bare,
-        profile=_profile(provider, bare, options.get("profile", {})),
+        profile=profile_with(profile_of(provider_name, bare), options.get("profile", {})),
         base_url=base_url,
         key=key_of(provider, options.get("key"), base_url),
-        options=options.get("options", ModelOptions()),
-        strict=options.get("strict", False),
-        retry=options.get("retry", RetryPolicy()),
-        timeouts=options.get("timeouts", Timeouts()),
-        headers=options.get("headers", {}),
+        **how_to_call(options),
     )
 
 
-def _profile(provider: Provider, model: str, given: Profile | Mapping[str, Any]) -> Profile:
-    if isinstance(given, Profile):
-        return given
-    known = profile_of(provider.name, model)
-    unknown = [name for name in given if name not in Profile.__struct_fields__]
-    if unknown:
-        message = f"A profile has no field {unknown[0]!r}."
-        raise ConfigurationError(message, hint=f"Its fields are: {', '.join(Profile.__struct_fields__)}.")
-    return msgspec.structs.replace(known, **given) if given else known
+def how_to_call(options: EngineOptions) -> dict[str, Any]:
+    """What of the options is a field of a Connection as it is."""
+    fields = ("options", "strict", "retry", "timeouts", "headers")
+    return {name: value for name, value in options.items() if name in fields}
 
 
 def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Struct
 
 from dragoman._chance import chance
 from dragoman._stepping import step
-from dragoman._stop import sleep as stoppable_sleep
 from dragoman._version import __version__
 from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import AuthenticationError, ConfigurationError
@@ -81,11 +80,11 @@ class Connection(Struct, frozen=True, kw_only=True):
 class _Http(BaseEngine):
     """What both colours have in common."""
 
-    def __init__(
-        self, connection: Connection, transport: Transport, sleep: Callable[[float], Awaitable[None]], *, blocking: bool
-    ) -> None:
-        if getattr(transport, "blocking", None) is (not blocking):
-            kind, fitting = ("plain", "SocketTransport") if blocking else ("async", "AsyncioTransport")
+    _blocking: ClassVar[bool]
+
+    def __init__(self, connection: Connection, transport: Transport) -> None:
+        if transport.blocking is (not self._blocking):
+            kind, fitting = ("plain", "SocketTransport") if self._blocking else ("async", "AsyncioTransport")
             message = f"An engine for {kind} programs cannot use {type(transport).__name__}."
             raise ConfigurationError(message, hint=f"Use {fitting}, or the engine of the other colour.")
         self.connection: Connection = connection
@@ -100,7 +99,6 @@ class _Http(BaseEngine):
         }
         self._key: dict[str, str] = connection.key_header()
         self._transport: Transport = transport
-        self._sleep: Callable[[float], Awaitable[None]] = sleep
         self._warned: int = 0
         """How many losses were told of; the same ones come again with every turn."""
 
@@ -121,7 +119,7 @@ class _Http(BaseEngine):
             body=wire.body,
             timeout=connection.timeouts,
         )
-        return ModelCall(request, prepared, connection, self._transport, self._sleep)
+        return ModelCall(request, prepared, connection, self._transport, blocking=self._blocking)
 
     def losses(self, conversation: Conversation) -> tuple[Loss, ...]:
         """What this model would not get of the conversation, or would get in another form; nothing is sent."""
@@ -165,36 +163,17 @@ class _Http(BaseEngine):
 class HttpEngine(_Http, Engine):
     """A model behind HTTP, for a plain program. Safe to share between threads."""
 
-    def __init__(
-        self, connection: Connection, transport: Transport, *, sleep: Callable[[float], None] = stoppable_sleep
-    ) -> None:
-        async def blocking_sleep(seconds: float) -> None:
-            sleep(seconds)
-
-        super().__init__(connection, transport, blocking_sleep, blocking=True)
+    _blocking = True
 
     def close(self) -> None:
         """Close the connections."""
         step(self._transport.aclose())
 
 
-async def _sleep_on_loop(seconds: float) -> None:
-    import asyncio  # which plain programs do not load
-
-    await asyncio.sleep(seconds)
-
-
 class AsyncHttpEngine(_Http, AsyncEngine):
     """A model behind HTTP, for a program on an event loop. Safe to share between tasks."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        transport: Transport,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = _sleep_on_loop,
-    ) -> None:
-        super().__init__(connection, transport, sleep, blocking=False)
+    _blocking = False
 
     async def aclose(self) -> None:
         """Close the connections."""

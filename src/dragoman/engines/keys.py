@@ -1,8 +1,7 @@
 """Keys and the hosts that they belong to.
 
 Owns: Secret, a key that does not print itself; which hosts a provider's key may go to, the check before a key is used,
-the key in the provider's usual variable, the error for a missing one, and taking keys out of texts and out of the
-environment of a child.
+the key in the provider's usual variable, the error for a missing one, and keeping keys out of texts and children.
 Must not know: configuration files and keychains. Whoever finds keys there (the chat room) hands them over bound to
 their hosts; here alone it is decided whether a key goes along.
 """
@@ -175,19 +174,14 @@ _SHOWN: Final = "[key]"
 def without_keys(error: ProviderError, headers: Mapping[str, str]) -> None:
     """Take the keys of a request's headers out of an error's texts: some servers repeat the key that they refuse."""
     for key in keys_in(headers):
-        if len(key) >= 4:  # shorter ones would be found everywhere, and are no keys
-            _take_out(error, key)
-
-
-def _take_out(error: ProviderError, key: str) -> None:
-    message, hint = _without(error.message, key), _without(error.hint, key)
-    if message != error.message:
-        error.message, error.args = message, (message,)
-    error.hint = hint
-    if error.code:
-        error.code = _without(error.code, key)
-    if error.request_id:
-        error.request_id = _without(error.request_id, key)
+        if len(key) < 4:  # it would be found everywhere, and is no key
+            continue
+        message = _without(error.message, key)
+        if message != error.message:
+            error.message, error.args = message, (message,)
+        error.hint = _without(error.hint, key)
+        error.code = error.code and _without(error.code, key)
+        error.request_id = error.request_id and _without(error.request_id, key)
 
 
 def _without(text: str, key: str) -> str:
@@ -202,8 +196,24 @@ def _without(text: str, key: str) -> str:
     return text
 
 
-def environment_without_keys(environ: Mapping[str, str] | None = None, also: Iterable[str] = ()) -> dict[str, str]:
-    """A copy of the environment for a child, without the variables that usually hold keys and those in `also`."""
-    hidden = {variable for provider in PROVIDERS.values() for variable in provider.key_variables} | set(also)
-    environment = os.environ if environ is None else environ
-    return {name: value for name, value in environment.items() if name not in hidden}
+_COMMON: Final = frozenset(
+    [
+        *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
+        *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+        *("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+    ]
+)
+PYTHON: Final = ("DYLD_", "LD_", "PYTHON", "VIRTUAL_ENV")
+"""How the names of variables begin that Python and the libraries of its modules read."""
+
+
+def child_environment(environ: Mapping[str, str], *, own: tuple[str, ...]) -> dict[str, str]:
+    """What a child gets of an environment: what every program needs, and what is its own, but none of the usual keys.
+
+    `own` is how the names of those variables begin that are the child's own.
+    """
+    keys = {variable for provider in PROVIDERS.values() for variable in provider.key_variables}
+    return {
+        name: value for name, value in environ.items() if name in _COMMON or (name.startswith(own) and name not in keys)
+    }

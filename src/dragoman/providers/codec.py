@@ -1,6 +1,6 @@
 """What every dialect offers, and the values that pass between a codec and an engine.
 
-Owns: the Codec and Decoder protocols; WireRequest; the reports (Adaptation, Loss); keeping what was worked out for a
+Owns: Codec and Decoder; WireRequest; the reports (Adaptation, Loss); keeping what was worked out for a
 message, a tool or a call for the next time.
 
 A codec is stateless and its functions are pure. A decoder is made for one reply and fed with the reply's bytes in any
@@ -108,34 +108,16 @@ class Decoder(Protocol):
         ...
 
 
-class Codec(Protocol):
-    """A dialect."""
-
-    @property
-    def name(self) -> str:
-        """Of the dialect."""
-        ...
-
-    def encode(self, call: Call) -> Encoded:
-        """The request for this call. Raises ConfigurationError for an option that the model cannot take."""
-        ...
-
-    def decoder(self, call: Call, encoded: Encoded) -> Decoder:
-        """A decoder for the reply to this request."""
-        ...
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
-        """The typed error of a reply whose status is not 2xx. Header names are lower case."""
-        ...
-
-
-class DialectCodec(Struct, frozen=True, kw_only=True):
+class Codec(Struct, frozen=True, kw_only=True):
     """A dialect as a row: its name, its functions and its decoder."""
 
     name: str
     encode: Callable[[Call], Encoded]
+    """The request for a call. Raises ConfigurationError for an option that the model cannot take."""
     decoder: Callable[[Call, Encoded], Decoder]
+    """A decoder for the reply to a request."""
     error: Callable[[int, Mapping[str, str], bytes, Call], ProviderError]
+    """The typed error of a reply whose status is not 2xx. Header names are lower case."""
 
 
 def is_content(event: ReplyEvent) -> bool:

@@ -53,13 +53,12 @@ PROFILES: Final[Mapping[str, Profile]] = {profile.provider: profile for profile 
 """By the name that stands before the model in `provider:model`."""
 
 
-def profile_with(provider: str, given: Profile | Mapping[str, Any]) -> Profile:
-    """The profile of a program: a whole one that is given, or the usual one with some fields changed."""
+def profile_with(known: Profile, given: Profile | Mapping[str, Any]) -> Profile:
+    """A whole profile that is given, or the known one with some fields changed."""
     if isinstance(given, Profile):
         return given
     unknown = [name for name in given if name not in Profile.__struct_fields__]
     if unknown:
         message = f"A profile has no field {unknown[0]!r}."
         raise ConfigurationError(message, hint=f"Its fields are: {', '.join(Profile.__struct_fields__)}.")
-    known = PROFILES[provider]
     return msgspec.structs.replace(known, **given) if given else known

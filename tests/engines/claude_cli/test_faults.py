@@ -252,6 +252,7 @@ def test_failed_results(way: Way, fields: Any, word: str | None, kind: type[Prov
     outcome = way(programs.playing(steps))
     assert type(outcome.error) is kind
     assert outcome.error.partial is None  # what the program made up is no reply
+    assert [attempt.outcome for attempt in outcome.error.attempts] == [kind.__name__]
     if kind is AuthenticationError:
         assert "/login" in outcome.error.hint
     if "subtype" in fields:

@@ -1,7 +1,21 @@
-"""Models that tests have run are not kept in memory for long."""
+"""The programs that run models for these tests are their own, and are not kept in memory for long."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman.engines.local import server
 
 os.environ.setdefault("DRAGOMAN_LOCAL_IDLE", "30")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        directory = tmp_path_factory.mktemp("servers")
+        patch.setattr(server, "_directory", lambda: directory)
+        yield
+        server.stop_models()

@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.conversation import Text, ToolCall, ToolResult
 from dragoman.engines.local.prompt import write_call
-from dragoman.simulator import Reply, Request, Simulator
+from dragoman.simulator import Reply, Request, Simulator, Stall
 from tests.chat import scenarios
 from tests.chat.scenarios import SCENARIOS, check, script
 from tests.chat.talking import WAYS, Stage
@@ -29,8 +29,8 @@ NOT_HERE = {"parallel tools", "unknown tool", "approval and resume in a new proc
 _FAILED = re.compile(r"The function (\w+) failed:\n(.*)\n\n", re.DOTALL)
 
 
-def in_its_words(said: Callable[[Request], Any]) -> Callable[[Request], Any]:
-    """A script whose calls are written as a local model writes them, while one is asked."""
+def in_its_words(said: Callable[[Request], Any], way: str) -> Callable[[Request], Any]:
+    """A script whose calls are written as a local model writes them, while one is asked. A long stream has no end."""
 
     def worded(request: Request) -> Any:
         reply = said(request)
@@ -38,7 +38,9 @@ def in_its_words(said: Callable[[Request], Any]) -> Callable[[Request], Any]:
             return reply
         texts = [write_call(block.name, block.arguments) if isinstance(block, ToolCall) else _text(block)
                  for block in reply.blocks]  # fmt: skip
-        return Reply("\n".join(texts), chunking=reply.chunking, usage=reply.usage)
+        endless = "stream" in way and len("".join(texts)) > 1000  # or it might come all at once
+        faults = [Stall()] if endless else []
+        return Reply("\n".join(texts), chunking=reply.chunking, usage=reply.usage, faults=faults)
 
     return worded
 
@@ -83,6 +85,6 @@ class LocalStage(Stage):
 @pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - NOT_HERE))
 def test_scenario(name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = SCENARIOS[name]
-    with scripted(in_its_words(script(scenario.replies)), tmp_path, monkeypatch) as stand:
+    with scripted(in_its_words(script(scenario.replies), way), tmp_path, monkeypatch) as stand:
         monkeypatch.setattr(scenarios, "MODELS", {model: model for model in [stand.model, *OTHERS]})
         check(scenario, LocalStage(stand.simulator, stand.model, way))

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import pytest
 
 from dragoman._stepping import step
-from dragoman._stop import Stop, sleep, stopping
+from dragoman._stop import Stop, stopping
 from dragoman.engines.local import server
 from dragoman.engines.local.server import ModelServer, find_or_start, running_models, stop_models
 from dragoman.errors import ConfigurationError, LocalModelError, StoppedError
@@ -50,13 +50,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
     (tmp_path / "modules").mkdir()
 
-    async def pause(seconds: float) -> None:
-        sleep(seconds)
-
     def run(load: str = "", context: int = 512) -> ModelServer:
         code = RUNTIME + textwrap.indent(textwrap.dedent(load), " " * 8)
         (tmp_path / "modules" / "xllamacpp.py").write_text(code)
-        return step(find_or_start(tmp_path / "m.gguf", context, pause))
+        return step(find_or_start(tmp_path / "m.gguf", context, blocking=True))
 
     before = children()
     yield run
@@ -113,7 +110,7 @@ def test_one_that_was_killed_is_replaced(runs: Runs, tmp_path: Path) -> None:
     assert gone(first.pid)
     assert list((tmp_path / "servers").glob("*.json"))  # somebody else may listen at the address that it names
     assert not running_models()
-    assert runs().pid != first.pid
+    assert runs("time.sleep(0.5)").pid != first.pid  # which nobody believes while the next one loads
 
 
 def test_another_file_is_another_model(runs: Runs, tmp_path: Path) -> None:
@@ -143,11 +140,9 @@ def test_it_outlives_the_program_that_started_it(runs: Runs, tmp_path: Path) -> 
     program = f"""
 from pathlib import Path
 from dragoman._stepping import step
-from dragoman._stop import sleep
 from dragoman.engines.local import server
 server._directory = lambda: Path({str(tmp_path / "servers")!r})
-async def pause(seconds): sleep(seconds)
-print(step(server.find_or_start(Path({str(tmp_path / "m.gguf")!r}), 512, pause)).pid)
+print(step(server.find_or_start(Path({str(tmp_path / "m.gguf")!r}), 512, blocking=True)).pid)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert runs().pid == int(done.stdout)
@@ -239,7 +234,7 @@ def test_cancelled_on_a_loop_while_it_loads(runs: Runs, tmp_path: Path) -> None:
 
     async def main() -> None:
         (tmp_path / "modules" / "xllamacpp.py").write_text(RUNTIME + "        time.sleep(600)")
-        loading = asyncio.create_task(find_or_start(tmp_path / "m.gguf", 512, asyncio.sleep))
+        loading = asyncio.create_task(find_or_start(tmp_path / "m.gguf", 512, blocking=False))
         await asyncio.sleep(0.5)
         loading.cancel()
         with pytest.raises(asyncio.CancelledError):

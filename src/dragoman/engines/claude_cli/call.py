@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import Failed, Fold, Message, Native, ReplyEvent, ReplyStarted, ToolCall
-from dragoman.engines.base import Reply
+from dragoman.conversation import Message, Native, ToolCall
+from dragoman.engines.call import Reply, ReplyCall
 from dragoman.engines.keys import without_keys
-from dragoman.errors import ConfigurationError, ProviderError
+from dragoman.errors import ProviderError
 from dragoman.providers import Adaptation, AnswerReader, Call, Loss
 from dragoman.tools import Allow, Ask, Deny
 from dragoman.transport import AttemptRecord, Timeouts
@@ -26,7 +26,7 @@ from .decode import PROVIDER, ReplyReader, crashed, refused, silent
 from .history import continuation, result_losses, results_in, write_turn
 from .launch import ClaudeSettings, Launch
 from .process import Program, ProgramEndedError, ProgramSilentError
-from .protocol import Dialogue
+from .protocol import Dialogue, Heard
 
 _KEPT: Final = ("duration_ms", "modelUsage", "num_turns", "permission_denials", "total_cost_usd")
 
@@ -116,25 +116,21 @@ class Prepared(Struct, frozen=True):
     settings: ClaudeSettings
 
 
-class _UnusableError(Exception):
+class _UnusableError(ProviderError):
     """This program will not answer, and nothing of its reply was seen: another one may."""
 
 
-class ProgramCall:
+class ProgramCall(ReplyCall):
     """One call under way, with an account of it that is complete at any time."""
 
     def __init__(self, prepared: Prepared, pool: Pool, program: type[Program]) -> None:
+        super().__init__()
         self._prepared: Prepared = prepared
         self._call: Call = prepared.call
         self._messages: tuple[Message, ...] = prepared.call.conversation.messages
-        self._read: tuple[Message, ...] = prepared.call.conversation.messages
-        """The same with the files that they name; what a program knows is told by the others."""
         self._pool: Pool = pool
         self._program: type[Program] = program
         self._began: float = time.monotonic()
-        self._fold: Fold = Fold()
-        self._unsaid: list[ReplyEvent] = []
-        self._handed_over: bool = False
         self._may_go_on: bool = True
         """Whether a program that knows the beginning of the conversation may answer."""
         self._live: Live | None = None
@@ -142,66 +138,39 @@ class ProgramCall:
         self._losses: tuple[Loss, ...] = ()
         self._longest: int | None = None
         """Characters after which the program cuts the description of a tool."""
-        self._attempts: list[AttemptRecord] = []
-        self._over: bool = False
-        self._failure: ProviderError | None = None
-
-    @property
-    def message(self) -> Message:
-        """What was received so far; marked interrupted unless the reply is complete."""
-        return self._fold.message()
 
     @property
     def account(self) -> Reply:
         """The message and the account of the call so far."""
-        return Reply(
-            message=self._fold.message(),
-            received=time.time(),
-            adaptations=(*self._prepared.adaptations, *self._cuts()),
-            losses=self._losses,
-            attempts=tuple(self._attempts),
-        )
-
-    def _cuts(self) -> list[Adaptation]:
         why = f"the program cuts it after {self._longest} characters"
-        return [
+        cut = [
             Adaptation(f"description of tool {spec.name!r}", why)
             for spec in self._call.tools
             if self._longest and self._prepared.launch.tools and len(spec.description) > self._longest
         ]
+        return Reply(
+            message=self._fold.message(),
+            received=time.time(),
+            adaptations=(*self._prepared.adaptations, *cut),
+            losses=self._losses,
+            attempts=tuple(self.attempts),
+        )
 
-    async def reply(self) -> Reply:
-        """Carry the call out to its end."""
-        try:
-            while await self.next():
-                pass
-        finally:
-            await self.aclose()
-        return self.account
+    async def advance(self) -> None:
+        """Speak to a program if none was spoken to, and listen to what it says next."""
+        await self._listen(self._live or await self._connect())
 
-    async def next(self) -> list[ReplyEvent]:
-        """The next events; none when the reply is complete. Raises ProviderError, once its event was handed over."""
-        while not self._over:
-            try:
-                if events := await self._listen(self._live or await self._connect()):
-                    return events
-            except _UnusableError:
-                await self.aclose()
-                self._fold, self._unsaid, self._may_go_on = Fold(), [], False
-            except ProviderError as error:
-                await self.aclose()
-                return self._fail(error)
-            except ConfigurationError:
-                self._over = True
-                await self.aclose()
-                raise
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        return []
+    async def try_again(self, error: ProviderError) -> bool:
+        """Whether another program may answer. What the provider failed at the program has tried again itself."""
+        self._may_go_on = False
+        if isinstance(error, _UnusableError):
+            return True
+        without_keys(error, {"x-api-key": self._prepared.launch.environment.get("ANTHROPIC_API_KEY", "")})
+        self._note(type(error).__name__, error.status, 0.0)
+        return False
 
-    async def aclose(self) -> None:
-        """Nobody wants the rest: end the program that is speaking. The next call starts another one."""
+    async def release(self) -> None:
+        """End the program that is speaking. The next call starts another one."""
         live, self._live = self._live, None
         if live is not None:
             await live.program.stop(gently=False)
@@ -231,25 +200,25 @@ class ProgramCall:
         middle = new.first + new.answering
         if not new.answering:
             return self._turn(middle)
-        answers = self._read[new.first : middle]
+        answers = self._messages[new.first : middle]
         said = b""
         if middle < len(self._messages):
             if not live.dialogue.asks_for(live.seen[-1].tool_calls):
                 # It disposes of these calls itself and is speaking already: it would not hear this in time.
-                raise _UnusableError
+                raise _UnusableError("It would not hear this in time.")
             said = self._turn(middle)
         self._losses = (*result_losses(answers, new.first, self._call.profile), *self._losses)
         return said + b"".join(live.dialogue.give(results_in(answers)))
 
     def _turn(self, first: int) -> bytes:
         """All messages from this one on, as a turn of the user."""
-        content, self._losses = write_turn(self._read[first:], first, self._call.profile)
+        content, self._losses = write_turn(self._messages[first:], first, self._call.profile)
         return Dialogue.turn(content)
 
     # --- listening ---
 
-    async def _listen(self, live: Live) -> list[ReplyEvent]:
-        """The next events of the reply; none at its end."""
+    async def _listen(self, live: Live) -> None:
+        """The next line of the program, and what is to be done about it."""
         dialogue = live.dialogue
         if dialogue.reader is None:
             dialogue.reader = ReplyReader(
@@ -260,23 +229,23 @@ class ProgramCall:
                 answer=self._prepared.answer,
             )
         reader = dialogue.reader
-        while True:
-            heard = dialogue.receive(await self._read_line(live))
-            self._longest = dialogue.longest_description
-            if heard.out:
-                live.program.write(b"".join(heard.out))
-            for question in heard.questions:
-                live.program.write(Dialogue.decide(question, await self._decide(question.call)))
-            if (retried := heard.retried) is not None:
-                waited = (retried.get("retry_delay_ms") or 0) / 1000
-                self._note(str(retried.get("error") or "failed"), retried.get("error_status"), waited)
-            if reader.complete:
-                dialogue.take_calls()
-                return await self._end(live, reader, heard.events, {})
-            if heard.result is not None:
-                return await self._end_turn(live, reader, heard.events, heard.result)
-            if events := self._hand_over(heard.events):
-                return events
+        heard = dialogue.receive(await self._read_line(live))
+        self._longest = dialogue.longest_description
+        if heard.out:
+            live.program.write(b"".join(heard.out))
+        for question in heard.questions:
+            live.program.write(Dialogue.decide(question, await self._decide(question.call)))
+        if (retried := heard.retried) is not None:
+            waited = (retried.get("retry_delay_ms") or 0) / 1000
+            self._note(str(retried.get("error") or "failed"), retried.get("error_status"), waited)
+        kept: dict[str, Any] = {}
+        if reader.complete:
+            dialogue.take_calls()
+        elif heard.result is not None:
+            kept = self._end_turn(dialogue, reader, heard)
+        self.take(heard.events)
+        if reader.complete or heard.result is not None:
+            await self._end(live, reader, kept)
 
     async def _read_line(self, live: Live) -> bytes:
         times, greeted = self._prepared.timeouts, live.dialogue.greeted
@@ -285,8 +254,8 @@ class ProgramCall:
         try:
             return await live.program.read(min([each for each in (quiet, left) if each is not None], default=None))
         except ProgramEndedError as gone:
-            if live.seen and not self._says_something():
-                raise _UnusableError from None
+            if live.seen and not self.has_begun:
+                raise _UnusableError("It has ended.") from None
             raise crashed(self._call, gone.code, gone.words) from None
         except ProgramSilentError as quietly:
             if times.total is not None and time.monotonic() - self._began >= times.total:
@@ -312,64 +281,36 @@ class ProgramCall:
             close()
         return Deny("the permission check is async, and this program is not")
 
-    def _says_something(self) -> bool:
-        return self._handed_over or bool(self._fold.message().blocks)
-
-    def _hand_over(self, events: list[ReplyEvent]) -> list[ReplyEvent]:
-        """The events that the caller may see now."""
-        self._fold.extend(events)
-        self._unsaid += events
-        # That a reply has begun is told together with what it begins with, as other engines do.
-        if not self._call.stream or all(type(event) is ReplyStarted for event in self._unsaid):
-            return []
-        self._handed_over = True
-        said, self._unsaid = self._unsaid, []
-        return said
-
     # --- the end ---
 
-    async def _end_turn(
-        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], result: dict[str, Any]
-    ) -> list[ReplyEvent]:
+    def _end_turn(self, dialogue: Dialogue, reader: ReplyReader, heard: Heard) -> dict[str, Any]:
+        """What is kept of the turn's result. Raises ProviderError if the turn has failed."""
+        result = heard.result or {}
         if result.get("is_error"):
-            raise refused(self._call, result, live.dialogue.word)
-        reader.finish(result, events)
-        live.dialogue.reader = None
+            self.take(heard.events)
+            raise refused(self._call, result, dialogue.word)
+        reader.finish(result, heard.events)
+        dialogue.reader = None
         kept = {name: result[name] for name in _KEPT if name in result}
         cost = result.get("total_cost_usd")
         if isinstance(cost, int | float):
-            kept["cost_usd"] = max(0.0, cost - live.dialogue.cost)
-            live.dialogue.cost = cost
-        return await self._end(live, reader, events, kept)
+            kept["cost_usd"] = max(0.0, cost - dialogue.cost)
+            dialogue.cost = cost
+        return kept
 
-    async def _end(
-        self, live: Live, reader: ReplyReader, events: list[ReplyEvent], kept: dict[str, Any]
-    ) -> list[ReplyEvent]:
+    async def _end(self, live: Live, reader: ReplyReader, kept: dict[str, Any]) -> None:
         """The reply is complete: keep the program for the next call."""
-        self._fold.extend(events)
-        events.append(reader.ending(self._native(live.dialogue, kept)))
-        self._fold.push(events[-1])
+        fields = {"session_id": live.dialogue.session, **kept}
+        native = Native(PROVIDER, {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
+        self.take([reader.ending(native)])
         self._note("ok", None, 0.0)
         live.seen = (*self._messages, self._fold.message())
-        self._live, self._over = None, True
+        self._live, self.over = None, True
         for surplus in self._pool.put(live):
             await surplus.stop(gently=True)
-        return self._unsaid + events
-
-    def _native(self, dialogue: Dialogue, kept: dict[str, Any]) -> Native:
-        fields = {"session_id": dialogue.session, **kept}
-        return Native(PROVIDER, {name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
 
     def _note(self, outcome: str, status: int | None, waited: float) -> None:
-        number, duration = len(self._attempts) + 1, time.monotonic() - self._began
-        self._attempts.append(
+        number, duration = len(self.attempts) + 1, time.monotonic() - self._began
+        self.attempts.append(
             AttemptRecord(number=number, outcome=outcome, waited=waited, duration=duration, status=status)
         )
-
-    def _fail(self, error: ProviderError) -> list[ReplyEvent]:
-        without_keys(error, {"x-api-key": self._prepared.launch.environment.get("ANTHROPIC_API_KEY", "")})
-        failed = Failed(type(error).__name__, error.message)
-        self._fold.push(failed)
-        error.partial = self.message if self.message.blocks else None
-        self._over, self._failure = True, error
-        return [failed]

@@ -14,7 +14,17 @@ from dragoman.engines.base import AsyncEngine, BaseEngine, Engine, lossy
 from dragoman.engines.factory import EngineOptions, ProviderFactory
 from dragoman.engines.keys import given_key
 from dragoman.errors import InvalidConversationError
-from dragoman.providers import Adaptation, Call, Loss, ModelOptions, Profile, ToolNames, prepare, profile_with
+from dragoman.providers import (
+    PROFILES,
+    Adaptation,
+    Call,
+    Loss,
+    ModelOptions,
+    Profile,
+    ToolNames,
+    prepare,
+    profile_with,
+)
 from dragoman.transport import RetryPolicy, Timeouts, validate_base_url
 
 from .call import Pool, Prepared, ProgramCall
@@ -45,7 +55,7 @@ class _ClaudeProgram(BaseEngine):
             settings = msgspec.structs.replace(settings, find_program=given.get("find_program"))
         self.settings: ClaudeSettings = settings
         self.options: ModelOptions = given.get("options", ModelOptions())
-        self.profile: Profile = profile_with(PROVIDER, given.get("profile", {}))
+        self.profile: Profile = profile_with(PROFILES[PROVIDER], given.get("profile", {}))
         self._program: type[Program] = program
         self._pool: Pool = Pool(self.settings.idle_programs)
         self._model: str = model or DEFAULT_MODEL

@@ -16,8 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dragoman.conversation import ToolCall
-from dragoman.engines.environment import child_environment
-from dragoman.engines.keys import Secret, environment_without_keys, may_go, usual_key
+from dragoman.engines.keys import Secret, child_environment, may_go, usual_key
 from dragoman.errors import ConfigurationError
 from dragoman.providers import PROVIDERS, Adaptation, Call, ModelOptions, ToolNames, effective_options, refuse_or_adapt
 from dragoman.tools import Allow, Ask, Deny
@@ -244,7 +243,7 @@ def _by_reasoning(call: Call, options: ModelOptions, adaptations: list[Adaptatio
 def _environment(settings: ClaudeSettings, account: Account, options: ModelOptions) -> dict[str, str]:
     environ = account.environ
     clouds = [begin for switch, begins in _CLOUDS.items() if environ.get(switch) for begin in begins]
-    found = child_environment(environment_without_keys(environ), own=(*_ITS_OWN, *clouds))
+    found = child_environment(environ, own=(*_ITS_OWN, *clouds))
     for name in (*_OF_A_SESSION, *_KEYS):
         found.pop(name, None)
     found |= _login(account) | _QUIET | _WHOLE

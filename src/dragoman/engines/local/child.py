@@ -37,6 +37,7 @@ def main() -> int:
     lock = os.open(asked["lock"], os.O_RDWR | os.O_CREAT, 0o600)  # never closed
     if not _locked(lock):
         return _TAKEN
+    Path(asked["state"]).unlink(missing_ok=True)  # of one that was killed: with the lock held it would be believed
     try:
         runtime: Any = import_module("xllamacpp")
     except ImportError as error:

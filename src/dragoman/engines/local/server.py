@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,10 +27,10 @@ import msgspec
 from msgspec import Struct
 
 from dragoman._descriptors import owned
-from dragoman._stop import Stop, sleep as blocking_sleep, stopping
+from dragoman._stop import Stop, pause, sleep, stopping
 from dragoman._version import __version__
 from dragoman.directories import cache_directory
-from dragoman.engines.environment import PYTHON, child_environment
+from dragoman.engines.keys import PYTHON, child_environment
 from dragoman.errors import ConfigurationError, ConnectionFailedError, LocalModelError
 from dragoman.transport import HttpRequest, Response, Transport
 
@@ -113,7 +112,7 @@ def stop_models(model: str = "") -> list[ModelServer]:
             state.unlink(missing_ok=True)  # which it sees
             end = time.monotonic() + _DYING_SECONDS
             while _is_held(state.with_suffix(".lock")) and time.monotonic() < end:
-                blocking_sleep(_LOOK)
+                sleep(_LOOK)
             ended.append(server)
     return ended
 
@@ -128,7 +127,7 @@ def ensure_installed() -> None:
         raise LocalModelError(message, reason="not_installed", hint=f"Install it: {_INSTALL}")
 
 
-async def find_or_start(model: Path, context: int, sleep: Callable[[float], Awaitable[None]]) -> ModelServer:
+async def find_or_start(model: Path, context: int, *, blocking: bool) -> ModelServer:
     """The server of a model; if there is none it is started, and waited for. Raises LocalModelError."""
     state = _state_of(model, context)
     child: subprocess.Popen[bytes] | None = None
@@ -143,7 +142,7 @@ async def find_or_start(model: Path, context: int, sleep: Callable[[float], Awai
             if time.monotonic() > end:
                 message = f"The model {model.name} was not loaded within {_START_SECONDS:.0f} seconds."
                 raise LocalModelError(message, reason="failed", hint="Use a smaller model, or a faster machine.")
-            await sleep(_LOOK)
+            await pause(_LOOK, blocking=blocking)
     except BaseException:
         if child is not None and child.poll() is None:  # nobody waits for it any more
             with suppress(ProcessLookupError):
@@ -179,7 +178,7 @@ def _spawn(state: Path, model: Path, context: int) -> subprocess.Popen[bytes]:
         "idle": _idle_seconds(),
     }
     # Threads that wait for each other by spinning take the processor away from the one that works.
-    environment = {"OMP_WAIT_POLICY": "PASSIVE"} | child_environment(own=_OWN_VARIABLES)
+    environment = {"OMP_WAIT_POLICY": "PASSIVE"} | child_environment(os.environ, own=_OWN_VARIABLES)
     try:
         with state.with_suffix(".log").open("wb") as output:
             return subprocess.Popen(  # noqa: S603 -- this Python and a file of ours
@@ -238,6 +237,7 @@ class LocalTransport(Transport):
 
     def __init__(self, choice: ModelChoice, context: int, inner: Transport, *, blocking: bool) -> None:
         self.blocking: bool | None = blocking
+        self._blocking: bool = blocking
         self._choice: ModelChoice = choice
         self._context: int = context
         self._inner: Transport = inner
@@ -266,7 +266,7 @@ class LocalTransport(Transport):
             message = "The engine is closed."
             raise ConfigurationError(message, hint="Make a new one, or do not close it so early.")
         ensure_installed()
-        return await find_or_start(await self._file(), self._context, self._sleep)
+        return await find_or_start(await self._file(), self._context, blocking=self._blocking)
 
     async def _file(self) -> Path:
         """The model's file, which may have to be downloaded, for minutes."""
@@ -292,16 +292,8 @@ class LocalTransport(Transport):
         while _find(state) == server:
             if time.monotonic() > end:
                 return False
-            await self._sleep(_LOOK)
+            await pause(_LOOK, blocking=self._blocking)
         return True
-
-    async def _sleep(self, seconds: float) -> None:
-        if self.blocking:
-            blocking_sleep(seconds)
-            return
-        import asyncio  # which plain programs do not load
-
-        await asyncio.sleep(seconds)
 
     async def aclose(self) -> None:
         """Close the connections."""

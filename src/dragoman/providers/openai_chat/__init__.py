@@ -5,10 +5,10 @@ decode.py    bytes to events            parts.py     what a reply can hold besid
 profiles.py  what models and servers can do
 """
 
-from dragoman.providers.codec import DialectCodec
+from dragoman.providers.codec import Codec
 from dragoman.providers.failures import read_refusal
 
 from .decode import ReplyDecoder
 from .encode import encode_call
 
-CODEC = DialectCodec(name="openai_chat", encode=encode_call, decoder=ReplyDecoder, error=read_refusal)
+CODEC = Codec(name="openai_chat", encode=encode_call, decoder=ReplyDecoder, error=read_refusal)
