@@ -205,19 +205,15 @@ def per_terms(make: Callable[[Call], _T]) -> Callable[[Call], _T]:
 
     @wraps(make)
     def once(call: Call) -> _T:
-        options = call.options
-        key: tuple[object, ...] = (call.model, call.stream, id(call.profile), id(options))
+        key: tuple[object, ...] = (call.model, call.stream, id(call.profile), id(call.options))
         if call.tools:
             key += tuple(map(id, call.tools))
         known = made.get(key)
-        if known is not None:
-            return known[0]
-        terms = msgspec.structs.replace(call, conversation=_NOTHING_SAID)
-        result = make(terms)
-        if not options.extra_body and not options.extra_headers:  # these are mappings that somebody may change
+        if known is None:
             if len(made) >= _MOST_TERMS:
                 made.clear()
-            made[key] = (result, terms)  # with the terms, so that nothing else can get their ids
-        return result
+            terms = msgspec.structs.replace(call, conversation=_NOTHING_SAID)
+            known = made[key] = (make(terms), terms)  # with the terms, so that nothing else can get their ids
+        return known[0]
 
     return once
