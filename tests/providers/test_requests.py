@@ -177,6 +177,12 @@ def test_tools_for_a_model_that_calls_none(provider: str) -> None:
     assert not json.loads(done.request.body).keys() & {"tools", "toolConfig", "tool_choice"}
 
 
+@every_dialect
+def test_two_tools_of_one_name_are_a_mistake(provider: str) -> None:
+    with pytest.raises(ConfigurationError, match="same name: 'f'"):
+        encode(call_of(provider, tools=(ToolSpec("f"), ToolSpec("g"), ToolSpec("f", "Another."))))
+
+
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "gemini"])
 def test_more_tools_than_the_provider_takes(provider: str) -> None:
     most = profile_of(provider, MODELS[provider]).tool_limits.max_tools
@@ -232,7 +238,10 @@ def test_the_model_learns_that_a_tool_failed(provider: str, content: Any) -> Non
         ("openai-responses", "gpt-5.6", {"temperature": 1}, {"temperature": 1}),
         ("openai-responses", "my-own-model", {"temperature": 0.2}, {"temperature": 0.2}),
         ("deepseek", "deepseek-chat", {"seed": 7}, {"seed": 7}),
-        ("deepseek", "deepseek-reasoner", {"reasoning": LOW}, {"reasoning_effort": "low"}),
+        *[
+            ("deepseek", "deepseek-reasoner", {"reasoning": Reasoning(effort=effort)}, {"reasoning_effort": effort})
+            for effort in ("low", "medium", "xhigh")
+        ],
     ],
 )
 def test_what_the_provider_takes_is_not_refused(
