@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dragoman.conversation import ToolSpec
+from dragoman.conversation import Conversation, Message, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers import PROVIDERS, Profile, ToolLimits, check, profile_of
+from dragoman.providers import PROVIDERS, Call, Profile, ToolLimits, check, codec_of, profile_of
 from dragoman.providers.preflight import Finding
 from dragoman.tools import Tool
 
@@ -87,24 +87,34 @@ def test_rewritten_schemas_are_told() -> None:
     free = {"type": "object", "properties": {"x": {}}}
     report = check([spec("a", free, strict=True)], PROFILE)
     assert report.tools[0].findings == (
-        Finding("rewrite", "strict", "left out because of /properties/x: any value is allowed"),
+        Finding("rewrite", "schema", "not strict: /properties/x: any value is allowed"),
     )
     assert report.tools[0].strict is False
     assert report.tools[0].schema == free
     assert only(spec("a", strict=True), profile=PROFILE.with_changes(strict_tools=False)) == (
-        Finding("rewrite", "strict", "left out, this model does not support it"),
+        Finding("rewrite", "strict", "this model does not support it"),
     )
 
 
-def test_strict_tools_are_counted_together() -> None:
-    claude = PROFILE.with_changes(tool_schema="anthropic_strict", tool_limits=ToolLimits())
+def test_strict_tools_are_counted_together_by_check_and_by_what_is_sent() -> None:
     some = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(2)}}
-    strict = [spec(f"t{i}", some, strict=True) for i in range(21)]
-    assert [finding.text for finding in check(strict, claude).findings] == [
-        "21 strict schemas, at most 20 are allowed in one request",
-        "42 optional properties, at most 24 are allowed in one request",
-    ]
-    assert check([spec(f"t{i}", some) for i in range(21)], claude).ok
+    needed = {**some, "required": [*some["properties"]]}
+    for schema, most, why in (
+        (needed, 20, "21 strict schemas, at most 20 are allowed in one request"),
+        (some, 12, "26 optional properties, at most 24 are allowed in one request"),
+    ):
+        tools = tuple(spec(f"t{i}", schema, strict=True) for i in range(most + 2))
+        model = "claude-sonnet-4-5"
+        report = check(tools, f"anthropic:{model}")
+        assert [tool.strict for tool in report.tools] == [True] * most + [False] * 2
+        assert report.tools[most].findings == (Finding("rewrite", "strict", f"left out: {why}"),)
+        hi = Conversation(messages=(Message.user("Hi"),))
+        call = Call(model=model, conversation=hi, profile=profile_of("anthropic", model), tools=tools)
+        done = codec_of("anthropic").encode(call)
+        assert [tool.get("strict", False) for tool in json.loads(done.request.body)["tools"]] == [
+            tool.strict for tool in report.tools
+        ]
+        assert [one.what for one in done.adaptations] == [f"strict of tool 't{most + i}'" for i in range(2)]
 
 
 def test_the_report_reads_well() -> None:
@@ -114,8 +124,8 @@ def test_the_report_reads_well() -> None:
             "test: 4 tools: 2 rewritten, 2 as they are",
             "  tools: there are 4, at most 3 are allowed",
             "  files.read: rewritten",
-            "    name: sent as 'files_read'",
             '    schema: /type: read as "object"',
+            "    name: sent as 'files_read'",
             "  long: rewritten",
             "    description: 30 characters, cut to the 20 that are allowed",
         ]

@@ -80,14 +80,17 @@ def test_the_same_call_gives_the_same_bytes(provider: str) -> None:
 
 
 @every_dialect
-def test_a_mapping_that_its_owner_changes_is_read_again(provider: str) -> None:
-    body: dict[str, object] = {"labels": {}}
-    headers = {"x": ""}
+def test_options_stay_what_they_were_when_they_were_made(provider: str) -> None:
+    labels = {"a": "1"}
+    body: dict[str, object] = {"labels": labels}
+    headers = {"x": "1"}
     call = call_of(provider, extra_body=body, extra_headers=headers)
-    for value in ("1", "2"):
-        body["labels"], headers["x"] = {"a": value}, value
-        request = encode(call).request
-        assert (json.loads(request.body)["labels"], request.headers["x"]) == ({"a": value}, value)
+    first = encode(call)
+    labels["a"] = headers["x"] = "2"
+    body["more"] = 3
+    assert json.loads(first.request.body)["labels"] == {"a": "1"}
+    again = msgspec.structs.replace(call, options=msgspec.structs.replace(call.options))  # nothing is kept for these
+    assert encode(call) == encode(again) == first
 
 
 ANSWER = ResponseFormat(schema=Raw(b'{"type":"object","properties":{}}'))
@@ -174,6 +177,12 @@ def test_tools_for_a_model_that_calls_none(provider: str) -> None:
     assert not json.loads(done.request.body).keys() & {"tools", "toolConfig", "tool_choice"}
 
 
+@every_dialect
+def test_two_tools_of_one_name_are_a_mistake(provider: str) -> None:
+    with pytest.raises(ConfigurationError, match="same name: 'f'"):
+        encode(call_of(provider, tools=(ToolSpec("f"), ToolSpec("g"), ToolSpec("f", "Another."))))
+
+
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "gemini"])
 def test_more_tools_than_the_provider_takes(provider: str) -> None:
     most = profile_of(provider, MODELS[provider]).tool_limits.max_tools
@@ -229,7 +238,10 @@ def test_the_model_learns_that_a_tool_failed(provider: str, content: Any) -> Non
         ("openai-responses", "gpt-5.6", {"temperature": 1}, {"temperature": 1}),
         ("openai-responses", "my-own-model", {"temperature": 0.2}, {"temperature": 0.2}),
         ("deepseek", "deepseek-chat", {"seed": 7}, {"seed": 7}),
-        ("deepseek", "deepseek-reasoner", {"reasoning": LOW}, {"reasoning_effort": "low"}),
+        *[
+            ("deepseek", "deepseek-reasoner", {"reasoning": Reasoning(effort=effort)}, {"reasoning_effort": effort})
+            for effort in ("low", "medium", "xhigh")
+        ],
     ],
 )
 def test_what_the_provider_takes_is_not_refused(

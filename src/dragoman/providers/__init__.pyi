@@ -36,6 +36,11 @@ from .options import (
 from .preflight import check as check
 from .profile import Profile as Profile, ProfileRow as ProfileRow, ToolLimits as ToolLimits
 from .programs import PROFILES as PROFILES, profile_with as profile_with
-from .requests import ToolNames as ToolNames, effective_options as effective_options, refuse_or_adapt as refuse_or_adapt
+from .requests import (
+    ToolNames as ToolNames,
+    description_with_examples as description_with_examples,
+    effective_options as effective_options,
+    refuse_or_adapt as refuse_or_adapt,
+)
 from .schema import restored as restored
 from .structured import AnswerReader as AnswerReader, answer_text as answer_text, prepare as prepare

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Final, Protocol, TypeVar
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -129,6 +129,7 @@ def is_content(event: ReplyEvent) -> bool:
 
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 def remembered(value: Message | ToolSpec, key: str, make: Callable[[], _T]) -> _T:
@@ -177,29 +178,25 @@ _MOST_TERMS: Final = 64
 _NOTHING_SAID: Final = Conversation()
 
 
-def per_terms(make: Callable[[Call], _T]) -> Callable[[Call], _T]:
+def per_terms(make: Callable[Concatenate[Call, _P], _T]) -> Callable[Concatenate[Call, _P], _T]:
     """A function of the terms of a call (all but its conversation) that works once for all calls on the same terms.
 
     Terms are the same if they are the same values, not only equal ones: to compare tools and options takes longer than
-    most calls. An engine passes the same ones from turn to turn.
+    most calls. An engine passes the same ones from turn to turn. What the function takes besides is compared.
     """
     made: dict[tuple[object, ...], tuple[_T, Call]] = {}
 
     @wraps(make)
-    def once(call: Call) -> _T:
-        options = call.options
-        key: tuple[object, ...] = (call.model, call.stream, id(call.profile), id(options))
+    def once(call: Call, *more: _P.args, **none: _P.kwargs) -> _T:
+        key: tuple[object, ...] = (call.model, call.stream, id(call.profile), id(call.options), *more)
         if call.tools:
             key += tuple(map(id, call.tools))
         known = made.get(key)
-        if known is not None:
-            return known[0]
-        terms = msgspec.structs.replace(call, conversation=_NOTHING_SAID)
-        result = make(terms)
-        if not options.extra_body and not options.extra_headers:  # these are mappings that somebody may change
+        if known is None:
             if len(made) >= _MOST_TERMS:
                 made.clear()
-            made[key] = (result, terms)  # with the terms, so that nothing else can get their ids
-        return result
+            terms = msgspec.structs.replace(call, conversation=_NOTHING_SAID)
+            known = made[key] = (make(terms, *more, **none), terms)  # with them, so that nothing else gets their ids
+        return known[0]
 
     return once

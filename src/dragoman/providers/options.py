@@ -7,8 +7,10 @@ nothing is dropped without a word.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import Raw, Struct
 
 from dragoman._checks import CheckedMeta
@@ -61,6 +63,11 @@ class ModelOptions(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, for
     extra_headers: Mapping[str, str] = {}
     adapt: bool = False
     """What the model cannot take: False raises ConfigurationError, True leaves it out and reports an Adaptation."""
+
+    def __post_init__(self) -> None:
+        """Take a copy of what its owner could change later, also deep inside: options are a value like any other."""
+        if self.extra_body:
+            msgspec.structs.force_setattr(self, "extra_body", deepcopy(self.extra_body))
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """What differs from the defaults, without the headers, which may hold keys."""

@@ -1,6 +1,6 @@
 """Preflight: what a provider would say to some tools, before anything is sent.
 
-Owns: check() and its report.
+Owns: check() and its report. What would be rewritten is what an encoder rewrites: both ask `tell_tool`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dragoman.errors import ConfigurationError, ToolDefinitionError
 
 from .catalogue import profile_of, split_model
 from .profile import Profile
-from .requests import ToolNames, describe_tool
-from .schema import Conversion, convert, together
+from .requests import ToldTool, ToolNames, tell_tool
 
 Severity: TypeAlias = Literal["ok", "rewrite", "error"]
 """Sent as it is, sent in another form, or refused."""
@@ -108,69 +107,45 @@ def check(tools: Iterable[ToolSpec | HasSpec], model: str | Profile) -> Report:
     `model` is a name like `anthropic:claude-sonnet-4-5`, or a profile.
     """
     specs = [tool if isinstance(tool, ToolSpec) else tool.spec for tool in tools]
-    profile, label = _profile(model)
-    names, findings = _names(specs, profile)
-    times = Counter(spec.name for spec in specs)
-    converted = [_converted(spec, profile) for spec in specs]
-    reports = tuple(
-        _report(spec, profile, names.get(spec.name, spec.name), done, repeated=times[spec.name] > 1)
-        for spec, done in zip(specs, converted, strict=True)
-    )
-    held = [tool.schema for tool in reports if tool.strict and tool.schema is not None]
-    findings += [Finding("error", "strict", f"{text} in one request") for text in together(held, profile.tool_schema)]
-    return Report(model=label, tools=reports, findings=tuple(_of_all(specs, profile) + findings))
-
-
-def _profile(model: str | Profile) -> tuple[Profile, str]:
     if isinstance(model, Profile):
-        return model, model.provider
-    provider, name = split_model(model)
-    return profile_of(provider, name), f"{provider}:{name}"
-
-
-def _of_all(specs: list[ToolSpec], profile: Profile) -> list[Finding]:
+        profile, label = model, model.provider
+    else:
+        provider, name = split_model(model)
+        profile, label = profile_of(provider, name), f"{provider}:{name}"
+    findings: list[Finding] = []
     most = profile.tool_limits.max_tools
     if specs and not profile.tools:
-        return [Finding("error", "tools", "this model takes no tools")]
-    if most is not None and len(specs) > most:
-        return [Finding("error", "tools", f"there are {len(specs)}, at most {most} are allowed")]
-    return []
-
-
-def _names(specs: list[ToolSpec], profile: Profile) -> tuple[dict[str, str], list[Finding]]:
+        findings.append(Finding("error", "tools", "this model takes no tools"))
+    elif most is not None and len(specs) > most:
+        findings.append(Finding("error", "tools", f"there are {len(specs)}, at most {most} are allowed"))
     try:
-        return dict(ToolNames([spec.name for spec in specs], profile.tool_limits).to_wire), []
+        names = ToolNames([spec.name for spec in specs], profile.tool_limits)
     except ConfigurationError as error:
-        return {}, [Finding("error", "name", error.message)]
-
-
-def _converted(spec: ToolSpec, profile: Profile) -> Conversion | ToolDefinitionError:
-    try:
-        return convert(spec.schema, profile.tool_schema, strict=_wants_strict(spec, profile))
-    except ToolDefinitionError as error:
-        return error
-
-
-def _wants_strict(spec: ToolSpec, profile: Profile) -> bool:
-    return spec.strict is True and profile.strict_tools
+        return Report(model=label, findings=(*findings, Finding("error", "name", error.message)))
+    times = Counter(spec.name for spec in specs)
+    held: list[dict[str, object]] = []
+    reports = [_report(spec, names, profile, held, repeated=times[spec.name] > 1) for spec in specs]
+    return Report(model=label, tools=tuple(reports), findings=tuple(findings))
 
 
 def _report(
-    spec: ToolSpec, profile: Profile, wire_name: str, done: Conversion | ToolDefinitionError, *, repeated: bool
+    spec: ToolSpec, names: ToolNames, profile: Profile, held: list[dict[str, object]], *, repeated: bool
 ) -> ToolReport:
-    found: list[Finding] = []
-    if repeated:
-        found.append(Finding("error", "name", "another tool has the same one"))
-    if wire_name != spec.name:
-        found.append(Finding("rewrite", "name", f"sent as {wire_name!r}"))
-    if changed := describe_tool(spec, profile)[1]:
-        found.append(Finding("rewrite", "description", changed))
-    if spec.strict and not profile.strict_tools:
-        found.append(Finding("rewrite", "strict", "left out, this model does not support it"))
-    if isinstance(done, ToolDefinitionError):
-        found.append(Finding("error", "schema", done.message))
-        return ToolReport(tool=spec.name, wire_name=wire_name, findings=tuple(found))
-    found.extend(Finding("rewrite", "strict", f"left out because of {reason}") for reason in done.reasons)
-    found.extend(Finding("rewrite", "schema", str(note)) for note in done.notes)
-    strict = _wants_strict(spec, profile) and not done.reasons
-    return ToolReport(tool=spec.name, wire_name=wire_name, schema=done.schema, strict=strict, findings=tuple(found))
+    twice = (Finding("error", "name", "another tool has the same one"),) if repeated else ()
+    try:
+        told, _ = tell_tool(spec, names, profile, held, _write_nothing)
+    except ToolDefinitionError as error:
+        findings = (*twice, Finding("error", "schema", error.message))
+        return ToolReport(tool=spec.name, wire_name=names.wire(spec.name), findings=findings)
+    rewritten = [Finding("rewrite", note.what.partition(" ")[0], note.why) for note in told.notes]
+    return ToolReport(
+        tool=spec.name,
+        wire_name=told.name,
+        schema=told.schema,
+        strict=told.strict,
+        findings=(*twice, *rewritten),
+    )
+
+
+def _write_nothing(_told: ToldTool) -> None:
+    pass

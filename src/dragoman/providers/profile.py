@@ -104,6 +104,16 @@ class ProfileRow(Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Any]
 
 
+def row(provider: str, models: str = "*", **fields: Any) -> ProfileRow:
+    """A row; the patterns of its models are given in one text."""
+    return ProfileRow(provider=provider, models=tuple(models.split()), fields=fields)
+
+
+def words(text: str = "") -> frozenset[Any]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 def lay_over(base: Profile, rows: Iterable[ProfileRow], model: str) -> Profile:
     """The base profile with the fields of every row that fits, in order; later rows win."""
     changes: dict[str, Any] = {}

@@ -13,7 +13,7 @@ import msgspec
 from dragoman.errors import ConfigurationError
 
 from .anthropic.profiles import BASE
-from .profile import Profile, ToolLimits
+from .profile import Profile, ToolLimits, words
 
 # The models are Anthropic's, but what can be asked of them is what the program lets through.
 _CLAUDE: Final = BASE.with_changes(
@@ -21,17 +21,17 @@ _CLAUDE: Final = BASE.with_changes(
     dialect="claude_cli",
     # The program puts a name of its own before a tool's, and the whole must fit the API's 128 characters.
     tool_limits=ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,64}", max_name_length=64, max_description_length=2048),
-    tool_result_media=frozenset(["image"]),
+    tool_result_media=words("image"),
     tool_examples=False,
-    tool_choices=frozenset(["auto", "none"]),
+    tool_choices=words("auto none"),
     single_tool_calls=False,
     needs_tools_of_history=False,
     tool_schema="json_schema",
     structured="native",
     structured_schema="json_schema",
     reasoning="adaptive",
-    efforts=frozenset(["low", "medium", "high", "xhigh", "max"]),
-    unsupported=frozenset(["seed", "stop", "temperature", "top_k", "top_p", "user"]),
+    efforts=words("low medium high xhigh max"),
+    unsupported=words("seed stop temperature top_k top_p user"),
     default_max_tokens=None,
 )
 
@@ -39,12 +39,12 @@ _CLAUDE: Final = BASE.with_changes(
 _LOCAL: Final = Profile(
     provider="local",
     dialect="local",
-    media=frozenset(),
-    media_urls=frozenset(),
+    media=words(),
+    media_urls=words(),
     tool_limits=ToolLimits(name_pattern=r"[\s\S]{1,200}", max_name_length=200),
     strict_tools=True,
     reasoning_replayed=False,
-    unsupported=frozenset(["user"]),
+    unsupported=words("user"),
     default_max_tokens=2048,  # a small model may not find an end by itself
     context_window=8192,
 )

@@ -10,19 +10,20 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from dragoman.conversation import Json, Media, MediaKind, OneTool, Text, ToolSpec
+from dragoman.conversation import OneTool, ToolExample, ToolSpec
 from dragoman.errors import ConfigurationError
 
 from .codec import Adaptation, Call, remembered
 from .options import Effort, ModelOptions, ResponseFormat
 from .profile import Profile, ToolLimits
-from .schema import convert
+from .schema import convert, excesses_together
 
 _T = TypeVar("_T")
 _DEFAULTS: Final = ModelOptions()
@@ -74,58 +75,107 @@ def effective_options(call: Call, adaptations: list[Adaptation]) -> ModelOptions
 # --- tools and schemas ------------------------------------------------------------------------------------------------
 
 
-def declare_tools(
-    call: Call, names: ToolNames, adaptations: list[Adaptation], write: Callable[[ToolSpec, str, object, bool], _T]
-) -> list[_T]:
-    """The tools in a dialect's words. `write` gets a tool, its name on the wire, its schema and whether it is strict.
+class ToldTool(Struct, frozen=True, kw_only=True):
+    """A tool as a model is told of it, and what was changed to get there."""
 
-    What it gives is kept beside the tool for later calls.
-    """
+    name: str
+    description: str
+    examples: tuple[ToolExample, ...]
+    schema: dict[str, object]
+    strict: bool
+    notes: tuple[Adaptation, ...]
+
+
+def declare_tools(
+    call: Call, names: ToolNames, adaptations: list[Adaptation], write: Callable[[ToldTool], _T]
+) -> list[_T]:
+    """The tools in a dialect's words. What `write` gives is kept beside the tool for later calls."""
     profile = call.profile
     if call.tools and not profile.tools:
         hint = "Use another model or another API of this provider, or send no tools."
         refuse_or_adapt(call, adaptations, "tools", "this model calls no tools over this API", hint)
         return []
+    if len(names.to_wire) < len(call.tools):
+        (name, _), *_ = Counter([spec.name for spec in call.tools]).most_common(1)
+        raise ConfigurationError(f"Two tools have the same name: {name!r}.", hint="Rename one of them.")
     most = profile.tool_limits.max_tools
     if most is not None and len(call.tools) > most:
         why = f"at most {most} are allowed in one request; those behind are left out"
         refuse_or_adapt(call, adaptations, f"{len(call.tools)} tools", why, "Offer fewer tools.")
-    found: list[_T] = []
+    declared: list[_T] = []
+    held: list[dict[str, object]] = []
     for spec in call.tools[:most]:
-        name, strict = names.wire(spec.name), spec.strict is True and profile.strict_tools
-
-        def make(spec: ToolSpec = spec, name: str = name, strict: bool = strict) -> tuple[_T, tuple[Adaptation, ...]]:
-            done = convert(spec.schema, profile.tool_schema, strict=strict)
-            description, changed = describe_tool(spec, profile)
-            told = msgspec.structs.replace(spec, description=description)
-            notes = [Adaptation(f"description of tool {spec.name!r}", changed)] if changed else []
-            notes += [Adaptation(f"schema of tool {spec.name!r}", line) for line in done.lines]
-            return write(told, name, done.schema, strict and not done.reasons), tuple(notes)
-
-        longest = profile.tool_limits.max_description_length
-        key = f"{profile.dialect} {profile.tool_schema} {strict} {name} {longest} {profile.tool_examples}"
-        declared, notes = remembered(spec, key, make)
-        found.append(declared)
-        adaptations += notes
-        if name != spec.name:
-            adaptations.append(Adaptation(f"name of tool {spec.name!r}", f"sent as {name!r}"))
-        if spec.strict and not profile.strict_tools:
-            adaptations.append(Adaptation(f"strict of tool {spec.name!r}", "this model does not support it"))
-    return found
+        told, written = tell_tool(spec, names, profile, held, write)
+        adaptations += told.notes
+        declared.append(written)
+    return declared
 
 
-def describe_tool(spec: ToolSpec, profile: Profile) -> tuple[str, str]:
+def tell_tool(
+    spec: ToolSpec, names: ToolNames, profile: Profile, held: list[dict[str, object]], write: Callable[[ToldTool], _T]
+) -> tuple[ToldTool, _T]:
+    """One tool as the model is told of it, and what `write` makes of that.
+
+    `held` are the strict schemas so far: where one more is too much for a request, this one is not strict.
+    """
+    name, limits = names.wire(spec.name), profile.tool_limits
+    depends_on = f"{write.__module__} {profile.tool_schema} {profile.tool_examples} {limits.max_description_length}"
+
+    def tell(strict: bool) -> tuple[ToldTool, _T]:
+        def make() -> tuple[ToldTool, _T]:
+            told = _tell(spec, name, profile, strict=strict)
+            return told, write(told)
+
+        return remembered(spec, f"{depends_on} {profile.strict_tools} {strict} {name}", make)
+
+    told, written = tell(spec.strict is True and profile.strict_tools)
+    if told.strict and (beyond := excesses_together([*held, told.schema], profile.tool_schema)):
+        note = Adaptation(f"strict of tool {spec.name!r}", f"left out: {beyond[0]} in one request")
+        told, written = tell(False)
+        return msgspec.structs.replace(told, notes=(*told.notes, note)), written
+    if told.strict:
+        held.append(told.schema)
+    return told, written
+
+
+def _tell(spec: ToolSpec, name: str, profile: Profile, *, strict: bool) -> ToldTool:
+    done = convert(spec.schema, profile.tool_schema, strict=strict)
+    description, changed = _describe(spec, profile)
+    notes = [("description", changed)] if changed else []
+    notes += [("schema", line) for line in done.lines]
+    if name != spec.name:
+        notes.append(("name", f"sent as {name!r}"))
+    if spec.strict and not profile.strict_tools:
+        notes.append(("strict", "this model does not support it"))
+    return ToldTool(
+        name=name,
+        description=description,
+        examples=spec.examples if profile.tool_examples else (),
+        schema=done.schema,
+        strict=strict and not done.reasons,
+        notes=tuple([Adaptation(f"{what} of tool {spec.name!r}", why) for what, why in notes]),
+    )
+
+
+def _describe(spec: ToolSpec, profile: Profile) -> tuple[str, str]:
     """The description of a tool as this model gets it, and what was changed; nothing if it is the tool's own."""
     text, changes = spec.description, list[str]()
     if spec.examples and not profile.tool_examples:
-        shown = [msgspec.json.encode(example.input).decode() for example in spec.examples]
-        text = f"{text}\n\nExamples of its arguments: {'; '.join(shown)}".strip()
+        text = description_with_examples(spec)
         changes.append("the examples are put into it")
     longest = profile.tool_limits.max_description_length
     if longest is not None and len(text) > longest:
         changes.append(f"{len(text)} characters, cut to the {longest} that are allowed")
         text = f"{text[: longest - 1]}…"
     return text, "; ".join(changes)
+
+
+def description_with_examples(spec: ToolSpec) -> str:
+    """The description of a tool for whoever has no place of its own for examples."""
+    if not spec.examples:
+        return spec.description
+    shown = [msgspec.json.encode(example.input).decode() for example in spec.examples]
+    return f"{spec.description}\n\nExamples of its arguments: {'; '.join(shown)}".strip()
 
 
 def convert_reply_schema(
@@ -149,53 +199,42 @@ def name_reply_schema(wanted: ResponseFormat, adaptations: list[Adaptation]) -> 
 # --- reasoning and media ----------------------------------------------------------------------------------------------
 
 
+def nearest_effort(effort: Effort, efforts: frozenset[str]) -> Effort:
+    """The one of these efforts that is nearest, the lower one of two; the effort itself if there are none."""
+    known: list[Effort] = [one for one in EFFORTS if one in efforts]
+    return min(known or [effort], key=lambda one: abs(EFFORTS.index(one) - EFFORTS.index(effort)))
+
+
+def effort_of_budget(budget: int, budgets: dict[Effort, int], efforts: frozenset[str]) -> Effort:
+    """The effort nearest to the least one that spends so many tokens, by a table from less to more."""
+    least: Effort = "max"
+    for effort, tokens in reversed(budgets.items()):
+        least = effort if tokens >= budget else least
+    return nearest_effort(least, efforts)
+
+
 def choose_effort(call: Call, effort: Effort, adaptations: list[Adaptation]) -> Effort:
     """The effort, or the nearest one that the model knows, which is refused or reported."""
-    known: list[Effort] = [one for one in EFFORTS if one in call.profile.efforts]
-    if not known or effort in known:
-        return effort
-    nearest = min(known, key=lambda one: abs(EFFORTS.index(one) - EFFORTS.index(effort)))
-    why = f"this model knows {', '.join(known)}; {nearest!r} is the nearest"
-    refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r}", why, f"Say {nearest!r}.")
+    nearest = nearest_effort(effort, call.profile.efforts)
+    if nearest != effort:
+        known = ", ".join([one for one in EFFORTS if one in call.profile.efforts])
+        why = f"this model knows {known}; {nearest!r} is the nearest"
+        refuse_or_adapt(call, adaptations, f"reasoning effort {effort!r}", why, f"Say {nearest!r}.")
     return nearest
 
 
-def why_not_media(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> str | None:
-    """Why media cannot be sent as one of these kinds; None if they can. Raises for a file that nobody has read."""
-    if media.path is not None:
-        message = f"The file {media.name or media.path!r} was not read before the conversation was sent."
-        hint = "If it may be read, call dragoman.engines.read_files(conversation) first."
-        raise ConfigurationError(message, hint=hint)
-    if media.kind not in kinds:
-        return f"this model takes no {media.kind} here"
-    if media.url is not None and media.kind not in url_kinds and not media.url.startswith("data:"):
-        return f"this model takes {media.kind} as bytes only, not by URL"
-    return None
-
-
-def with_error_said(content: Sequence[Text | Json | Media]) -> tuple[Text | Json | Media, ...]:
-    """What a failed tool gave, for an API without a flag for errors: the text must say that it is one."""
-    first = content[0] if content else Text("the tool failed and gave no reason")
-    if isinstance(first, Media):
-        return (Text("Error"), *content)
-    said = first.text if first.text.lower().startswith("error") else f"Error: {first.text}"
-    return (Text(said), *content[1:])
-
-
-def form_key(profile: Profile, names: ToolNames) -> str:
-    """Names everything besides a message that its form on the wire depends on, for `remembered`."""
-    kinds = (profile.quirks, profile.media, profile.media_urls, profile.tool_result_media)
-    limits = profile.tool_limits
-    depends_on = (
-        profile.provider,
-        *[",".join(sorted(each)) for each in kinds],
-        profile.reasoning,
-        profile.reasoning_replayed,
-        limits.name_pattern,
-        limits.max_name_length,
-        sorted(names.to_own.items()),
-    )
-    return f"{profile.dialect} {depends_on}"
+def check_sampling(
+    call: Call, options: ModelOptions, effort: Effort | None, adaptations: list[Adaptation]
+) -> list[str]:
+    """Options to leave out because the model reasons: some take temperature and top_p only while they do not."""
+    reasons = {"reasons_on_request": effort not in (None, "none"), "reasons_unless_told": effort != "none"}
+    if not any(reasons[quirk] for quirk in reasons.keys() & call.profile.quirks):
+        return []
+    left_out = [name for name in ("temperature", "top_p") if getattr(options, name) not in (None, 1)]
+    for name in left_out:
+        hint = "Leave it out, or say reasoning=Reasoning(effort='none')."
+        refuse_or_adapt(call, adaptations, name, "this model takes it only without reasoning", hint)
+    return left_out
 
 
 # --- names of tools ---------------------------------------------------------------------------------------------------

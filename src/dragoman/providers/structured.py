@@ -179,12 +179,12 @@ class AnswerReader(Struct, frozen=True, kw_only=True):
 
     def wrap(self, decoder: Decoder) -> Decoder:
         """A decoder that gives the events of another one, rewritten."""
-        return _WrappedDecoder(decoder, _Reading(self))
+        return _AnswerDecoder(self, decoder)
 
     def events(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
         """The same for the events of a whole reply."""
-        reading = _Reading(self)
-        return [*(new for event in events for new in reading.take(event)), *reading.rest()]
+        reading = _AnswerDecoder(self)
+        return [*reading.rewrite(events), *reading.rest()]
 
     def bare(self, text: str) -> str:
         """The answer without what is around it."""
@@ -197,14 +197,15 @@ class AnswerReader(Struct, frozen=True, kw_only=True):
         return text if fence is None else _END.sub("", text[fence.end() :])
 
 
-class _Reading(Struct, eq=False):
-    """Rewrites the events of one reply, one by one.
+class _AnswerDecoder(Struct, eq=False):
+    """Rewrites the events of one reply, one by one; a decoder itself, where it has one to ask.
 
     Without a tool each text may be the answer. The first call of the answer's tool becomes a text; further ones are
     repetitions and are left out. An answer with something around it is held back until it is complete.
     """
 
     reader: AnswerReader
+    decoder: Decoder | None = None
     open: dict[int, list[str]] = {}
     """What was held back of the answers that are not complete, by index."""
     answer: int | None = None
@@ -213,8 +214,40 @@ class _Reading(Struct, eq=False):
     repeated: set[int] = set()
     other_calls: bool = False
 
-    def take(self, event: ReplyEvent) -> list[ReplyEvent]:
-        """What becomes of one event."""
+    @property
+    def done(self) -> bool:
+        """As in Decoder."""
+        return self.decoder is not None and self.decoder.done
+
+    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
+        """As in Decoder: what came before an error is in the list when it is raised."""
+        fresh: list[ReplyEvent] = []
+        try:
+            if self.decoder is not None:
+                self.decoder.feed(data, fresh)
+        except BaseException:
+            events.extend([*self.rewrite(fresh), *self.rest()])
+            raise
+        events.extend(self.rewrite(fresh))
+
+    def finish(self, events: list[ReplyEvent]) -> None:
+        """As in Decoder."""
+        fresh: list[ReplyEvent] = []
+        try:
+            if self.decoder is not None:
+                self.decoder.finish(fresh)
+        finally:
+            events.extend([*self.rewrite(fresh), *self.rest()])
+
+    def rewrite(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
+        """What becomes of these events."""
+        return [new for event in events for new in self._take(event)]
+
+    def rest(self) -> list[ReplyEvent]:
+        """What was held back, when nothing more comes."""
+        return [event for index in [*self.open] for event in self._end(index, "")]
+
+    def _take(self, event: ReplyEvent) -> list[ReplyEvent]:
         match event:
             case TextStarted() if self.reader.tool is None:
                 self.open[event.index] = []
@@ -259,47 +292,9 @@ class _Reading(Struct, eq=False):
     def _end(self, index: int, part_id: str) -> list[ReplyEvent]:
         return _delta(index, part_id, self.reader.bare("".join(self.open.pop(index))))
 
-    def rest(self) -> list[ReplyEvent]:
-        """What was held back, when nothing more comes."""
-        return [event for index in [*self.open] for event in self._end(index, "")]
-
 
 def _delta(index: int, part_id: str, text: str) -> list[ReplyEvent]:
     return [TextDelta(index, part_id, text)] if text else []
-
-
-class _WrappedDecoder:
-    __slots__ = ("_decoder", "_reading")
-
-    def __init__(self, decoder: Decoder, reading: _Reading) -> None:
-        self._decoder: Decoder = decoder
-        self._reading: _Reading = reading
-
-    @property
-    def done(self) -> bool:
-        """As in Decoder."""
-        return self._decoder.done
-
-    def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
-        """As in Decoder: what came before an error is in the list when it is raised."""
-        fresh: list[ReplyEvent] = []
-        try:
-            self._decoder.feed(data, fresh)
-        except BaseException:
-            events.extend([*self._rewrite(fresh), *self._reading.rest()])
-            raise
-        events.extend(self._rewrite(fresh))
-
-    def finish(self, events: list[ReplyEvent]) -> None:
-        """As in Decoder."""
-        fresh: list[ReplyEvent] = []
-        try:
-            self._decoder.finish(fresh)
-        finally:
-            events.extend([*self._rewrite(fresh), *self._reading.rest()])
-
-    def _rewrite(self, fresh: list[ReplyEvent]) -> list[ReplyEvent]:
-        return [new for event in fresh for new in self._reading.take(event)]
 
 
 # --- the answer alone -------------------------------------------------------------------------------------------------

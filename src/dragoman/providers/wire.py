@@ -279,48 +279,11 @@ def _parsed_by_lines(frame: bytes) -> tuple[bytes, bytes] | None:
     return (name, b"\n".join(lines)) if lines else None
 
 
-class ReplyBytes:
-    """The bytes of one reply: a stream of events or whole JSON, whichever comes; the first byte tells."""
-
-    __slots__ = ("_begun", "_stream", "is_whole")
-
-    def __init__(self) -> None:
-        self._begun: list[bytes] = []
-        """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
-        self._stream: EventStream | None = None
-        self.is_whole: bool = False
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether it is known to be a stream."""
-        return self._stream is not None
-
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The events that these bytes complete, each as (name, data)."""
-        if self._stream is not None:
-            return self._stream.feed(data)
-        self._begun.append(data)
-        if self.is_whole or not data:
-            return []
-        begun = b"".join(self._begun).lstrip(BLANK)
-        self.is_whole = begun.startswith((b"{", b"["))
-        if not begun or self.is_whole:
-            return []
-        self._begun = []
-        self._stream = EventStream()
-        return self._stream.feed(begun)
-
-    def finish(self) -> list[tuple[bytes, bytes]]:
-        """The event at the very end of a stream, if its closing blank line never came."""
-        return self._stream.finish() if self._stream is not None else []
-
-    def whole(self) -> bytes:
-        """The whole reply, where it is not a stream."""
-        return b"".join(self._begun).lstrip(BLANK)
-
-
 class DecoderBase:
-    """Reads one reply, a stream or a whole one, whichever comes. A dialect says what an event and a whole body mean."""
+    """Reads one reply, a stream of events or whole JSON, whichever comes; the first byte tells.
+
+    A dialect says what an event and a whole body mean.
+    """
 
     def __init__(self, call: Call, encoded: Encoded) -> None:
         self.call: Call = call
@@ -328,7 +291,10 @@ class DecoderBase:
         """Maps the names of tools back to their own."""
         self.ended: bool = False
         """Whether the last event was given out."""
-        self._bytes: ReplyBytes = ReplyBytes()
+        self._stream: EventStream | None = None
+        self._begun: list[bytes] = []
+        """The pieces of a whole reply, or of a beginning that does not yet say what it is."""
+        self._is_whole: bool = False
 
     @property
     def done(self) -> bool:
@@ -352,19 +318,26 @@ class DecoderBase:
 
     def feed(self, data: bytes, events: list[ReplyEvent]) -> None:
         """As in Decoder."""
-        self._take(self._bytes.feed(data), events)
+        if self._stream is None:
+            self._begun.append(data)
+            begun = b"" if self._is_whole or not data else b"".join(self._begun).lstrip(BLANK)
+            self._is_whole = self._is_whole or begun.startswith((b"{", b"["))
+            if self._is_whole or not begun:
+                return
+            self._stream, self._begun, data = EventStream(), [], begun
+        self._take(self._stream.feed(data), events)
 
     def finish(self, events: list[ReplyEvent]) -> None:
         """As in Decoder."""
         if self.ended:
             return
+        if self._stream is not None:
+            self._take(self._stream.finish(), events)
         try:
-            if self._bytes.is_stream:
-                self._take(self._bytes.finish(), events)
-                if not self.ended:
-                    self.end_stream(events)
-            else:
-                self.take_whole(self._bytes.whole(), events)
+            if self._stream is None:
+                self.take_whole(b"".join(self._begun).lstrip(BLANK), events)
+            elif not self.ended:
+                self.end_stream(events)
         except (*MALFORMED, ProtocolError) as error:
             raise self._explain(error, events) from None
 

@@ -69,7 +69,7 @@ def test_media() -> None:
         {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/f"}, "videoMetadata": {"fps": 2.0}},
     ]
     assert losses_of(Message.user(SOUND), model="gemma-3-27b-it") == (
-        Loss(0, 0, "media", "this model does not take audio"),
+        Loss(0, 0, "media", "this model takes no audio here"),
     )
     assert contents(Message.user(SOUND), model="gemma-3-27b-it") == [EMPTY]
     with pytest.raises(ConfigurationError, match="was not read"):
@@ -190,7 +190,7 @@ def test_what_only_others_can_read() -> None:
 @pytest.mark.parametrize("arguments", ['{"a"', "[1]", '"x"', "nonsense"])
 def test_arguments_that_are_no_object(arguments: str) -> None:
     turn = HELLO, Message.assistant(ToolCall("1", "f", arguments))
-    assert contents(*turn)[1]["parts"][0]["functionCall"]["args"] == {"arguments": arguments}
+    assert contents(*turn)[1]["parts"][0]["functionCall"]["args"] == {"INVALID_JSON": arguments}
     assert [loss.what for loss in losses_of(*turn)] == ["tool_call"]
 
 

@@ -232,7 +232,7 @@ def test_arguments_that_are_no_json_object() -> None:
     assert sent("openai:gpt-4o", broken)[0]["tool_calls"][0]["function"]["arguments"] == '{"a": '
     found = encoded("vllm:m", broken)
     arguments = json.loads(found.request.body)["messages"][0]["tool_calls"][0]["function"]["arguments"]
-    assert json.loads(arguments) == {"malformed_arguments": '{"a": '}
+    assert json.loads(arguments) == {"INVALID_JSON": '{"a": '}
     assert [loss.what for loss in found.losses] == ["tool_call"]
 
 

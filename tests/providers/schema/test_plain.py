@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ToolDefinitionError
+from dragoman.providers import restored
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import convert as conversion
 from tests.providers.schema.styles import STYLES, convert, one
@@ -145,6 +146,49 @@ def test_references_that_double_each_other_are_bounded(style: SchemaStyle) -> No
     inside, lines = one(style, {"$ref": "#/$defs/d0"}, **definitions)
     assert inside == {"$ref": "#/$defs/d0"}
     assert any("beyond measure" in line for line in lines) == (style != "json_schema")
+
+
+MANY = 20_000
+TEXT = {"type": "string"}
+LARGE: dict[str, tuple[Any, str]] = {
+    "lists of values that are folded": (
+        {"oneOf": [{"properties": {"k": {"enum": [*range(at, at + MANY)]}}} for at in (0, MANY)]},
+        "",
+    ),
+    "lists of values of which few are common": (
+        {"properties": {"k": {"allOf": [{"enum": [*range(at, at + MANY)]} for at in (0, MANY - 1)]}}},
+        "",
+    ),
+    "many properties, merged again and again": (
+        {
+            "allOf": [{"$ref": "#/$defs/a"}] * 2_000,
+            "$defs": {"a": {"properties": dict.fromkeys(map(str, range(2_000)), TEXT)}},
+        },
+        "beyond measure",
+    ),
+    "alternatives that grow": (
+        {
+            "anyOf": [{"title": str(n)} for n in range(64)],
+            "allOf": [{"properties": {str(n): TEXT}} for n in range(5_000)],
+        },
+        "beyond measure",
+    ),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("case", LARGE)
+def test_large_schemas_take_time_that_grows_with_their_size_and_not_with_its_square(
+    style: SchemaStyle, case: str
+) -> None:
+    schema, refused = LARGE[case]
+    if refused:
+        with pytest.raises(ToolDefinitionError, match=refused):
+            convert({"type": "object", **schema}, style, strict=True)
+    else:
+        done, _ = convert({"type": "object", **schema}, style, strict=True)
+        assert len(done["properties"]["k"].get("enum", [])) in (0, 1, 2, 2 * MANY)
+    assert restored({"k": None}, {"type": "object", **schema}) in ({}, {"k": None})
 
 
 # --- JSON Schema as it is ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 from dragoman._version import __version__
 from dragoman.conversation import Json, Media, ReplyEvent, ResultPart, Text, ToolCall, ToolResult, ToolSpec
 from dragoman.errors import ConfigurationError
-from dragoman.providers import ToolNames
+from dragoman.providers import ToolNames, description_with_examples
 from dragoman.tools import Allow, Ask, Deny
 
 from .decode import PREFIX, STRUCTURED, ReplyReader
@@ -301,7 +301,7 @@ def wire_tools(tools: Sequence[ToolSpec], names: ToolNames) -> list[Raw]:
     described = [
         {
             "name": names.wire(spec.name),
-            "description": spec.description,
+            "description": description_with_examples(spec),
             "inputSchema": spec.schema,
             "_meta": meta,
         }

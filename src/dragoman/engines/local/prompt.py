@@ -27,7 +27,7 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.providers import Loss
+from dragoman.providers import Loss, description_with_examples
 
 FENCE: Final = "```tool_call"
 CLOSING: Final = "}\n```"
@@ -99,7 +99,7 @@ def add_reminder(conversation: Conversation, tools: Sequence[ToolSpec], *, must_
 
 
 def _signature(spec: ToolSpec) -> str:
-    function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    function = {"name": spec.name, "description": description_with_examples(spec), "parameters": spec.parameters}
     return msgspec.json.encode({"type": "function", "function": function}).decode()
 
 

@@ -34,9 +34,10 @@ from dragoman.conversation import (
 )
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_in
-from dragoman.providers.wire import DecoderBase, read_elements, read_members, read_number, read_text
+from dragoman.providers.history import UNREADABLE
+from dragoman.providers.wire import DecoderBase, is_json, read_elements, read_members, read_number, read_text
 
-from .history import READER, UNREADABLE, object_of_arguments
+from .history import READER
 
 _KEPT_EVENTS: Final = 100
 """How many events of unknown types a reply may keep."""
@@ -72,16 +73,23 @@ def _read_usage(counts: Mapping[str, Raw]) -> Usage:
     )
 
 
+# Deltas that make a block grow, and the member that holds the piece; any other brings members to keep.
 _PIECES: Final = {
     "text_delta": "text",
     "input_json_delta": "partial_json",
     "thinking_delta": "thinking",
     "signature_delta": "signature",
 }
-"""Deltas that make a block grow, and the member that holds the piece; any other brings members to keep."""
 _read_string: Final = msgspec.json.Decoder(str).decode
 
-# --- blocks while they grow -------------------------------------------------------------------------------------------
+# Members of each kind of block that have a place in our own; a block of any other kind is kept as it is.
+_TAKEN: Final = {
+    "text": ("type", "text"),
+    "thinking": ("type", "thinking", "signature", "data"),
+    "redacted_thinking": ("type", "thinking", "signature", "data"),
+    "tool_use": ("type", "id", "name", "input"),
+}
+_GROWS_BY: Final = {"text": "text_delta", "tool_use": "input_json_delta"}
 
 
 def _keep(members: Mapping[str, Raw], *left_out: str) -> dict[str, Raw]:
@@ -90,22 +98,53 @@ def _keep(members: Mapping[str, Raw], *left_out: str) -> dict[str, Raw]:
 
 
 class _Block:
-    """What all kinds of blocks share: members that have no place in ours, and deltas that bring more of them."""
+    """A block while it grows: text, thinking, a call, or one that only the provider understands."""
 
-    __slots__ = ("citations", "fields", "index")
+    __slots__ = ("call_id", "citations", "fields", "grew", "index", "kind", "members", "pieces", "signature")
 
-    def __init__(self, index: int, fields: dict[str, Raw]) -> None:
-        self.index = index
-        self.fields = fields
+    def __init__(self, index: int, members: Mapping[str, Raw], call_id: str) -> None:
+        self.index: int = index
+        self.kind: str = read_text(members["type"]) or ""
+        self.members: Mapping[str, Raw] = members
+        taken = _TAKEN.get(self.kind)
+        self.fields: dict[str, Raw] = dict(_keep(members, *taken) if taken else members)
+        """Members that have no place in ours."""
+        self.call_id: str = read_text(members.get("id")) or call_id if self.kind == "tool_use" else ""
+        self.signature: str | None = read_text(members.get("signature")) if taken else None
         self.citations: list[Raw] = []
+        self.pieces: list[str] = []
+        """What came of the input of a call that the provider ran itself."""
+        self.grew: bool = False
 
-    def grow(self, _kind: str, _piece: str, _events: list[ReplyEvent]) -> bool:
+    def start(self, names: Mapping[str, str], events: list[ReplyEvent]) -> None:
+        if self.kind == "text":
+            events.append(TextStarted(self.index, ""))
+            self.grow("text_delta", read_text(self.members.get("text")) or "", events)
+        elif self.kind == "tool_use":
+            name = read_text(self.members["name"]) or ""
+            events.append(ToolCallStarted(self.index, self.call_id, names.get(name, name)))
+        elif self.kind in _TAKEN:
+            events.append(ThinkingStarted(self.index, "", READER))
+            self.grow("thinking_delta", read_text(self.members.get("thinking")) or "", events)
+
+    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
         """Take the next piece; False if it is not of this kind of block."""
-        return False
-
-    def end(self, events: list[ReplyEvent]) -> None:
-        """The block is complete."""
-        raise NotImplementedError
+        if self.kind not in _TAKEN:
+            if kind == "input_json_delta":
+                self.pieces.append(piece)
+            return kind == "input_json_delta"
+        if kind != _GROWS_BY.get(self.kind, kind if kind in ("thinking_delta", "signature_delta") else None):
+            return False
+        if kind == "signature_delta":
+            self.signature = piece  # whole, however many come: the last one counts
+        elif piece and kind == "text_delta":
+            events.append(TextDelta(self.index, "", piece))
+        elif piece and kind == "thinking_delta":
+            events.append(ThinkingDelta(self.index, "", piece))
+        elif piece:
+            self.grew = True
+            events.append(ToolCallDelta(self.index, self.call_id, piece))
+        return True
 
     def merge(self, delta: Mapping[str, Raw]) -> None:
         """Take any other delta: strings grow, anything else is replaced."""
@@ -118,106 +157,32 @@ class _Block:
                 grown = (read_text(old) or "") + (read_text(raw) or "") if both else ""
                 self.fields[name] = Raw(_encode(grown)) if both else raw.copy()
 
-    def all_fields(self) -> dict[str, Raw]:
+    def end(self, events: list[ReplyEvent]) -> None:
+        """The block is complete."""
+        fields = self.fields
         if self.citations:
-            before = read_elements(self.fields["citations"]) if "citations" in self.fields else []
-            self.fields["citations"] = Raw(_encode([*before, *self.citations]))
-        elif bytes(self.fields.get("citations", b"")) == b"[]":
-            del self.fields["citations"]  # a stream opens every text so where documents may be cited
-        return self.fields
-
-    def native(self) -> Native | None:
-        fields = self.all_fields()
-        return Native(READER, fields) if fields else None
-
-
-class _TextBlock(_Block):
-    __slots__ = ()
-
-    def __init__(self, index: int, block: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        super().__init__(index, _keep(block, "type", "text"))
-        events.append(TextStarted(index, ""))
-        if first := read_text(block.get("text")):
-            events.append(TextDelta(index, "", first))
-
-    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
-        if kind == "text_delta" and piece:
-            events.append(TextDelta(self.index, "", piece))
-        return kind == "text_delta"
-
-    def end(self, events: list[ReplyEvent]) -> None:
-        events.append(TextEnded(self.index, "", self.native()))
-
-
-class _ThinkingBlock(_Block):
-    __slots__ = ("encrypted", "signature")
-
-    def __init__(self, index: int, block: Mapping[str, Raw], events: list[ReplyEvent]) -> None:
-        super().__init__(index, _keep(block, "type", "thinking", "signature", "data"))
-        self.signature = read_text(block.get("signature"))
-        self.encrypted = read_text(block.get("data"))
-        events.append(ThinkingStarted(index, "", READER))
-        if first := read_text(block.get("thinking")):
-            events.append(ThinkingDelta(index, "", first))
-
-    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
-        if kind == "signature_delta":
-            self.signature = piece  # whole, however many come: the last one counts
-        elif kind == "thinking_delta" and piece:
-            events.append(ThinkingDelta(self.index, "", piece))
-        return kind in {"signature_delta", "thinking_delta"}
-
-    def end(self, events: list[ReplyEvent]) -> None:
-        # A stream opens a thought with an empty signature; one that stays empty signs nothing.
-        events.append(ThinkingEnded(self.index, "", self.signature or None, self.encrypted, self.native()))
-
-
-class _CallBlock(_Block):
-    __slots__ = ("given", "grew", "id")
-
-    def __init__(
-        self, index: int, block: Mapping[str, Raw], events: list[ReplyEvent], id: str, names: Mapping[str, str]
-    ) -> None:
-        super().__init__(index, _keep(block, "type", "id", "name", "input"))
-        self.id = read_text(block.get("id")) or id
-        self.given = block["input"].copy() if "input" in block else Raw(b"{}")
-        self.grew = False
-        name = read_text(block["name"]) or ""
-        events.append(ToolCallStarted(index, self.id, names.get(name, name)))
-
-    def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
-        if kind == "input_json_delta" and piece:
-            self.grew = True
-            events.append(ToolCallDelta(self.index, self.id, piece))
-        return kind == "input_json_delta"
-
-    def end(self, events: list[ReplyEvent]) -> None:
-        # A call that came whole has its input here. In a stream this is {} and the pieces follow, or none for {}.
-        if not self.grew and read_members(self.given):
-            events.append(ToolCallDelta(self.index, self.id, bytes(self.given).decode()))
-        events.append(ToolCallEnded(self.index, self.id, self.native()))
-
-
-class _ForeignBlock(_Block):
-    """A block that only the provider understands: server tools and their results, and whatever comes in future."""
-
-    __slots__ = ("pieces",)
-
-    def __init__(self, index: int, block: Mapping[str, Raw]) -> None:
-        super().__init__(index, {name: raw.copy() for name, raw in block.items()})
-        self.pieces: list[str] = []
-
-    def grow(self, kind: str, piece: str, _events: list[ReplyEvent]) -> bool:
-        if kind == "input_json_delta":
-            self.pieces.append(piece)
-        return kind == "input_json_delta"
-
-    def end(self, events: list[ReplyEvent]) -> None:
-        fields = self.all_fields()
-        if whole := "".join(self.pieces):
-            fields["input"] = Raw(object_of_arguments(whole) or _encode({UNREADABLE: whole}))
-        id = read_text(fields["id"]) if bytes(fields.get("id", b"")).startswith(b'"') else None
-        events.append(BlockReceived(self.index, id or "", Opaque(READER, Raw(_encode(fields)))))
+            before = read_elements(fields["citations"]) if "citations" in fields else []
+            fields["citations"] = Raw(_encode([*before, *self.citations]))
+        elif bytes(fields.get("citations", b"")) == b"[]":
+            del fields["citations"]  # a stream opens every text so where documents may be cited
+        native = Native(READER, fields) if fields else None
+        if self.kind == "text":
+            events.append(TextEnded(self.index, "", native))
+        elif self.kind == "tool_use":
+            # A call that came whole has its input here. In a stream this is {} and the pieces follow, or none for {}.
+            given = self.members.get("input", Raw(b"{}"))
+            if not self.grew and read_members(given):
+                events.append(ToolCallDelta(self.index, self.call_id, bytes(given).decode()))
+            events.append(ToolCallEnded(self.index, self.call_id, native))
+        elif self.kind in _TAKEN:
+            # A stream opens a thought with an empty signature; one that stays empty signs nothing.
+            encrypted = read_text(self.members.get("data"))
+            events.append(ThinkingEnded(self.index, "", self.signature or None, encrypted, native))
+        else:  # server tools and their results, and whatever comes in future
+            if whole := "".join(self.pieces):
+                fields["input"] = Raw(whole.encode() if is_json(whole) else _encode({UNREADABLE: whole}))
+            id = read_text(fields["id"]) if bytes(fields.get("id", b"")).startswith(b'"') else None
+            events.append(BlockReceived(self.index, id or "", Opaque(READER, Raw(_encode(fields)))))
 
 
 # --- the reply --------------------------------------------------------------------------------------------------------
@@ -268,7 +233,7 @@ class ReplyDecoder(DecoderBase):
         if kind in _PIECES:
             if block.grow(kind, _read_string(delta[_PIECES[kind]]), events):
                 return
-            if not isinstance(block, _ForeignBlock):
+            if block.kind in _TAKEN:
                 raise self.broken(f"block {index} got a {kind}, which is not of its kind")
         block.merge(delta)
 
@@ -336,18 +301,12 @@ class ReplyDecoder(DecoderBase):
 
     def _open_block(self, index: int, raw: Raw, events: list[ReplyEvent]) -> _Block:
         self._seen.add(index)
-        block = read_members(raw)
-        kind = read_text(block["type"])
-        if kind == "text":
-            return _TextBlock(index, block, events)
-        if kind in {"thinking", "redacted_thinking"}:
-            return _ThinkingBlock(index, block, events)
-        if kind == "tool_use":
-            # The API always gives an id; servers that imitate it may not, and a call without one cannot be answered.
-            return _CallBlock(index, block, events, f"call_{self._id or 'reply'}_{index}", self.names)
-        if kind == "fallback" and "to" in block:  # another model took over, and what follows is its own
-            self._model = read_text(read_members(block["to"]).get("model")) or self._model
-        return _ForeignBlock(index, block)
+        # The API always gives a call an id; servers that imitate it may not, and a call without one cannot be answered.
+        block = _Block(index, read_members(raw), f"call_{self._id or 'reply'}_{index}")
+        if block.kind == "fallback" and "to" in block.members:  # another model took over, and what follows is its own
+            self._model = read_text(read_members(block.members["to"]).get("model")) or self._model
+        block.start(self.names, events)
+        return block
 
     def _report_usage(self, usage: Raw | None, events: list[ReplyEvent]) -> None:
         """Counts of a stream are running totals: a later one replaces an earlier one, and may leave some out."""

@@ -11,11 +11,20 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.conversation import OneTool, ToolSpec
+from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
-from dragoman.providers.options import ModelOptions, Reasoning
-from dragoman.providers.requests import ToolNames, declare_tools, effective_options, refuse_or_adapt
+from dragoman.providers.history import form_key
+from dragoman.providers.options import Effort, ModelOptions, Reasoning
+from dragoman.providers.requests import (
+    ToldTool,
+    ToolNames,
+    declare_tools,
+    effective_options,
+    effort_of_budget,
+    nearest_effort,
+    refuse_or_adapt,
+)
 from dragoman.providers.schema import convert
 from dragoman.providers.wire import read_members, read_text
 
@@ -29,17 +38,6 @@ _MOST_MARKS: Final = 4
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 _encode = msgspec.json.encode
-
-
-class _Terms(NamedTuple):
-    """What the terms of a call decide."""
-
-    options: ModelOptions
-    adaptations: tuple[Adaptation, ...]
-    """Those that the options needed."""
-    rules: Rules
-    frames: dict[tuple[bool, bool], _Frame]
-    """By whether there is a system prompt, and whether thinking is sent along."""
 
 
 class _Frame(NamedTuple):
@@ -57,8 +55,8 @@ class _Frame(NamedTuple):
 
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    terms = _decide_terms(call)
-    conversation, rules, own = call.conversation, terms.rules, terms.options.extra_body
+    conversation, own = call.conversation, call.options.extra_body
+    rules = _find_rules(call)
     history = write_history(conversation, rules)
     if not history.pieces:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
@@ -66,16 +64,13 @@ def encode_call(call: Call) -> Encoded:
     system = conversation.system
     if system is None or not system or system.isspace():  # the API refuses an empty one
         system = None
-    key = (system is not None, history.thinks)
-    frame = terms.frames.get(key)
-    if frame is None:
-        frame = terms.frames[key] = _build_frame(call, terms, system=key[0], thinks=key[1])
+    frame = _make_frame(call, system is not None, history.thinks)
     if frame.marks:
         history = write_marked_history(conversation, rules, frame.marks)
     body = [frame.head]
     if system is not None and "system" not in own:
         body += (b',"system":[', _encode({"type": "text", "text": system})[:-1], frame.system_end, b"]")
-    if "container" not in own and (container := _find_container(call, terms.options)):
+    if "container" not in own and (container := _find_container(call)):
         body += (b',"container":', _encode(container))
     if "messages" not in own:
         body += (b',"messages":', *history.pieces, b"]}]")
@@ -89,15 +84,16 @@ def encode_call(call: Call) -> Encoded:
 
 
 @per_terms
-def _decide_terms(call: Call) -> _Terms:
-    adaptations: list[Adaptation] = []
-    options = effective_options(call, adaptations)
+def _find_rules(call: Call) -> Rules:
     names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    return _Terms(options, tuple(adaptations), Rules.of(call.profile, names), {})
+    return Rules(call.profile, names, form_key(call.profile, names))
 
 
-def _build_frame(call: Call, terms: _Terms, *, system: bool, thinks: bool) -> _Frame:
-    options, names, adaptations = terms.options, terms.rules.names, list(terms.adaptations)
+@per_terms
+def _make_frame(call: Call, system: bool, thinks: bool) -> _Frame:
+    """`thinks`: thinking of earlier turns is sent along."""
+    adaptations: list[Adaptation] = []
+    options, names = effective_options(call, adaptations), _find_rules(call).names
     thinking = _ask_for_thinking(call, options, adaptations, replayed=thinks)
     tools = declare_tools(call, names, adaptations, _encode_tool)
     marks = _choose_marks(options, system=system, tools=bool(tools))
@@ -125,9 +121,9 @@ def _choose_marks(options: ModelOptions, *, system: bool, tools: bool) -> list[s
     return wanted[: max(_MOST_MARKS - taken, 0)] if options.cache else []
 
 
-def _find_container(call: Call, options: ModelOptions) -> str | None:
+def _find_container(call: Call) -> str | None:
     """The sandbox of the last reply that had one: code that the provider runs finds its files there again."""
-    if not options.server_tools:
+    if not call.options.server_tools:
         return None
     for message in reversed(call.conversation.messages):
         native = message.native
@@ -215,9 +211,15 @@ def _check_sampling(
 _LEAST_BUDGET: Final = 1024
 _ROOM_FOR_ANSWER: Final = 1024
 """What is left of max_tokens for the answer where the budget is ours to choose."""
-_BUDGETS: Final = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 65536}
+_BUDGETS: Final[dict[Effort, int]] = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+    "max": 65536,
+}
 """How many tokens an effort stands for, from less to more."""
-_EFFORTS: Final = tuple(_BUDGETS)
 
 
 class _Thinking(NamedTuple):
@@ -293,23 +295,15 @@ def _ask_by_budget(call: Call, asked: Reasoning, adaptations: list[Adaptation], 
 def _choose_effort(call: Call, asked: Reasoning, adaptations: list[Adaptation]) -> str | None:
     efforts = call.profile.efforts
     if asked.budget is not None:
-        enough = [effort for effort, tokens in _BUDGETS.items() if tokens >= asked.budget]
-        nearest = _nearest_effort(enough[0] if enough else "max", efforts)
+        nearest = effort_of_budget(asked.budget, _BUDGETS, efforts)
         adaptations.append(Adaptation(f"a reasoning budget of {asked.budget}", f'sent as effort "{nearest}"'))
         return nearest
     if asked.effort is None or asked.effort in efforts:
         return asked.effort
-    nearest = _nearest_effort(asked.effort, efforts)
+    nearest = nearest_effort(asked.effort, efforts)
     why = f'this model does not know it: sent as "{nearest}"'
     adaptations.append(Adaptation(f'reasoning effort "{asked.effort}"', why))
     return nearest
-
-
-def _nearest_effort(wanted: str, efforts: frozenset[str]) -> str | None:
-    """The next lower effort that the model knows, else the lowest."""
-    known = [effort for effort in _EFFORTS if effort in efforts]
-    lower = [effort for effort in known if _EFFORTS.index(effort) <= _EFFORTS.index(wanted)]
-    return lower[-1] if lower else known[0] if known else None
 
 
 def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> dict[str, object]:
@@ -322,11 +316,11 @@ def _with_display(call: Call, asked: Reasoning, config: dict[str, object]) -> di
 # --- tools and the schema of a structured reply -----------------------------------------------------------------------
 
 
-def _encode_tool(spec: ToolSpec, name: str, schema: object, strict: bool) -> bytes:
-    described = {"description": spec.description} if spec.description else {}
-    held = {"strict": True} if strict else {}
-    shown = {"input_examples": [example.input for example in spec.examples]} if spec.examples else {}
-    return _encode({"name": name, **described, "input_schema": schema, **shown, **held})
+def _encode_tool(tool: ToldTool) -> bytes:
+    described = {"description": tool.description} if tool.description else {}
+    held = {"strict": True} if tool.strict else {}
+    shown = {"input_examples": [example.input for example in tool.examples]} if tool.examples else {}
+    return _encode({"name": tool.name, **described, "input_schema": tool.schema, **shown, **held})
 
 
 def _convert_reply_schema(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object] | None:

@@ -1,23 +1,20 @@
 """Messages of a conversation as the wire wants them, and what of a history this provider does not get.
 
 A message's wire form is the inside of the content array, without brackets, so that turns of one role that follow each
-other become one by joining. It is computed once and kept beside the message; what the messages so far became is kept
-beside the conversation, so that a turn on a long history costs its new messages and a join.
+other become one by joining.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from hashlib import blake2s
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, field
 
 from dragoman.conversation import (
-    Block,
     Conversation,
     Media,
     MediaKind,
@@ -30,14 +27,13 @@ from dragoman.conversation import (
     ToolResult,
 )
 from dragoman.providers.codec import Loss, Written, remembered, written_up_to
+from dragoman.providers.history import MessageWriter, content_of, legal_id, why_not_media
 from dragoman.providers.profile import Profile
-from dragoman.providers.requests import ToolNames, form_key, why_not_media
+from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import read_members, read_text
 
 READER: Final = "anthropic"
 """The name under which thinking, opaque blocks and native fields of this dialect are kept."""
-UNREADABLE: Final = "INVALID_JSON"
-"""The member under which arguments travel that are no JSON object: the wire takes objects only."""
 CACHE_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 """Stands in place of the closing brace of what is marked for the cache."""
 
@@ -46,7 +42,6 @@ _MODEL: Final = b'{"role":"assistant","content":['
 _OPENINGS: Final = {"user": _USER, "tool": _USER, "assistant": _MODEL}
 """How a turn begins, by the role of the message."""
 _LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_ERROR_TEXT: Final = "The tool failed and gave no reason."
 
 _encode = msgspec.json.encode
@@ -59,11 +54,6 @@ class Rules(NamedTuple):
     names: ToolNames
     key: str
     """Names all of it that matters; see `remembered`."""
-
-    @classmethod
-    def of(cls, profile: Profile, names: ToolNames) -> Rules:
-        """The rules of a request to such a model with these tools."""
-        return cls(profile, names, form_key(profile, names))
 
 
 class History(Written, frozen=True, kw_only=True):
@@ -160,167 +150,112 @@ def _last_user_turns(turns: Sequence[_Turn], count: int) -> list[int]:
 # --- one message ------------------------------------------------------------------------------------------------------
 
 
-class _Turn(Struct, eq=False):
+class _Turn(MessageWriter):
     """A message on the wire: filled while its blocks are written, and never changed after that."""
 
-    rules: Rules
-    opening: bytes
-    """Whose turn it is: what stands before the content."""
+    left_out: Collection[int] = ()
+    """Indices of server calls that never got a result."""
     content: bytes = b""
     """The blocks, joined by commas; empty if nothing is left of the message."""
-    blocks: list[bytes] = []
-    losses: list[tuple[int, str, str]] = []
-    """Index and kind of a block, and why it is not sent or sent otherwise."""
-    index: int = 0
-    """Of the block that is being written."""
+    blocks: list[bytes] = field(default_factory=list)
     markable: bool = False
     """Whether a cache mark may be put on the last block."""
     thinks: bool = False
     """Whether it holds thinking."""
-    server_calls: list[tuple[int, str]] = []
+    server_calls: list[tuple[int, str]] = field(default_factory=list)
     """Index and id of calls that the provider ran itself."""
-    server_results: list[str] = []
+    server_results: list[str] = field(default_factory=list)
     """Ids of such calls whose results are here."""
 
-    def write(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
-        if native is not None and native.provider == READER:
-            block = {**block, **native.fields, **block}
+    @property
+    def opening(self) -> bytes:
+        """Whose turn it is: what stands before the content."""
+        return _OPENINGS[self.role]
+
+    def add(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
+        block = {**block, **self.native(native), **block}
         self.blocks.append(_encode(block))
         self.markable = markable and "cache_control" not in block
 
-    def lose(self, what: str, why: str) -> None:
-        self.losses.append((self.index, what, why))
+    def write_text(self, block: Text) -> None:
+        # The API refuses texts without anything but white space, even those that a model wrote.
+        if block.text and not block.text.isspace():
+            self.add({"type": "text", "text": block.text}, block.native)
+
+    def write_thinking(self, block: Thinking) -> None:
+        if not self.profile.reasoning_replayed:
+            self.lose("thinking", "this model does not get its thinking back")
+        elif not block.signature and block.encrypted is None:
+            self.lose("thinking", "its signature never arrived, and the provider takes none without")
+        else:
+            # As it came, also with an empty text: the signature holds the thought itself.
+            shown = {"type": "thinking", "thinking": block.text, "signature": block.signature}
+            sealed = {"type": "redacted_thinking", "data": block.encrypted}
+            self.add(shown if block.signature else sealed, block.native, markable=False)
+            self.thinks = True
+
+    def write_call(self, block: ToolCall) -> None:
+        name, arguments = self.names.wire(block.name), Raw(self.arguments(block))
+        member = {"type": "tool_use", "id": legal_id(block.id, _LEGAL_ID), "name": name, "input": arguments}
+        self.add(member, block.native)
+
+    def write_result(self, block: ToolResult) -> None:
+        parts: list[dict[str, object]] = []
+        for part in content_of(block):
+            if isinstance(part, Media):
+                found, why = encode_media(part, self.profile.tool_result_media, self.profile.media_urls)
+                if found is None:
+                    self.lose("tool_result", f"{part.kind} left out: {why}")
+                else:
+                    parts.append(found)
+            elif part.text and not part.text.isspace():
+                parts.append({"type": "text", "text": part.text})
+        member: dict[str, object] = {"type": "tool_result", "tool_use_id": legal_id(block.call_id, _LEGAL_ID)}
+        if len(parts) == 1 and "text" in parts[0]:
+            member["content"] = parts[0]["text"]
+        elif parts:
+            member["content"] = parts
+        if block.is_error:
+            member.setdefault("content", _NO_ERROR_TEXT)  # the API refuses an error without content
+            member["is_error"] = True
+        self.add(member)
+
+    def write_media(self, block: Media) -> None:
+        if self.role == "assistant":
+            self.lose("media", f"the provider takes no {block.kind} in messages of the model")
+            return
+        found, why = encode_media(block, self.profile.media, self.profile.media_urls)
+        if found is None:
+            self.lose("media", why)
+        else:
+            self.add(found)
+
+    def write_opaque(self, block: Opaque) -> None:
+        if self.index in self.left_out:
+            self.lose("opaque", "the provider ran this call itself and its result never arrived")
+            return
+        self.blocks.append(bytes(block.raw))
+        self.markable = False
+        try:
+            fields = read_members(block.raw)
+            kind = read_text(fields.get("type")) or ""
+            if kind in {"server_tool_use", "mcp_tool_use"}:
+                self.server_calls.append((self.index, read_text(fields.get("id")) or ""))
+            elif kind.endswith("_tool_result"):
+                self.server_results.append(read_text(fields.get("tool_use_id")) or "")
+        except msgspec.MsgspecError:
+            pass  # somebody made it by hand; the provider will say what is wrong with it
 
 
 def _write_turn(message: Message, rules: Rules, left_out: Collection[int] = ()) -> _Turn:
-    """`left_out`: indices of server calls that never got a result."""
-    turn = _Turn(rules, _OPENINGS[message.role])
-    for turn.index, block in enumerate(message.blocks):
-        if turn.index in left_out:
-            turn.lose("opaque", "the provider ran this call itself and its result never arrived")
-        else:
-            _WRITERS[type(block)](turn, block)
+    turn = _Turn(rules.profile, rules.names, READER, message.role, left_out=left_out)
+    turn.write_blocks(message.blocks)
     if not turn.blocks and not turn.losses:
         turn.index = 0
         what = str(type(message.blocks[0]).__struct_config__.tag) if message.blocks else "message"
         turn.lose(what, "the message is empty, and the provider takes no empty messages")
     turn.content = b",".join(turn.blocks)
     return turn
-
-
-def _write_text(turn: _Turn, block: Text) -> None:
-    # The API refuses texts without anything but white space, even those that a model wrote.
-    if block.text and not block.text.isspace():
-        turn.write({"type": "text", "text": block.text}, block.native)
-
-
-def _write_thinking(turn: _Turn, block: Thinking) -> None:
-    if block.provider != READER:
-        turn.lose("thinking", f"only {block.provider} can read it back")
-    elif not turn.rules.profile.reasoning_replayed:
-        turn.lose("thinking", "this model does not get its thinking back")
-    elif block.signature:
-        # As it came, also with an empty text: the signature holds the thought itself.
-        member = {"type": "thinking", "thinking": block.text, "signature": block.signature}
-        turn.write(member, block.native, markable=False)
-        turn.thinks = True
-    elif block.encrypted is not None:
-        turn.write({"type": "redacted_thinking", "data": block.encrypted}, block.native, markable=False)
-        turn.thinks = True
-    else:
-        turn.lose("thinking", "its signature never arrived, and the provider takes none without")
-
-
-def _write_call(turn: _Turn, block: ToolCall) -> None:
-    arguments = object_of_arguments(block.arguments)
-    if arguments is None:
-        arguments = _encode({UNREADABLE: block.arguments})
-        turn.lose("tool_call", f"its arguments are not a JSON object; sent as text under {UNREADABLE}")
-    name = turn.rules.names.wire(block.name)
-    member = {"type": "tool_use", "id": _legal_id(block.id), "name": name, "input": Raw(arguments)}
-    turn.write(member, block.native)
-
-
-def _write_result(turn: _Turn, block: ToolResult) -> None:
-    profile = turn.rules.profile
-    parts: list[dict[str, object]] = []
-    for part in block.content:
-        if isinstance(part, Media):
-            found, why = encode_media(part, profile.tool_result_media, profile.media_urls)
-            if found is None:
-                turn.lose("tool_result", f"{part.kind} left out: {why}")
-            else:
-                parts.append(found)
-        elif part.text and not part.text.isspace():
-            parts.append({"type": "text", "text": part.text})
-    if not parts and block.structured is not None:
-        parts.append({"type": "text", "text": block.structured.text})
-    member: dict[str, object] = {"type": "tool_result", "tool_use_id": _legal_id(block.call_id)}
-    if len(parts) == 1 and "text" in parts[0]:
-        member["content"] = parts[0]["text"]
-    elif parts:
-        member["content"] = parts
-    if block.is_error:
-        member.setdefault("content", _NO_ERROR_TEXT)  # the API refuses an error without content
-        member["is_error"] = True
-    turn.write(member)
-
-
-def _write_media(turn: _Turn, block: Media) -> None:
-    if turn.opening == _MODEL:
-        turn.lose("media", f"the provider takes no {block.kind} in messages of the model")
-        return
-    found, why = encode_media(block, turn.rules.profile.media, turn.rules.profile.media_urls)
-    if found is None:
-        turn.lose("media", why)
-    else:
-        turn.write(found)
-
-
-def _write_opaque(turn: _Turn, block: Opaque) -> None:
-    if block.provider != READER:
-        turn.lose("opaque", f"only {block.provider} can read it back")
-        return
-    turn.blocks.append(bytes(block.raw))
-    turn.markable = False
-    try:
-        fields = read_members(block.raw)
-        kind = read_text(fields.get("type")) or ""
-        if kind in {"server_tool_use", "mcp_tool_use"}:
-            turn.server_calls.append((turn.index, read_text(fields.get("id")) or ""))
-        elif kind.endswith("_tool_result"):
-            turn.server_results.append(read_text(fields.get("tool_use_id")) or "")
-    except msgspec.MsgspecError:
-        pass  # somebody made it by hand; the provider will say what is wrong with it
-
-
-# Each takes its own kind of block, which the key guarantees and a type cannot say.
-_WRITERS: Final[dict[type[Block], Callable[[_Turn, Any], None]]] = {
-    Text: _write_text,
-    Thinking: _write_thinking,
-    ToolCall: _write_call,
-    ToolResult: _write_result,
-    Media: _write_media,
-    Opaque: _write_opaque,
-}
-
-
-def object_of_arguments(arguments: str) -> bytes | None:
-    """The text of a call's arguments as the JSON object that the wire wants; None if it is none."""
-    if not arguments or arguments.isspace():
-        return b"{}"
-    try:
-        read_members(arguments)
-        return arguments.encode()
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-
-
-def _legal_id(id: str) -> str:
-    """Ids of other providers may hold characters that this one refuses; calls and results change alike."""
-    if _LEGAL_ID.fullmatch(id):
-        return id
-    return f"{_ILLEGAL.sub('_', id)[:40]}_{blake2s(id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
 # --- images and documents ---------------------------------------------------------------------------------------------
@@ -336,39 +271,29 @@ def encode_media(
     """The block for an image or a document, or None and why there is none."""
     if (why := why_not_media(media, kinds, url_kinds)) is not None:
         return None, why
-    source = _image_source(media) if media.kind == "image" else _document_source(media)
+    source = _source(media)
     if isinstance(source, str):
         return None, source
-    block: dict[str, object] = {"type": media.kind, "source": source}
-    if media.kind == "document" and media.name:
-        block["title"] = media.name
-    if media.native is not None and media.native.provider == READER:
-        block |= {name: raw for name, raw in media.native.fields.items() if name not in {"type", "source"}}
-    return block, ""
+    named = {"title": media.name} if media.kind == "document" and media.name else {}
+    own = media.native.fields if media.native is not None and media.native.provider == READER else {}
+    return {**named, **own, "type": media.kind, "source": source}, ""
 
 
-def _image_source(media: Media) -> dict[str, object] | str:
-    """The source, or why there is none."""
-    if media.url is None and media.mime_type not in _IMAGES:
-        return f"{media.mime_type} is not among the image types it takes: JPEG, PNG, GIF and WebP"
-    return _url_or_base64(media)
-
-
-def _document_source(media: Media) -> dict[str, object] | str:
-    if media.mime_type == _PDF:
-        return _url_or_base64(media)
-    if not (media.mime_type.startswith("text/") or media.mime_type in _ALSO_TEXT):
-        return f"{media.mime_type} is not among the document types it takes: PDF and text"
-    if media.data is None:
-        return "of documents by URL it takes PDF only"
-    try:
-        # The API names one type for all text, whatever its markup.
-        return {"type": "text", "media_type": "text/plain", "data": media.data.decode("utf-8-sig")}
-    except UnicodeDecodeError:
-        return "the text of the document is not UTF-8"
-
-
-def _url_or_base64(media: Media) -> dict[str, object]:
+def _source(media: Media) -> dict[str, object] | str:
+    """The source of an image or a document, or why there is none."""
+    kind = media.mime_type
+    if media.kind == "document" and kind != _PDF:
+        if not (kind.startswith("text/") or kind in _ALSO_TEXT):
+            return f"{kind} is not among the document types it takes: PDF and text"
+        if media.data is None:
+            return "of documents by URL it takes PDF only"
+        try:
+            # The API names one type for all text, whatever its markup.
+            return {"type": "text", "media_type": "text/plain", "data": media.data.decode("utf-8-sig")}
+        except UnicodeDecodeError:
+            return "the text of the document is not UTF-8"
     if media.url is not None:
         return {"type": "url", "url": media.url}
-    return {"type": "base64", "media_type": media.mime_type, "data": b64encode(media.data or b"").decode()}
+    if media.kind == "image" and kind not in _IMAGES:
+        return f"{kind} is not among the image types it takes: JPEG, PNG, GIF and WebP"
+    return {"type": "base64", "media_type": kind, "data": b64encode(media.data or b"").decode()}

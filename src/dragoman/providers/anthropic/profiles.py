@@ -7,9 +7,9 @@ for too little is better than one that is refused.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
+from dragoman.providers.profile import Profile, ProfileRow, ToolLimits, row, words
 
 # --- quirks ----------------------------------------------------------------------------------------------------------
 
@@ -28,8 +28,8 @@ ONE_SAMPLER: Final = "one_sampler"
 
 # --- the dialect -----------------------------------------------------------------------------------------------------
 
-_NO_SEED = frozenset(["seed"])
-_NO_SAMPLING = frozenset(["seed", "temperature", "top_k", "top_p"])
+_NO_SEED = words("seed")
+_NO_SAMPLING = words("seed temperature top_k top_p")
 
 BASE = Profile(
     provider="anthropic",
@@ -52,16 +52,14 @@ BASE = Profile(
 
 # --- its models ------------------------------------------------------------------------------------------------------
 
-_ALL_EFFORTS = frozenset(["low", "medium", "high", "xhigh", "max"])
+_ALL_EFFORTS = words("low medium high xhigh max")
 _EFFORTS_OF_4_6 = _ALL_EFFORTS - {"xhigh"}
-_UNFORCED = frozenset(["auto", "none"])
-_ANY_CHOICE = frozenset(["auto", "none", "required", "tool"])
-_LARGE = 1_000_000
+_ANY_CHOICE = words("auto none required tool")
 _SMALL = 200_000
 
 
-def _row(*models: str, **fields: object) -> ProfileRow:
-    return ProfileRow(provider="anthropic", models=models, fields=fields)
+def _row(models: str, **fields: Any) -> ProfileRow:
+    return row("anthropic", models, **fields)
 
 
 # In this order: the newest first, as what holds where nothing else is said; then each family, older and older.
@@ -73,38 +71,31 @@ ROWS: tuple[ProfileRow, ...] = (
         reasoning="adaptive",
         efforts=_ALL_EFFORTS,
         unsupported=_NO_SAMPLING,
-        tool_choices=_UNFORCED,
+        tool_choices=words("auto none"),
         quirks=frozenset([ALWAYS_THINKS, HIDDEN, BOUND]),
-        context_window=_LARGE,
+        context_window=1_000_000,
         max_output=128_000,
     ),
     _row("claude-sonnet-5-5*", quirks=frozenset([OFF_BETWEEN_TOOLS, HIDDEN, BOUND])),
     _row("claude-haiku-5-5*", tool_choices=_ANY_CHOICE, quirks=frozenset([HIDDEN, BOUND])),
-    _row("claude-fable-5", "claude-mythos-5", tool_choices=_ANY_CHOICE, quirks=frozenset([ALWAYS_THINKS, HIDDEN])),
+    _row("claude-fable-5 claude-mythos-5", tool_choices=_ANY_CHOICE, quirks=frozenset([ALWAYS_THINKS, HIDDEN])),
     _row("claude-mythos-preview*", efforts=_EFFORTS_OF_4_6, quirks=frozenset([ALWAYS_THINKS, HIDDEN, BUDGETS_TOO])),
     _row(
-        "claude-opus-5",
-        "claude-sonnet-5",
-        "claude-opus-4-8*",
-        "claude-opus-4-7*",
+        "claude-opus-5 claude-sonnet-5 claude-opus-4-8* claude-opus-4-7*",
         tool_choices=_ANY_CHOICE,
         quirks=frozenset([HIDDEN]),
     ),
     _row(
-        "claude-opus-4-6*",
-        "claude-sonnet-4-6*",
+        "claude-opus-4-6* claude-sonnet-4-6*",
         efforts=_EFFORTS_OF_4_6,
         unsupported=_NO_SEED,
         tool_choices=_ANY_CHOICE,
         quirks=frozenset([BUDGETS_TOO, ONE_SAMPLER]),
     ),
     _row(
-        "claude-opus-4-5*",
-        "claude-sonnet-4-5*",
-        "claude-haiku-4-5*",
-        "claude-opus-4-1*",
+        "claude-opus-4-5* claude-sonnet-4-5* claude-haiku-4-5* claude-opus-4-1*",
         reasoning="budget",
-        efforts=frozenset[str](),
+        efforts=words(),
         unsupported=_NO_SEED,
         tool_choices=_ANY_CHOICE,
         quirks=frozenset([ONE_SAMPLER]),
@@ -112,35 +103,28 @@ ROWS: tuple[ProfileRow, ...] = (
         max_output=64_000,
     ),
     # The one model that takes an effort beside a budget.
-    _row("claude-opus-4-5*", efforts=frozenset(["low", "medium", "high"])),
+    _row("claude-opus-4-5*", efforts=words("low medium high")),
     _row(
-        "claude-opus-4-0*",
-        "claude-opus-4-20*",
-        "claude-sonnet-4-0*",
-        "claude-sonnet-4-20*",
-        "claude-4-*",
-        "claude-3*",
+        "claude-opus-4-0* claude-opus-4-20* claude-sonnet-4-0* claude-sonnet-4-20* claude-4-* claude-3*",
         strict_tools=False,
         structured="tool",
         reasoning="budget",
-        efforts=frozenset[str](),
+        efforts=words(),
         unsupported=_NO_SEED,
         tool_choices=_ANY_CHOICE,
-        quirks=frozenset[str](),
+        quirks=words(),
         context_window=_SMALL,
         max_output=64_000,
     ),
-    _row("claude-opus-4-1*", "claude-opus-4-0*", "claude-opus-4-20*", "claude-4-opus*", max_output=32_000),
+    _row("claude-opus-4-1* claude-opus-4-0* claude-opus-4-20* claude-4-opus*", max_output=32_000),
     _row("claude-3-5*", reasoning="none", max_output=8192),
     # The first generation reads no PDF and writes at most 4,096 tokens.
     _row(
-        "claude-3-opus*",
-        "claude-3-sonnet*",
-        "claude-3-haiku*",
+        "claude-3-opus* claude-3-sonnet* claude-3-haiku*",
         reasoning="none",
-        media=frozenset(["image"]),
-        media_urls=frozenset(["image"]),
-        tool_result_media=frozenset(["image"]),
+        media=words("image"),
+        media_urls=words("image"),
+        tool_result_media=words("image"),
         default_max_tokens=4096,
         max_output=4096,
     ),

@@ -13,17 +13,18 @@ from typing import Final, NamedTuple, cast
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Message, OneTool, StopReason, ToolSpec
+from dragoman.conversation import Message, OneTool, StopReason
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning
 from dragoman.providers.requests import (
-    EFFORTS,
+    ToldTool,
     ToolNames,
     choose_effort,
     convert_reply_schema,
     declare_tools,
     effective_options,
+    effort_of_budget,
     refuse_or_adapt,
 )
 
@@ -40,43 +41,28 @@ _NO_USER: Final = b'{"role":"user","parts":[{"text":""}]}'
 _encode = msgspec.json.encode
 
 
-class _Terms(NamedTuple):
-    """What the terms of a call decide."""
-
-    call: Call
-    """Without tools that the model could not call."""
-    options: ModelOptions
-    adaptations: tuple[Adaptation, ...]
-    """Those that the options needed."""
-    rules: Rules
-    path: str
-    frames: dict[bool, _Frame]
-    """By whether there is a system prompt."""
-
-
 class _Frame(NamedTuple):
     """A request but for its contents and its system prompt."""
 
+    path: str
     members: bytes
     """Of the body, without its braces; there may be none."""
     takes_system: bool
     """Whether our system prompt is put in: a model may have none, and the caller may give their own."""
+    rules: Rules
     adaptations: tuple[Adaptation, ...]
 
 
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
-    terms = _decide_terms(call)
-    conversation, own = call.conversation, terms.options.extra_body
+    conversation, options = call.conversation, call.options
     has_system = bool(conversation.system)
-    frame = terms.frames.get(has_system)
-    if frame is None:
-        frame = terms.frames[has_system] = _build_frame(terms, system=has_system)
+    frame = _make_frame(call, has_system)
     count, continuation = _find_continuation(conversation.messages)
-    history = write_history(conversation, count, terms.rules)
+    history = write_history(conversation, count, frame.rules)
     pieces = history.pieces
     body = [b"{"]
-    if continuation is not None and "continuationToken" not in own:
+    if continuation is not None and "continuationToken" not in options.extra_body:
         body += (b'"continuationToken":', continuation, b",")
     if has_system:
         part = b'"parts":[{"text":%b}]}' % _encode(conversation.system)
@@ -87,25 +73,52 @@ def encode_call(call: Call) -> Encoded:
     if not pieces or pieces[0].startswith(b'{"role":"model"'):
         pieces = (_NO_USER, *pieces)
     body.append(frame.members)
-    if "contents" not in own:
+    if "contents" not in options.extra_body:
         body += (b',"contents":[' if frame.members else b'"contents":[', b",".join(pieces), b"]")
     body.append(b"}")
     return Encoded(
-        request=WireRequest(path=terms.path, body=b"".join(body), headers=terms.options.extra_headers),
+        request=WireRequest(path=frame.path, body=b"".join(body), headers=options.extra_headers),
         adaptations=frame.adaptations,
         losses=history.losses,
-        tool_names=terms.rules.names.to_own,
+        tool_names=frame.rules.names.to_own,
     )
 
 
 @per_terms
-def _decide_terms(call: Call) -> _Terms:
+def _make_frame(call: Call, system: bool) -> _Frame:
     adaptations: list[Adaptation] = []
     options = _separate_features(call, effective_options(call, adaptations), adaptations)
     names = ToolNames([tool.name for tool in call.tools], call.profile.tool_limits)
     vertex = "vertex" in call.profile.quirks or _VERTEX.fullmatch(call.model) is not None
     rules = Rules.of(call.profile, names, vertex=vertex)
-    return _Terms(call, options, tuple(adaptations), rules, _build_path(call, vertex=vertex), {})
+    takes_system = system and call.profile.system_role != "user"
+    if system and not takes_system:
+        adaptations.append(Adaptation("system prompt", "this model has none; it is sent as the user's first words"))
+    functions = declare_tools(call, names, adaptations, _declare)
+    own: list[object] = [{"functionDeclarations": functions}] if functions else []
+    members: dict[str, object] = {
+        "tools": own + list(options.server_tools),  # behind the functions
+        "toolConfig": _configure_tools(call, options, rules),
+        "generationConfig": _configure_generation(call, options, adaptations),
+    }
+    if options.extra_body.get("cachedContent"):
+        # What a cached content holds must not be in the request too: the API refuses both together.
+        left_out = ["systemInstruction"] if takes_system else []
+        left_out += [name for name in ("tools", "toolConfig") if members.pop(name)]
+        adaptations += [Adaptation(name, "left out: it must be part of the cached content") for name in left_out]
+        takes_system = False
+    members = {name: value for name, value in members.items() if value}
+    for name, value in options.extra_body.items():
+        # The caller's own members: these two are laid over ours, anything else wins as a whole.
+        below = members.get(name) if name in {"toolConfig", "generationConfig"} else None
+        members[name] = _merge(below, value)
+    return _Frame(
+        path=_build_path(call, vertex=vertex),
+        members=_encode(members)[1:-1],
+        takes_system=takes_system and "systemInstruction" not in options.extra_body,
+        rules=rules,
+        adaptations=tuple(adaptations),
+    )
 
 
 def _build_path(call: Call, *, vertex: bool) -> str:
@@ -138,34 +151,6 @@ def _separate_features(call: Call, options: ModelOptions, adaptations: list[Adap
         refuse_or_adapt(call, adaptations, "server_tools with tools", why, "Use one kind at a time.")
         options = msgspec.structs.replace(options, server_tools=())
     return options
-
-
-def _build_frame(terms: _Terms, *, system: bool) -> _Frame:
-    options, adaptations = terms.options, list(terms.adaptations)
-    takes_system = system and terms.call.profile.system_role != "user"
-    if system and not takes_system:
-        adaptations.append(Adaptation("system prompt", "this model has none; it is sent as the user's first words"))
-    members: dict[str, object] = {
-        "tools": _declare_tools(terms, adaptations),
-        "toolConfig": _configure_tools(terms),
-        "generationConfig": _configure_generation(terms.call, options, adaptations),
-    }
-    if options.extra_body.get("cachedContent"):
-        # What a cached content holds must not be in the request too: the API refuses both together.
-        left_out = ["systemInstruction"] if takes_system else []
-        left_out += [name for name in ("tools", "toolConfig") if members.pop(name)]
-        adaptations += [Adaptation(name, "left out: it must be part of the cached content") for name in left_out]
-        takes_system = False
-    members = {name: value for name, value in members.items() if value}
-    for name, value in options.extra_body.items():
-        # The caller's own members: these two are laid over ours, anything else wins as a whole.
-        below = members.get(name) if name in {"toolConfig", "generationConfig"} else None
-        members[name] = _merge(below, value)
-    return _Frame(
-        members=_encode(members)[1:-1],
-        takes_system=takes_system and "systemInstruction" not in options.extra_body,
-        adaptations=tuple(adaptations),
-    )
 
 
 def _merge(below: object, above: object) -> object:
@@ -253,10 +238,7 @@ def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adap
             config["thinkingBudget"] = budget
     else:
         if budget is not None:
-            enough: list[Effort] = [effort for effort, tokens in _BUDGETS.items() if tokens >= budget]
-            known: list[Effort] = [effort for effort in EFFORTS if effort in call.profile.efforts] or [*EFFORTS]
-            place = EFFORTS.index(enough[0] if enough else "max")
-            effort = min(known, key=lambda one: abs(EFFORTS.index(one) - place))
+            effort = effort_of_budget(budget, _BUDGETS, call.profile.efforts)
             why = f"this model is told a level, not a number of tokens: {budget} became {effort!r}"
             adaptations.append(Adaptation("reasoning.budget", why))
         if effort is not None:
@@ -271,34 +253,24 @@ def _configure_thinking(call: Call, reasoning: Reasoning, adaptations: list[Adap
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def _declare_tools(terms: _Terms, adaptations: list[Adaptation]) -> list[object]:
-    """The functions, and behind them the tools that the provider runs itself."""
-    functions = declare_tools(terms.call, terms.rules.names, adaptations, _declare)
-    own: list[object] = [{"functionDeclarations": functions}] if functions else []
-    return own + list(terms.options.server_tools)
+def _declare(tool: ToldTool) -> dict[str, object]:
+    return {"name": tool.name, "description": tool.description, "parametersJsonSchema": Raw(_encode(tool.schema))}
 
 
-def _declare(tool: ToolSpec, name: str, schema: object, _strict: bool) -> dict[str, object]:
-    return {"name": name, "description": tool.description, "parametersJsonSchema": Raw(_encode(schema))}
-
-
-def _configure_tools(terms: _Terms) -> dict[str, object]:
+def _configure_tools(call: Call, options: ModelOptions, rules: Rules) -> dict[str, object]:
     """How the model is held to calling tools; empty if the default is wanted."""
-    call, options = terms.call, terms.options
-    tools = call.tools if call.profile.tools else ()
-    config: dict[str, object] = {}
-    choice = options.tool_choice
-    calling: dict[str, object] = {}
+    choice, calling = options.tool_choice, dict[str, object]()
+    if not call.tools or not call.profile.tools:  # refused where there are no functions that it could be about
+        return {}
     if isinstance(choice, OneTool):
-        calling = {"mode": "ANY", "allowedFunctionNames": [terms.rules.names.wire(choice.name)]}
+        calling = {"mode": "ANY", "allowedFunctionNames": [rules.names.wire(choice.name)]}
     elif choice != "auto":
         calling = {"mode": _MODES[choice]}
-    elif call.profile.strict_tools and any(tool.strict for tool in tools):
+    elif call.profile.strict_tools and any(tool.strict for tool in call.tools):
         # The API holds the model to the schemas of all functions or of none.
         calling = {"mode": "VALIDATED"}
-    if calling and tools:  # refused where there are no functions that it could be about
-        config["functionCallingConfig"] = calling
-    if terms.rules.invocations and tools and options.server_tools:
+    config: dict[str, object] = {"functionCallingConfig": calling} if calling else {}
+    if rules.invocations and options.server_tools:
         # Without it, functions and the provider's own tools cannot be used in one request.
         config["includeServerSideToolInvocations"] = True
     return config

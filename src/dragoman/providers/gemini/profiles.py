@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.conversation import MediaKind
-from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
+from dragoman.providers.profile import Profile, ProfileRow, ToolLimits, row, words
 
 _ALL_MEDIA: frozenset[MediaKind] = frozenset(["image", "document", "audio", "video"])
 
@@ -43,90 +43,48 @@ BASE = Profile(
 )
 
 
-def _row(*models: str, **fields: Any) -> ProfileRow:
+def _row(models: str, **fields: Any) -> ProfileRow:
     """A row for models by their bare names, and by names that say where they are (`models/…`, `publishers/…/…`)."""
-    patterns = [pattern for model in models for pattern in (model, f"*/{model}")]
-    return ProfileRow(provider="gemini", models=tuple(patterns), fields=fields)
+    return row("gemini", " ".join([f"{model} */{model}" for model in models.split()]), **fields)
 
+
+_PLAIN: dict[str, Any] = {"reasoning": "none", "efforts": words()}
+_NO_TOOLS: dict[str, Any] = {**_PLAIN, "tools": False, "structured": "prompt"}
+_IMAGE = words("image")
 
 ROWS: tuple[ProfileRow, ...] = (
     # --- before thinking ---
-    _row(
-        "gemini-1.*",
-        "gemini-2.0*",
-        tool_result_media=frozenset[MediaKind](),
-        strict_tools=False,
-        reasoning="none",
-        efforts=frozenset[str](),
-        max_output=8_192,
-        quirks=frozenset(["no_combinations"]),
-    ),
-    _row("gemini-1.*", quirks=frozenset(["finish_in_every_chunk", "no_combinations"])),
+    _row("gemini-1.* gemini-2.0*", **_PLAIN, tool_result_media=words(), strict_tools=False, max_output=8_192),
+    _row("gemini-2.0*", quirks=words("no_combinations")),
+    _row("gemini-1.*", quirks=words("finish_in_every_chunk no_combinations")),
     _row("gemini-1.5-pro*", context_window=2_097_152),
     # --- thinking by a number of tokens ---
     _row(
         "gemini-2.5*",
-        tool_result_media=frozenset[MediaKind](),
+        tool_result_media=words(),
         reasoning="budget",
-        efforts=frozenset(["none", "minimal", "low", "medium", "high"]),
-        quirks=frozenset(["no_combinations"]),
+        efforts=words("none minimal low medium high"),
+        quirks=words("no_combinations"),
     ),
-    _row("gemini-2.5-pro*", efforts=frozenset(["minimal", "low", "medium", "high"])),  # it cannot but think
+    _row("gemini-2.5-pro*", efforts=words("minimal low medium high")),  # it cannot but think
     # --- thinking by level: which levels differ ---
-    _row("gemini-3-pro*", efforts=frozenset(["low", "high"])),
-    _row(
-        "gemini-3.?-pro*",
-        "gemini-3.[7-9]-flash",
-        "gemini-3.[7-9]-flash-preview*",
-        efforts=frozenset(["low", "medium", "high"]),
-    ),
+    _row("gemini-3-pro*", efforts=words("low high")),
+    _row("gemini-3.?-pro* gemini-3.[7-9]-flash gemini-3.[7-9]-flash-preview*", efforts=words("low medium high")),
     # --- models that make pictures or speech call no functions ---
-    _row(
-        "gemini-2.*-image*",
-        "gemini-2.0-flash-exp-image*",
-        media=frozenset(["image"]),
-        media_urls=frozenset(["image"]),
-        tools=False,
-        structured="prompt",
-        reasoning="none",
-        efforts=frozenset[str](),
-        context_window=32_768,
-        max_output=32_768,
-    ),
+    _row("gemini-2.*-image* gemini-2.0-flash-exp-image*", **_NO_TOOLS, media=_IMAGE, media_urls=_IMAGE),
+    _row("gemini-2.*-image* gemini-2.0-flash-exp-image*", context_window=32_768, max_output=32_768),
     _row(
         "gemini-3*-image*",
-        media=frozenset(["image", "document"]),
-        media_urls=frozenset(["image", "document"]),
+        media=words("image document"),
+        media_urls=words("image document"),
         tools=False,
-        efforts=frozenset(["minimal", "high"]),
+        efforts=words("minimal high"),
         context_window=65_536,
         max_output=32_768,
     ),
-    _row("gemini-3-pro-image*", efforts=frozenset(["high"])),
-    _row(
-        "gemini-*-tts*",
-        media=frozenset[MediaKind](),
-        media_urls=frozenset[MediaKind](),
-        tools=False,
-        structured="prompt",
-        reasoning="none",
-        efforts=frozenset[str](),
-        context_window=8_192,
-        max_output=16_384,
-    ),
+    _row("gemini-3-pro-image*", efforts=words("high")),
+    _row("gemini-*-tts*", **_NO_TOOLS, media=words(), media_urls=words(), context_window=8_192, max_output=16_384),
     # --- the open models that the same API serves ---
-    _row(
-        "gemma-3*",
-        media=frozenset(["image"]),
-        media_urls=frozenset(["image"]),
-        tool_result_media=frozenset[MediaKind](),
-        system_role="user",
-        tools=False,
-        structured="prompt",
-        reasoning="none",
-        efforts=frozenset[str](),
-        context_window=131_072,
-        max_output=8_192,
-        quirks=frozenset[str](),
-    ),
+    _row("gemma-3*", **_NO_TOOLS, media=_IMAGE, media_urls=_IMAGE, tool_result_media=words(), system_role="user"),
+    _row("gemma-3*", context_window=131_072, max_output=8_192, quirks=words()),
 )

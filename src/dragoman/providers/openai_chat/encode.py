@@ -12,12 +12,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dragoman.conversation import OneTool, ToolSpec
+from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.requests import (
+    ToldTool,
     ToolNames,
+    check_sampling,
     choose_effort,
     convert_reply_schema,
     declare_tools,
@@ -97,7 +99,7 @@ def _write_options(
         if options.parallel_tool_calls is not None and profile.single_tool_calls:
             found["parallel_tool_calls"] = options.parallel_tool_calls
     effort = _choose_effort(call, options.reasoning, adaptations, tools=tools)
-    left_out = _check_sampling(call, options, effort, adaptations)
+    left_out = check_sampling(call, options, effort, adaptations)
     for name in _PLAIN:
         value = getattr(options, name)
         if value is not None and name not in left_out:
@@ -125,10 +127,11 @@ def _write_tools(call: Call, names: ToolNames, adaptations: list[Adaptation], *,
     return found + [bytes(raw) for raw in call.options.server_tools]
 
 
-def _write_tool(spec: ToolSpec, name: str, schema: object, strict: bool) -> bytes:
-    described = {"description": spec.description} if spec.description else {}
-    held = {"strict": True} if strict else {}
-    return _encode({"type": "function", "function": {"name": name, **described, "parameters": schema, **held}})
+def _write_tool(tool: ToldTool) -> bytes:
+    described = {"description": tool.description} if tool.description else {}
+    held = {"strict": True} if tool.strict else {}
+    function = {"name": tool.name, **described, "parameters": tool.schema, **held}
+    return _encode({"type": "function", "function": function})
 
 
 def _write_format(call: Call, wanted: ResponseFormat, adaptations: list[Adaptation]) -> object:
@@ -167,21 +170,6 @@ def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation])
         why = "this model takes an effort, not a number of tokens"
         refuse_or_adapt(call, adaptations, "reasoning budget", why, "Say an effort.")
     return None
-
-
-def _check_sampling(
-    call: Call, options: ModelOptions, effort: Effort | None, adaptations: list[Adaptation]
-) -> set[str]:
-    """Options to leave out because the model reasons: some take temperature and top_p only when they do not."""
-    quirks = call.profile.quirks
-    thinks = effort != "none" if "sampling_wants_no_effort" in quirks else effort not in (None, "none")
-    if not thinks or not quirks & {"sampling_wants_no_effort", "sampling_without_effort"}:
-        return set()
-    left_out = {name for name in ("temperature", "top_p") if getattr(options, name) not in (None, 1)}
-    for name in sorted(left_out):
-        hint = "Leave it out, or say reasoning=Reasoning(effort='none')."
-        refuse_or_adapt(call, adaptations, name, "this model takes it only without reasoning", hint)
-    return left_out
 
 
 def _ask_for_reasoning(effort: Effort | None, wanted: Reasoning, quirks: frozenset[str]) -> dict[str, object]:

@@ -20,8 +20,8 @@ Quirks that the codec of this dialect understands:
     reasoning_format          `reasoning_format` says where reasoning is put
     reasoning_object          reasoning is asked for by an object: {"reasoning": {"effort" or "max_tokens": …}}
     reasoning_with_calls      a message that called tools must show reasoning, even an empty one
-    sampling_without_effort   temperature and top_p are refused together with a reasoning effort
-    sampling_wants_no_effort  … and also without one, unless it is none
+    reasons_on_request        temperature and top_p are refused together with a reasoning effort
+    reasons_unless_told       … and also without one, unless it is none
     think_tags                reasoning stands at the start of the text, between <think> and </think>
     thinking_switch           thinking has a switch beside its effort
     tools_without_effort      tools are refused together with a reasoning effort
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
+from dragoman.providers.profile import Profile, ProfileRow, ToolLimits, row, words
 
 BASE: Final = Profile(
     provider="openai-compatible",
@@ -41,18 +41,10 @@ BASE: Final = Profile(
 )
 
 
-def _row(provider: str, models: str = "*", **fields: Any) -> ProfileRow:
-    return ProfileRow(provider=provider, models=tuple(models.split()), fields=fields)
-
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_NONE: Final = _set("")
-_IMAGE: Final = _set("image")
-_LOW_TO_HIGH: Final = _set("low medium high")
-_TO_XHIGH: Final = _set("none low medium high xhigh")
+_NONE: Final = words()
+_IMAGE: Final = words("image")
+_LOW_TO_HIGH: Final = words("low medium high")
+_TO_XHIGH: Final = words("none low medium high xhigh")
 _NEW_MAX_TOKENS: Final = {"max_tokens": "max_completion_tokens"}
 _STRICT: Final[dict[str, Any]] = {
     "strict_tools": True,
@@ -60,31 +52,31 @@ _STRICT: Final[dict[str, Any]] = {
     "structured_schema": "openai_strict",
 }
 # https://developers.openai.com/api/docs/guides/reasoning: no sampling parameters; `stop` is refused since o3.
-_FIXED: Final = _set("temperature top_p top_k")
+_FIXED: Final = words("temperature top_p top_k")
 _FIXED_AND_NO_STOP: Final = _FIXED | {"stop"}
-_OPENAI_QUIRKS: Final = _set("any_arguments call_id_of_40 plain_history")
-_OPENROUTER_QUIRKS: Final = _set("reasoning_object")
+_OPENAI_QUIRKS: Final = words("any_arguments call_id_of_40 plain_history")
+_OPENROUTER_QUIRKS: Final = words("reasoning_object")
 
 _OPENAI: Final[tuple[ProfileRow, ...]] = (
-    _row(
+    row(
         "openai",
-        media=_set("image document"),
+        media=words("image document"),
         renamed={"max_tokens": "max_completion_tokens", "user": "safety_identifier"},
         tool_limits=ToolLimits(max_tools=128, max_description_length=1024),
         reasoning="none",
-        unsupported=_set("top_k"),
+        unsupported=words("top_k"),
         quirks=_OPENAI_QUIRKS,
         **_STRICT,
     ),
     # Before structured replies of a given schema, which came with gpt-4o-2024-08-06.
-    _row("openai", "gpt-3.5* gpt-4 gpt-4-* gpt-4o-2024-05-13", structured="tool", strict_tools=False),
-    _row("openai", "gpt-3.5* gpt-4 gpt-4-0* gpt-4-32k*", media=_NONE),
-    _row("openai", "gpt-4o* chatgpt-4o* gpt-4.5*", context_window=128_000),
-    _row("openai", "gpt-4.1*", context_window=1_047_576),
-    _row("openai", "gpt-audio* gpt-4o*audio*", media=_set("audio"), media_urls=_NONE, structured="tool"),
-    _row("openai", "gpt-4o*search*", tools=False, unsupported=_set("temperature top_p top_k seed stop")),
+    row("openai", "gpt-3.5* gpt-4 gpt-4-* gpt-4o-2024-05-13", structured="tool", strict_tools=False),
+    row("openai", "gpt-3.5* gpt-4 gpt-4-0* gpt-4-32k*", media=_NONE),
+    row("openai", "gpt-4o* chatgpt-4o* gpt-4.5*", context_window=128_000),
+    row("openai", "gpt-4.1*", context_window=1_047_576),
+    row("openai", "gpt-audio* gpt-4o*audio*", media=words("audio"), media_urls=_NONE, structured="tool"),
+    row("openai", "gpt-4o*search*", tools=False, unsupported=words("temperature top_p top_k seed stop")),
     # --- models that reason ---
-    _row(
+    row(
         "openai",
         "o1* o3* o4*",
         system_role="developer",
@@ -94,12 +86,12 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
         single_tool_calls=False,
         context_window=200_000,
     ),
-    _row("openai", "o3 o3-2* o4*", unsupported=_FIXED_AND_NO_STOP),
-    _row("openai", "o3-mini*", media=_NONE),
+    row("openai", "o3 o3-2* o4*", unsupported=_FIXED_AND_NO_STOP),
+    row("openai", "o3-mini*", media=_NONE),
     # The first two took neither tools nor instructions.
-    _row("openai", "o1-mini* o1-preview*", system_role="user", media=_NONE, tools=False, structured="prompt"),
-    _row("openai", "o1-mini* o1-preview*", reasoning="none", context_window=128_000),
-    _row(
+    row("openai", "o1-mini* o1-preview*", system_role="user", media=_NONE, tools=False, structured="prompt"),
+    row("openai", "o1-mini* o1-preview*", reasoning="none", context_window=128_000),
+    row(
         "openai",
         "gpt-5* gpt-6*",
         system_role="developer",
@@ -109,70 +101,70 @@ _OPENAI: Final[tuple[ProfileRow, ...]] = (
         context_window=400_000,
     ),
     # From 5.1 on a model may be told not to reason, which is the default up to 5.4; then it takes sampling parameters.
-    _row("openai", "gpt-5.1*", efforts=_LOW_TO_HIGH | {"none"}, unsupported=_set("top_k stop")),
-    _row("openai", "gpt-5.1*", quirks=_OPENAI_QUIRKS | {"sampling_without_effort"}),
+    row("openai", "gpt-5.1*", efforts=_LOW_TO_HIGH | {"none"}, unsupported=words("top_k stop")),
+    row("openai", "gpt-5.1*", quirks=_OPENAI_QUIRKS | {"reasons_on_request"}),
     # From 5.2 on, with tools, it must be told not to over this API.
-    _row(
+    row(
         "openai",
         "gpt-5.2* gpt-5.3* gpt-5.4*",
         efforts=_TO_XHIGH,
-        unsupported=_set("top_k stop"),
-        quirks=_OPENAI_QUIRKS | {"sampling_without_effort", "tools_without_effort"},
+        unsupported=words("top_k stop"),
+        quirks=_OPENAI_QUIRKS | {"reasons_on_request", "tools_without_effort"},
     ),
     # From 5.5 on reasoning is on unless the request says otherwise.
-    _row(
+    row(
         "openai",
         "gpt-5.5* gpt-5.6* gpt-6*",
         efforts=_TO_XHIGH,
-        unsupported=_set("top_k stop"),
-        quirks=_OPENAI_QUIRKS | {"sampling_wants_no_effort", "tools_without_effort", "tools_want_no_effort"},
+        unsupported=words("top_k stop"),
+        quirks=_OPENAI_QUIRKS | {"reasons_unless_told", "tools_without_effort", "tools_want_no_effort"},
         context_window=1_050_000,
     ),
-    _row("openai", "gpt-5.6* gpt-6*", efforts=_TO_XHIGH | {"max"}),
+    row("openai", "gpt-5.6* gpt-6*", efforts=_TO_XHIGH | {"max"}),
     # Cannot stop reasoning, and so takes no tools over this API.
-    _row("openai", "gpt-6-astra*", efforts=_TO_XHIGH - {"none"}, unsupported=_FIXED_AND_NO_STOP),
-    _row("openai", "gpt-6-astra*", quirks=_OPENAI_QUIRKS, tools=False, structured="native"),
-    _row("openai", "gpt-5*-chat*", reasoning="none", efforts=_NONE),
-    _row("openai", "gpt-5*-chat*", unsupported=_set("top_k"), quirks=_OPENAI_QUIRKS),
+    row("openai", "gpt-6-astra*", efforts=_TO_XHIGH - {"none"}, unsupported=_FIXED_AND_NO_STOP),
+    row("openai", "gpt-6-astra*", quirks=_OPENAI_QUIRKS, tools=False, structured="native"),
+    row("openai", "gpt-5*-chat*", reasoning="none", efforts=_NONE),
+    row("openai", "gpt-5*-chat*", unsupported=words("top_k"), quirks=_OPENAI_QUIRKS),
 )
 
 _SERVERS: Final[tuple[ProfileRow, ...]] = (
     # --- Cerebras: strict about unknown members; reasoning goes back to gpt-oss only ---
-    _row("cerebras", media=_NONE, renamed=_NEW_MAX_TOKENS, unsupported=_set("top_k"), **_STRICT),
-    _row("cerebras", reasoning="none", reasoning_replayed=False, quirks=_set("plain_history")),
-    _row("cerebras", "gpt-oss*", reasoning="effort", efforts=_LOW_TO_HIGH, reasoning_replayed=True),
-    _row("cerebras", "zai-glm*", reasoning="effort", efforts=_set("none")),
+    row("cerebras", media=_NONE, renamed=_NEW_MAX_TOKENS, unsupported=words("top_k"), **_STRICT),
+    row("cerebras", reasoning="none", reasoning_replayed=False, quirks=words("plain_history")),
+    row("cerebras", "gpt-oss*", reasoning="effort", efforts=_LOW_TO_HIGH, reasoning_replayed=True),
+    row("cerebras", "zai-glm*", reasoning="effort", efforts=words("none")),
     # --- DeepSeek: thinks unless told otherwise; a turn that called tools must show its reasoning ---
     # https://api-docs.deepseek.com/guides/thinking_mode
-    _row(
+    row(
         "deepseek",
         media=_NONE,
-        unsupported=_set("top_k user"),
+        unsupported=words("top_k user"),
         single_tool_calls=False,
-        tool_choices=_set("auto none"),
+        tool_choices=words("auto none"),
         structured="prompt",
-        efforts=_set("none low high max"),
-        quirks=_set("content_always reasoning_with_calls thinking_switch"),
+        efforts=_TO_XHIGH | {"max"},  # it reads "low" and "medium" as "high", and "xhigh" as "max"
+        quirks=words("content_always reasoning_with_calls thinking_switch"),
     ),
     # The old names stand for one model with thinking on and off.
-    _row("deepseek", "deepseek-chat*", reasoning="none"),
-    _row("deepseek", "deepseek-chat*", tool_choices=_set("auto none required tool"), structured="tool"),
+    row("deepseek", "deepseek-chat*", reasoning="none"),
+    row("deepseek", "deepseek-chat*", tool_choices=words("auto none required tool"), structured="tool"),
     # --- Fireworks: strict about unknown members ---
-    _row("fireworks", quirks=_set("plain_history")),
+    row("fireworks", quirks=words("plain_history")),
     # --- Groq: strict about unknown members; a schema for replies with few models only ---
-    _row(
+    row(
         "groq",
         renamed=_NEW_MAX_TOKENS,
-        unsupported=_set("top_k"),
+        unsupported=words("top_k"),
         tool_limits=ToolLimits(max_tools=128),
         structured="tool",
         reasoning="none",
         reasoning_replayed=False,
-        quirks=_set("plain_history"),
+        quirks=words("plain_history"),
     ),
-    _row("groq", "llama-3* moonshotai/* openai/gpt-oss* qwen/qwen3-32b", media=_NONE),
-    _row("groq", "meta-llama/llama-4* moonshotai/*", structured="native"),
-    _row(
+    row("groq", "llama-3* moonshotai/* openai/gpt-oss* qwen/qwen3-32b", media=_NONE),
+    row("groq", "meta-llama/llama-4* moonshotai/*", structured="native"),
+    row(
         "groq",
         "openai/gpt-oss*",
         structured="native",
@@ -180,52 +172,54 @@ _SERVERS: Final[tuple[ProfileRow, ...]] = (
         reasoning="effort",
         efforts=_LOW_TO_HIGH,
         reasoning_replayed=True,
-        quirks=_set("plain_history reasoning_format"),
+        quirks=words("plain_history reasoning_format"),
     ),
-    _row("groq", "qwen/*", reasoning="effort", quirks=_set("plain_history effort_default")),
+    row("groq", "qwen/*", reasoning="effort", quirks=words("plain_history effort_default")),
     # It runs tools of its own, and none of the caller's.
-    _row("groq", "groq/compound* compound*", tools=False, structured="prompt", media=_NONE),
+    row("groq", "groq/compound* compound*", tools=False, structured="prompt", media=_NONE),
     # --- Hugging Face: a router before many servers, some of them strict ---
-    _row("huggingface", quirks=_set("plain_history")),
+    row("huggingface", quirks=words("plain_history")),
     # --- programs on the user's machine ---
-    _row("llamacpp", media=_set("image audio"), reasoning="none"),
-    _row("lmstudio", media_urls=_NONE, tool_choices=_set("auto none required"), reasoning="none"),
+    row("llamacpp", media=words("image audio"), reasoning="none"),
+    row("lmstudio", media_urls=_NONE, tool_choices=words("auto none required"), reasoning="none"),
     # Ollama fetches no URLs, and passes over `tool_choice`: https://docs.ollama.com/api/openai-compatibility
-    _row("ollama", media_urls=_NONE, unsupported=_set("top_k user"), single_tool_calls=False),
-    _row("ollama", tool_choices=_set("auto"), efforts=_LOW_TO_HIGH | {"none"}),
-    _row("vllm", media=_set("image audio video"), media_urls=_set("image audio video")),
+    row("ollama", media_urls=_NONE, unsupported=words("top_k user"), single_tool_calls=False),
+    row("ollama", tool_choices=words("auto"), efforts=_LOW_TO_HIGH | {"none"}),
+    row("vllm", media=words("image audio video"), media_urls=words("image audio video")),
     # --- Mistral: strict about unknown members, about ids, and about who speaks after whom ---
-    _row(
+    row(
         "mistral",
-        media=_set("image document"),
-        media_urls=_set("image document"),
+        media=words("image document"),
+        media_urls=words("image document"),
         renamed={"seed": "random_seed"},
-        unsupported=_set("top_k user"),
+        unsupported=words("top_k user"),
         reasoning="none",
-        quirks=_set("assistant_after_tool call_id_of_9 document_url no_stream_options plain_history plain_input_audio"),
+        quirks=words(
+            "assistant_after_tool call_id_of_9 document_url no_stream_options plain_history plain_input_audio"
+        ),
     ),
-    _row("mistral", "voxtral*", media=_set("audio"), media_urls=_NONE),
-    _row("mistral", "mistral-small* mistral-medium*", reasoning="effort", efforts=_set("none high")),
-    _row("mistral", "mistral-small-2[0-5]* mistral-medium-2[0-5]*", reasoning="none"),
+    row("mistral", "voxtral*", media=words("audio"), media_urls=_NONE),
+    row("mistral", "mistral-small* mistral-medium*", reasoning="effort", efforts=words("none high")),
+    row("mistral", "mistral-small-2[0-5]* mistral-medium-2[0-5]*", reasoning="none"),
     # --- OpenRouter: a router before many models ---
-    _row("openrouter", media=_set("image document audio video"), media_urls=_set("image document video")),
-    _row("openrouter", strict_tools=True, efforts=_TO_XHIGH | {"minimal"}, quirks=_OPENROUTER_QUIRKS),
-    _row("openrouter", "openai/*", tool_schema="openai_strict", structured_schema="openai_strict"),
+    row("openrouter", media=words("image document audio video"), media_urls=words("image document video")),
+    row("openrouter", strict_tools=True, efforts=_TO_XHIGH | {"minimal"}, quirks=_OPENROUTER_QUIRKS),
+    row("openrouter", "openai/*", tool_schema="openai_strict", structured_schema="openai_strict"),
     # Others cache by themselves.
-    _row("openrouter", "anthropic/* google/* ~anthropic/* ~google/*", quirks=_OPENROUTER_QUIRKS | {"cache_marks"}),
+    row("openrouter", "anthropic/* google/* ~anthropic/* ~google/*", quirks=_OPENROUTER_QUIRKS | {"cache_marks"}),
     # --- xAI: few of its models take an effort; those that reason take no stop sequences ---
-    _row("xai", renamed=_NEW_MAX_TOKENS, unsupported=_set("top_k"), reasoning="none"),
-    _row("xai", "grok-3-mini* grok-4* grok-code* grok-build*", unsupported=_set("stop top_k")),
-    _row("xai", "*non-reasoning*", unsupported=_set("top_k")),
-    _row("xai", "grok-3-mini*", reasoning="effort", efforts=_set("low high")),
-    _row("xai", "grok-4.3*", reasoning="effort", efforts=_TO_XHIGH),
-    _row("xai", "grok-4.[4-9]*", reasoning="effort", efforts=_TO_XHIGH - {"none"}),
+    row("xai", renamed=_NEW_MAX_TOKENS, unsupported=words("top_k"), reasoning="none"),
+    row("xai", "grok-3-mini* grok-4* grok-code* grok-build*", unsupported=words("stop top_k")),
+    row("xai", "*non-reasoning*", unsupported=words("top_k")),
+    row("xai", "grok-3-mini*", reasoning="effort", efforts=words("low high")),
+    row("xai", "grok-4.3*", reasoning="effort", efforts=_TO_XHIGH),
+    row("xai", "grok-4.[4-9]*", reasoning="effort", efforts=_TO_XHIGH - {"none"}),
     # --- Z.ai: https://docs.z.ai/api-reference/llm/chat-completion ---
-    _row("zai", media=_NONE, renamed={"user": "user_id"}, unsupported=_set("seed top_k")),
-    _row("zai", single_tool_calls=False, tool_choices=_set("auto"), structured="prompt"),
-    _row("zai", quirks=_set("thinking_switch")),
-    _row("zai", "glm-4*", quirks=_set("bare_thinking_switch")),
-    _row("zai", "glm-*v*", media=_IMAGE | {"video"}, media_urls=_IMAGE | {"video"}),
+    row("zai", media=_NONE, renamed={"user": "user_id"}, unsupported=words("seed top_k")),
+    row("zai", single_tool_calls=False, tool_choices=words("auto"), structured="prompt"),
+    row("zai", quirks=words("thinking_switch")),
+    row("zai", "glm-4*", quirks=words("bare_thinking_switch")),
+    row("zai", "glm-*v*", media=_IMAGE | {"video"}, media_urls=_IMAGE | {"video"}),
 )
 
 ROWS: Final = _OPENAI + _SERVERS

@@ -10,22 +10,26 @@ What stands around the items depends on the terms of the call alone: it is writt
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
 
-from dragoman.conversation import Message, OneTool, ToolSpec
+from dragoman.conversation import Message, OneTool
 from dragoman.errors import ConfigurationError
 from dragoman.providers.codec import Adaptation, Call, Encoded, WireRequest, per_terms
 from dragoman.providers.options import Effort, ModelOptions, Reasoning, ResponseFormat
 from dragoman.providers.requests import (
+    ToldTool,
     ToolNames,
+    check_sampling,
     choose_effort,
     convert_reply_schema,
     declare_tools,
     effective_options,
+    effort_of_budget,
     name_reply_schema,
     refuse_or_adapt,
 )
@@ -98,7 +102,8 @@ def _make_frame(call: Call) -> _Frame:
 
 def _write_options(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> dict[str, object]:
     renamed = call.profile.renamed
-    left_out = _check_sampling(call, options, adaptations)
+    asked = options.reasoning.effort if options.reasoning is not None else None
+    left_out = check_sampling(call, options, asked, adaptations)
     members: dict[str, object] = {
         renamed.get("max_tokens", "max_output_tokens"): options.max_tokens,
         renamed.get("temperature", "temperature"): None if "temperature" in left_out else options.temperature,
@@ -135,10 +140,11 @@ def _write_tools(
     return members
 
 
-def _write_tool(tool: ToolSpec, name: str, schema: object, strict: bool) -> Raw:
+def _write_tool(tool: ToldTool) -> Raw:
     # The API's own default for a missing `strict` is true, so it is always said.
     described = {"description": tool.description} if tool.description else {}
-    return Raw(_encode({"type": "function", "name": name, **described, "parameters": schema, "strict": strict}))
+    named = {"type": "function", "name": tool.name, **described}
+    return Raw(_encode({**named, "parameters": tool.schema, "strict": tool.strict}))
 
 
 def _write_format(call: Call, wanted: ResponseFormat | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
@@ -154,7 +160,7 @@ def _write_format(call: Call, wanted: ResponseFormat | None, adaptations: list[A
 # --- reasoning --------------------------------------------------------------------------------------------------------
 
 # Budgets that come close to what the efforts spend; only where the caller allows adapting.
-_EFFORT_OF_BUDGET: Final[tuple[tuple[int, Effort], ...]] = ((0, "none"), (2_048, "low"), (16_384, "medium"))
+_BUDGETS: Final[dict[Effort, int]] = {"none": 0, "low": 2_048, "medium": 16_384, "high": sys.maxsize}
 
 
 def _ask_for_reasoning(call: Call, wanted: Reasoning | None, adaptations: list[Adaptation]) -> dict[str, object] | None:
@@ -175,25 +181,10 @@ def _wanted_effort(call: Call, wanted: Reasoning, adaptations: list[Adaptation])
         return choose_effort(call, wanted.effort, adaptations)
     if budget is None:
         return None
-    effort: Effort = "high"
-    for limit, word in reversed(_EFFORT_OF_BUDGET):
-        effort = word if budget <= limit else effort
+    effort = effort_of_budget(budget, _BUDGETS, call.profile.efforts)
     what = f"reasoning budget of {budget} tokens"
     refuse_or_adapt(call, adaptations, what, f"this model knows only efforts; {effort!r} is near", "Say an effort.")
-    return choose_effort(call, effort, adaptations)
-
-
-def _check_sampling(call: Call, options: ModelOptions, adaptations: list[Adaptation]) -> list[str]:
-    """Options to leave out because the model reasons: it takes sampling parameters only while it does not."""
-    effort = options.reasoning.effort if options.reasoning is not None else None
-    reasons = {"reasons_on_request": effort not in {None, "none"}, "reasons_unless_told": effort != "none"}
-    if not any(reasons[quirk] for quirk in reasons.keys() & call.profile.quirks):
-        return []
-    left_out = [name for name in ("temperature", "top_p") if getattr(options, name) not in (None, 1)]
-    for name in left_out:
-        why = "this model takes it only while it does not reason"
-        refuse_or_adapt(call, adaptations, name, why, "Say reasoning=Reasoning(effort='none') with it.")
-    return left_out
+    return effort
 
 
 # --- state and the caller's own members -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The conversation as input items.
 
 Owns: which block becomes which item, in which order, and what is lost on the way. What this API said itself goes back
-as it came: with its ids, its phases, its encrypted reasoning. The form of each message is kept beside it.
+as it came: with its ids, its phases, its encrypted reasoning.
 
 Rules of the API that shape this file:
 - without storage (`store: false`) reasoning can only be replayed with its encrypted content, or its plain content where
@@ -13,16 +13,15 @@ Rules of the API that shape this file:
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Final, NamedTuple, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, field
 
 from dragoman.conversation import (
-    Block,
     Conversation,
     Media,
     MediaKind,
@@ -36,8 +35,9 @@ from dragoman.conversation import (
     memory_of,
 )
 from dragoman.providers.codec import Loss, Written, written_up_to
+from dragoman.providers.history import MessageWriter, content_of, form_key, legal_id, url_of, why_not_media
 from dragoman.providers.profile import Profile
-from dragoman.providers.requests import ToolNames, form_key, why_not_media, with_error_said
+from dragoman.providers.requests import ToolNames
 from dragoman.providers.wire import elements, read_members, string
 
 READER: Final = "openai_responses"
@@ -45,13 +45,11 @@ READER: Final = "openai_responses"
 
 _encode: Final = msgspec.json.encode
 
-_MAX_CALL_ID: Final = 64
+_LEGAL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 _ALONE: Final = "the reasoning before it was left out, and the service expects both or none"
 
 _Part = dict[str, object]
 """A content part or an item, ready to be written."""
-_Found = tuple[int, str, str]
-"""A loss within a message: index of the block, kind of block, why."""
 
 
 class _Wire(NamedTuple):
@@ -59,7 +57,7 @@ class _Wire(NamedTuple):
 
     items: bytes
     """The items, with commas between them; empty where nothing is left of the message."""
-    losses: tuple[_Found, ...] = ()
+    losses: tuple[tuple[int, str, str], ...] = ()
     callers: Mapping[str, Raw] = {}
     """By call id: what ran the call, where it was a program of the model's; its result must say so again."""
 
@@ -80,7 +78,7 @@ class HistoryWriter:
         self._names = names
         self._stateless = stateless
         """Whether the service keeps nothing of this request."""
-        self._key = f"{form_key(profile, names)} {stateless}"
+        self._key = form_key(profile, names, stateless)
 
     def write(self, conversation: Conversation, first: int = 0) -> tuple[bytes, tuple[Loss, ...]]:
         """The input items of the messages from `first` on, with commas between them, and what was lost of them."""
@@ -123,213 +121,196 @@ class HistoryWriter:
                 return _Wire(b'{"role":"user","content":%b}' % _encode(block.text))
         # Other services speak this dialect too, but cannot read what this one encrypted or stored.
         own = message.provider is None or message.provider == self._profile.provider
-        assistant = message.role == "assistant"
-        writer = _MessageWriter(self._profile, self._names, self._stateless, callers, assistant=assistant, own=own)
-        for index, block in enumerate(message.blocks):
-            writer.write(index, block)
+        writer = _MessageWriter(self._profile, self._names, READER, message.role, own=own, callers=callers)
+        writer.stateless = self._stateless
+        writer.write_blocks(message.blocks)
         if message.role == "user" and not writer.items:  # said nothing, or nothing that this model can take
-            writer.say(0, _text_part(""))
+            writer.say(_text_part(""))
         return writer.finish()
 
 
 # --- one message ------------------------------------------------------------------------------------------------------
 
 
-class _MessageWriter(Struct, eq=False):
+class _MessageWriter(MessageWriter):
     """One message while its items are written."""
 
-    profile: Profile
-    names: ToolNames
-    stateless: bool
-    callers: Mapping[str, Raw]
-    assistant: bool
-    own: bool
-    items: list[tuple[int, _Part | bytes]] = []
-    losses: list[_Found] = []
-    found_callers: dict[str, Raw] = {}
+    stateless: bool = True
+    own: bool = True
+    """Whether this service wrote it."""
+    callers: Mapping[str, Raw] = {}
+    items: list[tuple[int, _Part | bytes]] = field(default_factory=list)
+    found_callers: dict[str, Raw] = field(default_factory=dict)
     unreasoned: bool = False
     """Whether the reasoning of what follows was left out: then what follows must not be named by its id."""
     content: list[_Part] | None = None
     """The content of the message item that is being written."""
     shell: bytes = b""
 
-    def write(self, index: int, block: Block) -> None:
-        match block:
-            case Text():
-                self._write_text(index, block)
-            case Media():
-                self._write_media(index, block)
-            case Thinking():
-                self._write_thinking(index, block)
-            case ToolCall():
-                self._write_call(index, block)
-            case ToolResult():
-                self._write_result(index, block)
-            case Opaque():
-                self._write_opaque(index, block)
-
     def finish(self) -> _Wire:
         items = self.items
-        while self.assistant and items and _kind_of(items[-1][1]) == "reasoning":
-            why = "nothing follows it, and the API takes reasoning only before what it led to"
-            self._lose(items.pop()[0], "thinking", why)
+        while self.role == "assistant" and items and _kind_of(items[-1][1]) == "reasoning":
+            self.index, _ = items.pop()
+            self.lose("thinking", "nothing follows it, and the API takes reasoning only before what it led to")
         written = [item for _, item in items]
         if "calls_last" in self.profile.quirks:
             written.sort(key=lambda item: _kind_of(item) == "function_call")
         joined = b",".join([item if isinstance(item, bytes) else _encode(_tidy(item)) for item in written])
         return _Wire(joined, tuple(sorted(self.losses)), self.found_callers)
 
-    def _add(self, index: int, item: _Part | bytes) -> None:
+    def native(self, native: Native | None) -> Mapping[str, Raw]:
+        return super().native(native) if self.own else {}
+
+    def _add(self, item: _Part | bytes) -> None:
         self.content = None
-        self.items.append((index, item))
+        self.items.append((self.index, item))
 
-    def _lose(self, index: int, what: str, why: str) -> None:
-        self.losses.append((index, what, why))
+    # --- texts and media ----------------------------------------------------------------------------------------------
 
-    def _native(self, native: Native | None) -> Mapping[str, Raw]:
-        """What this service itself said of a block."""
-        return native.fields if native is not None and native.provider == READER and self.own else {}
-
-    # --- texts --------------------------------------------------------------------------------------------------------
-
-    def _write_text(self, index: int, block: Text) -> None:
-        fields = self._native(block.native)
-        if not self.assistant:
-            self.say(index, {**_text_part(block.text), **fields})  # such as a mark for the cache
+    def write_text(self, block: Text) -> None:
+        fields = self.native(block.native)
+        if self.role != "assistant":
+            self.say({**_text_part(block.text), **fields})  # such as a mark for the cache
             return
         shell = read_members(fields["item"]) if "item" in fields else {}
         if self.unreasoned or "id" not in shell:
             if block.text:
                 phase = {"phase": shell["phase"]} if "phase" in shell else {}
-                self._add(index, {"role": "assistant", "content": block.text, **phase})
+                self._add({"role": "assistant", "content": block.text, **phase})
             return
         kept = {name: raw for name, raw in fields.items() if name != "item"}
         if "type" in kept:
             part: _Part = {**kept, "refusal": block.text}
         else:
             part = {"type": "output_text", "annotations": [], **kept, "text": block.text}
-        self._say_again(index, bytes(fields["item"]), shell, [part])
+        self._say_again(bytes(fields["item"]), shell, [part])
 
-    def say(self, index: int, part: _Part) -> None:
+    def say(self, part: _Part) -> None:
         """A part of a message of the user's."""
         if self.content is None:
             content: list[_Part] = []
-            self._add(index, {"role": "user", "content": content})
+            self._add({"role": "user", "content": content})
             self.content = content
         self.content.append(part)
 
-    def _say_again(self, index: int, shell: bytes, members: Mapping[str, Raw], parts: list[_Part]) -> None:
+    def _say_again(self, shell: bytes, members: Mapping[str, Raw], parts: list[_Part]) -> None:
         """Parts of a message that the model said; those of one item come back as one item."""
         if self.content is None or shell != self.shell:
             content: list[_Part] = []
-            self._add(index, {**members, "content": content})
+            self._add({**members, "content": content})
             self.content, self.shell = content, shell
         self.content += parts
 
-    # --- media --------------------------------------------------------------------------------------------------------
-
-    def _write_media(self, index: int, block: Media) -> None:
-        if not self.assistant:
-            part = _media_part(block, self.profile.media, self.profile.media_urls)
+    def write_media(self, block: Media) -> None:
+        if self.role != "assistant":
+            part = self._media_part(block, self.profile.media)
             if isinstance(part, str):
-                self._lose(index, "media", part)
+                self.lose("media", part)
             else:
-                self.say(index, part)
+                self.say(part)
             return
-        fields = self._native(block.native)
+        fields = self.native(block.native)
         if "item" not in fields:
-            self._lose(index, "media", "the API takes pictures of the model back only if it made them itself")
+            self.lose("media", "the API takes pictures of the model back only if it made them itself")
         elif self.unreasoned and not self.stateless:
-            self._lose(index, "media", _ALONE)
+            self.lose("media", _ALONE)
         else:  # the item that it came from, with the picture in it: without storage the service needs all of it
-            self._add(index, {**read_members(fields["item"]), "result": b64encode(block.data or b"").decode()})
+            self._add({**read_members(fields["item"]), "result": b64encode(block.data or b"").decode()})
+
+    def _media_part(self, media: Media, kinds: frozenset[MediaKind]) -> _Part | str:
+        """A piece of media as a content part, or why it cannot be one."""
+        if (why := why_not_media(media, kinds, self.profile.media_urls)) is not None:
+            return why
+        if media.kind == "image":
+            part: _Part = {"type": "input_image", "image_url": url_of(media), "detail": "auto"}
+        elif media.kind == "document" and media.url is not None:
+            part = {"type": "input_file", "file_url": media.url}
+        elif media.kind == "document":
+            # A name is needed with data; its ending tells the service what the data is.
+            name = media.name or f"file.{_ENDINGS.get(media.mime_type, media.mime_type.rpartition('/')[2])}"
+            part = {"type": "input_file", "filename": name, "file_data": url_of(media)}
+        elif media.kind == "audio":
+            sound = _AUDIO_FORMATS.get(media.mime_type)
+            if sound is None or media.data is None:
+                return "sounds are taken as the bytes of WAV or MP3 only"
+            part = {"type": "input_audio", "input_audio": {"data": b64encode(media.data).decode(), "format": sound}}
+        else:
+            return "the API has no place for video"
+        return {**part, **MessageWriter.native(self, media.native)}  # such as `detail`
 
     # --- reasoning ----------------------------------------------------------------------------------------------------
 
-    def _write_thinking(self, index: int, block: Thinking) -> None:
+    def write_thinking(self, block: Thinking) -> None:
         item = self._reasoning_item(block)
         self.unreasoned = isinstance(item, str)
         if isinstance(item, str):
-            self._lose(index, "thinking", item)
+            self.lose("thinking", item)
         else:
-            self._add(index, item)
+            self._add(item)
 
     def _reasoning_item(self, block: Thinking) -> _Part | str:
         """The reasoning item, or why there is none."""
-        if block.provider != READER or not self.own:
+        if not self.own:
             return "only the service that wrote it can read it"
         if self.profile.reasoning == "none" or not self.profile.reasoning_replayed:
             return "this model takes no reasoning back"
-        fields = self._native(block.native)
+        fields = self.native(block.native)
         if not block.encrypted and self.stateless and bytes(fields.get("content", b"")) in {b"", b"[]", b"null"}:
             return "it came without encrypted content, and the service keeps no copy"
         if not fields and not block.encrypted:
             return "it is not complete"
         summary = [{"type": "summary_text", "text": block.text}] if block.text else []
-        item: _Part = {"type": "reasoning", "summary": summary, **fields}
-        if block.encrypted:
-            item["encrypted_content"] = block.encrypted
-        return item
+        sealed = {"encrypted_content": block.encrypted} if block.encrypted else {}
+        return {"type": "reasoning", "summary": summary, **fields, **sealed}
 
     # --- calls and results --------------------------------------------------------------------------------------------
 
-    def _write_call(self, index: int, block: ToolCall) -> None:
-        fields = dict(self._native(block.native))
+    def write_call(self, block: ToolCall) -> None:
+        fields = dict(self.native(block.native))
         if self.unreasoned:
             fields.pop("id", None)
         if "caller" in fields:
             self.found_callers[block.id] = fields["caller"]
         name, call_id = self.names.wire(block.name), self._call_id(block.id)
         item = {"type": "function_call", "call_id": call_id, "name": name, "arguments": block.arguments or "{}"}
-        self._add(index, {**item, **fields})
+        self._add({**item, **fields})
 
-    def _write_result(self, index: int, block: ToolResult) -> None:
-        output = self._output_of(index, block)
+    def write_result(self, block: ToolResult) -> None:
+        parts: list[_Part] = []
+        for piece in content_of(block, error_said=True):
+            part = self._media_part(piece, self.profile.tool_result_media) if isinstance(piece, Media) else piece.text
+            if isinstance(part, str) and isinstance(piece, Media):
+                self.lose("tool_result", part)
+                part = f"[{piece.mime_type} left out: {part}]"
+            parts.append(_text_part(part) if isinstance(part, str) else part)
+        plain = all(part["type"] == "input_text" for part in parts)
+        output = "\n".join([str(part["text"]) for part in parts]) if plain else parts
         item: _Part = {"type": "function_call_output", "call_id": self._call_id(block.call_id), "output": output}
         if block.call_id in self.callers:
             item["caller"] = self.callers[block.call_id]
-        self._add(index, item)
-
-    def _output_of(self, index: int, result: ToolResult) -> str | list[_Part]:
-        """A tool's result as the output of its call: text, or parts where there is media."""
-        parts: list[_Part] = []
-        content = result.content or ((result.structured,) if result.structured is not None else ())
-        for piece in with_error_said(content) if result.is_error else content:
-            if not isinstance(piece, Media):
-                parts.append(_text_part(piece.text))
-                continue
-            part = _media_part(piece, self.profile.tool_result_media, self.profile.media_urls)
-            if isinstance(part, str):
-                self._lose(index, "tool_result", part)
-                part = _text_part(f"[{piece.mime_type} left out: {part}]")
-            parts.append(part)
-        if all(part["type"] == "input_text" for part in parts):
-            return "\n".join([str(part["text"]) for part in parts])
-        return parts
+        self._add(item)
 
     def _call_id(self, call_id: str) -> str:
-        """Ids of other providers may be longer than this API takes; a shortened one is the same for call and result."""
-        if len(call_id) <= _MAX_CALL_ID or "reply_scoped_call_ids" in self.profile.quirks:
-            return call_id
-        return f"call_{sha256(call_id.encode()).hexdigest()[:40]}"
+        """Ids of other providers may be longer than this API takes."""
+        return call_id if "reply_scoped_call_ids" in self.profile.quirks else legal_id(call_id, _LEGAL_ID)
 
     # --- what only the provider understands ---------------------------------------------------------------------------
 
-    def _write_opaque(self, index: int, block: Opaque) -> None:
+    def write_opaque(self, block: Opaque) -> None:
         raw = bytes(block.raw)
-        if block.provider != READER or not self.own:
-            self._lose(index, "opaque", "only the service that made it understands it")
+        if not self.own:
+            self.lose("opaque", "only the service that made it understands it")
         elif self.unreasoned and not self.stateless:
-            self._lose(index, "opaque", _ALONE)
+            self.lose("opaque", _ALONE)
         elif not raw.startswith(b"{"):
-            self._lose(index, "opaque", "it is not an item")
+            self.lose("opaque", "it is not an item")
         else:
             members = read_members(raw)
             parts = elements(members.pop("content", None))
-            if self.assistant and parts and string(members.get("type")) == "message":
-                self._say_again(index, _encode(members), members, [dict(read_members(part)) for part in parts])
+            if self.role == "assistant" and parts and string(members.get("type")) == "message":
+                self._say_again(_encode(members), members, [dict(read_members(part)) for part in parts])
             else:
-                self._add(index, raw)
+                self._add(raw)
 
 
 def _kind_of(item: _Part | bytes) -> str:
@@ -347,8 +328,6 @@ def _tidy(item: _Part) -> _Part:
     return item
 
 
-# --- parts of content -------------------------------------------------------------------------------------------------
-
 _AUDIO_FORMATS: Final = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 _OFFICE: Final = "application/vnd.openxmlformats-officedocument"
 # Where the ending of a name is not what stands behind the slash.
@@ -364,32 +343,6 @@ _ENDINGS: Final = {
 
 def _text_part(text: str) -> _Part:
     return {"type": "input_text", "text": text}
-
-
-def _media_part(media: Media, kinds: frozenset[MediaKind], url_kinds: frozenset[MediaKind]) -> _Part | str:
-    """A piece of media as a content part, or why it cannot be one."""
-    if (why := why_not_media(media, kinds, url_kinds)) is not None:
-        return why
-    data = b64encode(media.data or b"").decode()
-    data_url = f"data:{media.mime_type};base64,{data}"
-    if media.kind == "image":
-        part: _Part = {"type": "input_image", "image_url": media.url or data_url, "detail": "auto"}
-    elif media.kind == "document" and media.url is not None:
-        part = {"type": "input_file", "file_url": media.url}
-    elif media.kind == "document":
-        # A name is needed with data; its ending tells the service what the data is.
-        name = media.name or f"file.{_ENDINGS.get(media.mime_type, media.mime_type.rpartition('/')[2])}"
-        part = {"type": "input_file", "filename": name, "file_data": data_url}
-    elif media.kind == "audio":
-        sound = _AUDIO_FORMATS.get(media.mime_type)
-        if sound is None or media.data is None:
-            return "sounds are taken as the bytes of WAV or MP3 only"
-        part = {"type": "input_audio", "input_audio": {"data": data, "format": sound}}
-    else:
-        return "the API has no place for video"
-    if media.native is not None and media.native.provider == READER:
-        part.update(media.native.fields)  # such as `detail`
-    return part
 
 
 def native_of(fields: Mapping[str, Raw]) -> Native:

@@ -17,24 +17,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dragoman.providers.profile import Profile, ProfileRow, ToolLimits
+from dragoman.providers.profile import Profile, ProfileRow, ToolLimits, row, words
 
 # The API has no such parameters.
-_NEVER: Final = frozenset(["seed", "stop", "top_k"])
+_NEVER: Final = words("seed stop top_k")
 _NO_SAMPLING: Final = _NEVER | {"temperature", "top_p"}
 
-_LOW_TO_HIGH: Final = frozenset(["low", "medium", "high"])
+_LOW_TO_HIGH: Final = words("low medium high")
 _LOW_TO_XHIGH: Final = _LOW_TO_HIGH | {"xhigh"}
 _NONE_TO_XHIGH: Final = _LOW_TO_XHIGH | {"none"}
 _NONE_TO_MAX: Final = _NONE_TO_XHIGH | {"max"}
-_NOTHING: Final[frozenset[str]] = frozenset()
+_NOTHING: Final = words()
 
 BASE: Final = Profile(
     provider="openai-responses",
     dialect="openai_responses",
-    media=frozenset(["image", "document"]),
-    media_urls=frozenset(["image", "document"]),
-    tool_result_media=frozenset(["image", "document"]),
+    media=words("image document"),
+    media_urls=words("image document"),
+    tool_result_media=words("image document"),
     tool_limits=ToolLimits(max_tools=128, max_description_length=1024),
     strict_tools=True,
     tool_schema="openai_strict",
@@ -59,85 +59,83 @@ def _always(efforts: frozenset[str], **more: Any) -> Mapping[str, Any]:
 
 def _sometimes(efforts: frozenset[str], when: str) -> Mapping[str, Any]:
     """A model that can be told to reason or not to."""
-    return {"reasoning": "effort", "efforts": efforts, "unsupported": _NEVER, "quirks": frozenset([when])}
+    return {"reasoning": "effort", "efforts": efforts, "unsupported": _NEVER, "quirks": words(when)}
 
 
 _REQUESTED: Final = "reasons_on_request"
 _UNLESS_TOLD: Final = "reasons_unless_told"
-_OLD: Final[Mapping[str, Any]] = {"structured": "tool", "media": frozenset()}
+_OLD: Final[Mapping[str, Any]] = {"structured": "tool", "media": _NOTHING}
 
 # OpenAI's models, the general before the particular: later rows win.
-_MODELS: Final[tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]] = (
-    (("gpt-4*", "chatgpt-4o*", "ft:gpt-4*"), _plain(context_window=128_000)),
-    (("gpt-4.1*", "ft:gpt-4.1*"), {"context_window": 1_047_576}),
-    (("gpt-4", "gpt-4-0*", "gpt-4-1106*", "gpt-4-turbo*", "gpt-4o-2024-05-13"), {"structured": "tool"}),
-    (("gpt-4", "gpt-4-0613"), {"media": frozenset(), "context_window": 8_192}),
-    (("gpt-3.5*", "ft:gpt-3.5*"), _plain(**_OLD, context_window=16_385)),
+_MODELS: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
+    ("gpt-4* chatgpt-4o* ft:gpt-4*", _plain(context_window=128_000)),
+    ("gpt-4.1* ft:gpt-4.1*", {"context_window": 1_047_576}),
+    ("gpt-4 gpt-4-0* gpt-4-1106* gpt-4-turbo* gpt-4o-2024-05-13", {"structured": "tool"}),
+    ("gpt-4 gpt-4-0613", {"media": _NOTHING, "context_window": 8_192}),
+    ("gpt-3.5* ft:gpt-3.5*", _plain(**_OLD, context_window=16_385)),
     # Asking for one call at a time is refused by the o-series.
-    (("o1*", "o3*", "o4*"), _always(_LOW_TO_HIGH, single_tool_calls=False, context_window=200_000)),
-    (("o1*",), {"quirks": frozenset(["no_reasoning_summary"])}),
-    (("o3-mini*",), {"media": frozenset(), "tool_result_media": frozenset()}),
-    (("*-deep-research*",), {"efforts": frozenset(["medium"])}),
-    (("codex-mini*",), _always(_LOW_TO_HIGH)),
-    (("computer-use-preview*",), _always(_LOW_TO_HIGH, structured="tool")),
-    (("gpt-5*",), _always(_LOW_TO_HIGH | {"minimal"}, context_window=400_000)),
-    (("gpt-5-codex*",), {"efforts": _LOW_TO_HIGH}),
-    (("gpt-5-pro*",), {"efforts": frozenset(["high"])}),
-    (("gpt-5-chat*",), _plain()),
-    (("gpt-5.1*",), _sometimes(_LOW_TO_HIGH | {"none"}, _REQUESTED)),
-    (("gpt-5.1-codex*",), _always(_LOW_TO_HIGH)),
-    (("gpt-5.1-codex-max*",), {"efforts": _LOW_TO_XHIGH}),
-    (("gpt-5.2*", "gpt-5.3*", "gpt-5.4*"), _sometimes(_NONE_TO_XHIGH, _REQUESTED)),
-    (("gpt-5.2-codex*",), _always(_LOW_TO_XHIGH)),
-    (("gpt-5.5*",), _sometimes(_NONE_TO_XHIGH, _UNLESS_TOLD)),
-    (("gpt-5.4*", "gpt-5.5*", "gpt-5.6*"), {"context_window": 1_050_000}),
-    (("gpt-5.4-mini*", "gpt-5.4-nano*"), {"context_window": 400_000}),
-    (("gpt-5.6*", "gpt-6*"), _sometimes(_NONE_TO_MAX, _UNLESS_TOLD)),
-    (("gpt-5.[2-5]-pro*",), _always(frozenset(["medium", "high", "xhigh"]))),
-    (("gpt-5.[123]-chat*",), _always(frozenset(["medium"]), context_window=128_000)),
+    ("o1* o3* o4*", _always(_LOW_TO_HIGH, single_tool_calls=False, context_window=200_000)),
+    ("o1*", {"quirks": words("no_reasoning_summary")}),
+    ("o3-mini*", {"media": _NOTHING, "tool_result_media": _NOTHING}),
+    ("*-deep-research*", {"efforts": words("medium")}),
+    ("codex-mini*", _always(_LOW_TO_HIGH)),
+    ("computer-use-preview*", _always(_LOW_TO_HIGH, structured="tool")),
+    ("gpt-5*", _always(_LOW_TO_HIGH | {"minimal"}, context_window=400_000)),
+    ("gpt-5-codex*", {"efforts": _LOW_TO_HIGH}),
+    ("gpt-5-pro*", {"efforts": words("high")}),
+    ("gpt-5-chat*", _plain()),
+    ("gpt-5.1*", _sometimes(_LOW_TO_HIGH | {"none"}, _REQUESTED)),
+    ("gpt-5.1-codex*", _always(_LOW_TO_HIGH)),
+    ("gpt-5.1-codex-max*", {"efforts": _LOW_TO_XHIGH}),
+    ("gpt-5.2* gpt-5.3* gpt-5.4*", _sometimes(_NONE_TO_XHIGH, _REQUESTED)),
+    ("gpt-5.2-codex*", _always(_LOW_TO_XHIGH)),
+    ("gpt-5.5*", _sometimes(_NONE_TO_XHIGH, _UNLESS_TOLD)),
+    ("gpt-5.4* gpt-5.5* gpt-5.6*", {"context_window": 1_050_000}),
+    ("gpt-5.4-mini* gpt-5.4-nano*", {"context_window": 400_000}),
+    ("gpt-5.6* gpt-6*", _sometimes(_NONE_TO_MAX, _UNLESS_TOLD)),
+    ("gpt-5.[2-5]-pro*", _always(words("medium high xhigh"))),
+    ("gpt-5.[123]-chat*", _always(words("medium"), context_window=128_000)),
     # The open models think aloud.
     (
-        ("gpt-oss*",),
+        "gpt-oss*",
         {
             **_sometimes(_LOW_TO_HIGH, "no_encrypted_reasoning"),
-            "media": frozenset(),
-            "tool_result_media": frozenset(),
+            "media": _NOTHING,
+            "tool_result_media": _NOTHING,
             "context_window": 131_072,
         },
     ),
 )
 
 
-def _rows(provider: str, prefix: str = "", *, quirks: frozenset[str] = _NOTHING) -> tuple[ProfileRow, ...]:
-    """OpenAI's models at a provider that puts a prefix before their names and has quirks of its own."""
+def _rows(provider: str, prefix: str = "", quirk: str = "") -> list[ProfileRow]:
+    """OpenAI's models at a provider that puts a prefix before their names and has a quirk of its own."""
     rows: list[ProfileRow] = []
     for patterns, fields in _MODELS:
-        changed = {**fields, "quirks": fields["quirks"] | quirks} if quirks and "quirks" in fields else fields
-        rows.append(ProfileRow(provider=provider, models=tuple([prefix + one for one in patterns]), fields=changed))
-    return tuple(rows)
+        changed = {**fields, "quirks": fields["quirks"] | words(quirk)} if "quirks" in fields else fields
+        rows.append(row(provider, " ".join([prefix + one for one in patterns.split()]), **changed))
+    return rows
 
 
 _DEEPSEEK: Final[Mapping[str, Any]] = {
-    "media": frozenset(),
-    "media_urls": frozenset(),
-    "tool_result_media": frozenset(),
+    "media": _NOTHING,
+    "media_urls": _NOTHING,
+    "tool_result_media": _NOTHING,
     # Its models that reason cannot be forced to call, and replies of a schema are only asked for.
-    "tool_choices": frozenset(["auto", "none"]),
+    "tool_choices": words("auto none"),
     "structured": "prompt",
     "efforts": _LOW_TO_XHIGH | {"max"},
     "unsupported": _NEVER,
     "renamed": {"user": "user"},
-    "quirks": frozenset(["calls_last", "no_encrypted_reasoning", "no_reasoning_summary"]),
+    "quirks": words("calls_last no_encrypted_reasoning no_reasoning_summary"),
 }
 
 ROWS: Final[tuple[ProfileRow, ...]] = (
     *_rows("openai-responses"),
     *_rows("azure-responses"),
     *_rows("openrouter-responses", "openai/"),
-    ProfileRow(provider="bedrock-mantle", fields={"quirks": frozenset(["reply_scoped_call_ids"])}),
-    *_rows("bedrock-mantle", "openai.", quirks=frozenset(["reply_scoped_call_ids"])),
-    ProfileRow(
-        provider="bedrock-mantle", models=("openai.gpt-oss*",), fields={"quirks": frozenset(["no_encrypted_reasoning"])}
-    ),
-    ProfileRow(provider="deepseek-responses", fields=_DEEPSEEK),
+    row("bedrock-mantle", quirks=words("reply_scoped_call_ids")),
+    *_rows("bedrock-mantle", "openai.", "reply_scoped_call_ids"),
+    row("bedrock-mantle", "openai.gpt-oss*", quirks=words("no_encrypted_reasoning")),
+    row("deepseek-responses", **_DEEPSEEK),
 )

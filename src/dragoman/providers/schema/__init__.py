@@ -7,8 +7,8 @@
 Nothing here changes its input; the same input gives the same output, byte for byte.
 """
 
-from .convert import Conversion, convert, restored, together
+from .convert import Conversion, convert, excesses_together, restored
 from .document import Document
 from .rules import Note
 
-__all__ = ["Conversion", "Document", "Note", "convert", "restored", "together"]
+__all__ = ["Conversion", "Document", "Note", "convert", "excesses_together", "restored"]

@@ -95,9 +95,9 @@ def convert(schema: dict[str, object], style: SchemaStyle, *, strict: bool = Fal
         raise ToolDefinitionError(message, hint="Give it fewer levels.") from None
 
 
-def together(schemas: Sequence[Schema], style: SchemaStyle) -> tuple[str, ...]:
+def excesses_together(schemas: Sequence[Schema], style: SchemaStyle) -> tuple[str, ...]:
     """Why a provider would refuse strict schemas in one request that it takes one by one; empty if it would not."""
-    return excesses(schemas, _RULES[style]) if style in _RULES else ()
+    return excesses(schemas, _RULES[style].most_together) if style in _RULES else ()
 
 
 # --- the root ---------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class _StrictWriter:
             return {}
         if self._definitions:
             schema["$defs"] = self._definitions
-        for text in excesses([schema], self._rules):
+        for text in excesses([schema], {**self._rules.most_each, **self._rules.most_together}):
             self._reason("", text)
         return _order(schema)
 
@@ -525,7 +525,10 @@ class _Restorer:
         """The forms of these schemas; those that a value may have, if there are such."""
         for schema in schemas:
             if id(schema) not in self._known:
-                self._known[id(schema)] = self._document.forms(schema, "")
+                try:
+                    self._known[id(schema)] = self._document.forms(schema, "")
+                except TooLargeError:  # nor was it sent as a strict one, so that there is nothing to restore
+                    self._known[id(schema)] = []
         forms = [form for schema in schemas for form in self._known[id(schema)]]
         return forms if value is None else [form for form in forms if _takes(form, value)] or forms
 

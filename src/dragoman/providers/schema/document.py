@@ -20,6 +20,8 @@ from .rules import (
     META,
     Notes,
     Schema,
+    as_json,
+    distinct,
     is_array,
     is_object,
     join_texts,
@@ -32,8 +34,10 @@ from .rules import (
 COMBINATORS: Final = frozenset(["$ref", "allOf", "anyOf", "oneOf"])
 _MOST_ALTERNATIVES: Final = 64
 """Alternatives of alternatives multiply; beyond this many the second ones are left out."""
-_MOST_SCHEMAS: Final = 12_000
-"""How many schemas may be looked at: references that double each other would keep us busy for ever."""
+_MOST_WORK: Final = 12_000
+"""How many schemas may be looked at and merged, long ones counting for several: references that double each other, or
+lists that are merged again and again, would keep us busy for ever."""
+_LONG: Final = 200
 _PERCENT: Final = re.compile(rb"%([0-9a-fA-F]{2})")
 _NO_NUMBERS: Final = frozenset(["pattern", "format", "contentEncoding", "contentMediaType", "uniqueItems"])
 _LIMIT_NOTHING: Final[Schema] = {"minLength": 0, "minItems": 0, "minProperties": 0, "uniqueItems": False}
@@ -49,11 +53,11 @@ class Document:
     def __init__(self, root: Schema, notes: Notes) -> None:
         self.root: Schema = root
         self._notes: Notes = notes
-        self._left: int = _MOST_SCHEMAS
+        self._left: int = _MOST_WORK
 
-    def spend(self) -> None:
-        """One more schema is looked at."""
-        self._left -= 1
+    def spend(self, *merged: Schema) -> None:
+        """One more schema is looked at, and these came of it."""
+        self._left -= 1 + sum([1 + len(as_json(schema)) // _LONG for schema in merged])
         if self._left < 0:
             message = "the schema grows beyond measure when its references are resolved"
             raise TooLargeError(message, hint="Give it fewer references to the same definitions.")
@@ -122,7 +126,9 @@ class Document:
             if len(found) * len(others) > _MOST_ALTERNATIVES:
                 notes.lost(where, f"{len(found) * len(others)} alternatives are too many, some are left out")
             else:
-                found = [both for one in found for other in others if _possible(both := merge(one, other))]
+                merged = [merge(one, other) for one in found for other in others]
+                self.spend(*merged)
+                found = [both for both in merged if _possible(both)]
 
         if isinstance(reference := schema.get("$ref"), str):
             pointer = self.pointer(reference, at)
@@ -285,7 +291,7 @@ def _merge_words(word: str, a: object, b: object) -> object:
     if word == "type":
         return _merge_types(a, b)
     if word == "enum":
-        return [value for value in _array(a) if any(same(value, other) for other in _array(b))]
+        return distinct(_array(a), among=_array(b))
     if word == "required":
         return list(dict.fromkeys([*_array(a), *_array(b)]))
     if word == "allOf":

@@ -87,24 +87,26 @@ def kind_is_limited(word: str, types: Iterable[str]) -> bool:
     return any(kind == limited or (kind == "integer" and limited == "number") for kind in types)
 
 
+def _key(value: object) -> object:
+    """The same for equal JSON values, and for no others: to Python 1 and True are equal, to JSON they are not."""
+    if is_object(value):
+        return frozenset([(name, _key(sub)) for name, sub in value.items()])
+    return tuple(map(_key, value)) if is_array(value) else (type(value) is bool, value)
+
+
 def same(a: object, b: object) -> bool:
-    """Whether two JSON values are equal; to Python 1 and True are the same, to JSON they are not."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    if is_object(a) and is_object(b):
-        return a.keys() == b.keys() and all(same(value, b[key]) for key, value in a.items())
-    if is_array(a) and is_array(b):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
+    """Whether two JSON values are equal."""
+    return a == b and _key(a) == _key(b)
 
 
-def distinct(values: Sequence[_T]) -> list[_T]:
-    """The values, each once."""
-    found: list[_T] = []
+def distinct(values: Iterable[_T], among: Iterable[object] | None = None) -> list[_T]:
+    """The values, each once; only those that are `among` others, where these are given."""
+    allowed = None if among is None else {_key(value) for value in among}
+    found: dict[object, _T] = {}
     for value in values:
-        if not any(same(value, other) for other in found):
-            found.append(value)
-    return found
+        if allowed is None or _key(value) in allowed:
+            found.setdefault(_key(value), value)
+    return list(found.values())
 
 
 def as_json(value: object) -> str:
@@ -279,15 +281,8 @@ def count_sizes(schemas: Sequence[object]) -> Counter[str]:
     return sizes
 
 
-def excesses(schemas: Sequence[object], rules: Rules) -> tuple[str, ...]:
-    """The limits that one strict schema, or all those of one request together, are beyond."""
-    counted = [(rules.most_each, count_sizes([schema])) for schema in schemas]
-    counted.append((rules.most_together, count_sizes(schemas)))
-    return tuple(
-        dict.fromkeys(
-            f"{sizes[what]} {what}, at most {most} are allowed"
-            for limits, sizes in counted
-            for what, most in limits.items()
-            if sizes[what] > most
-        )
-    )
+def excesses(schemas: Sequence[object], limits: Mapping[str, int]) -> tuple[str, ...]:
+    """The limits that these strict schemas together are beyond."""
+    sizes = count_sizes(schemas) if limits else Counter[str]()
+    beyond = [(what, most) for what, most in limits.items() if sizes[what] > most]
+    return tuple([f"{sizes[what]} {what}, at most {most} are allowed" for what, most in beyond])
