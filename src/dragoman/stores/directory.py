@@ -83,12 +83,6 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(file.number)
 
 
-def make_empty_file(path: Path) -> None:
-    """A file with nothing in it, whose name is on the disk when this returns, and the other names of its directory."""
-    owned(os.open, path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FILE, 0o600).close()
-    sync_directory(path.parent)
-
-
 def append_to_file(path: Path, data: bytes, at: int) -> None:
     """Write behind the first `at` bytes of a file, instead of what stands there; all of it, or nothing."""
     with owned(os.open, path, os.O_RDWR | os.O_CREAT | _FILE, 0o600) as file:

@@ -13,10 +13,10 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Final, TypedDict, TypeVar
+from typing import Annotated, Final, TypedDict, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dragoman.conversation import Message
 from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotError
@@ -39,7 +39,7 @@ class SnapshotSummary(Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     title: str = ""
-    created_at: datetime
+    created_at: Annotated[datetime, Meta(tz=True)]
     message_count: int = 0
 
 
@@ -129,6 +129,7 @@ class Query(Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
     def __post_init__(self) -> None:
+        check_limit(self.limit)
         for time in (self.since, self.until):
             if time is not None and time.tzinfo is None:
                 message = f"The time {time.isoformat()} has no time zone."
@@ -179,13 +180,18 @@ def has_words(messages: Iterable[Message], words: Sequence[str]) -> bool:
 _MAX_LIMIT: Final = 1000
 
 
+def check_limit(limit: int) -> None:
+    """Raise InvalidCursorError for a limit that no page may have."""
+    if isinstance(limit, bool) or not 1 <= limit <= _MAX_LIMIT:
+        message = f"A page has from 1 to {_MAX_LIMIT} entries, not {limit!r}."
+        raise InvalidCursorError(message, hint="Ask for fewer and use the page's cursor for the rest.")
+
+
 class PageBuilder:
-    """A page that is being filled. Raises InvalidCursorError for a limit that no page may have."""
+    """A page that is being filled."""
 
     def __init__(self, limit: int) -> None:
-        if isinstance(limit, bool) or not 1 <= limit <= _MAX_LIMIT:
-            message = f"A page has from 1 to {_MAX_LIMIT} entries, not {limit!r}."
-            raise InvalidCursorError(message, hint="Ask for fewer and use the page's cursor for the rest.")
+        check_limit(limit)
         self._limit: Final = limit
         self._items: list[SnapshotSummary] = []
         self._unreadable: list[Unreadable] = []
@@ -204,14 +210,10 @@ class PageBuilder:
         try:
             summary = read()
         except SnapshotError as error:
-            self.note(id, error)
+            self._unreadable.append(Unreadable(id=id, problem=str(error)))
         else:
             if accepts(summary):
                 self._items.append(summary)
-
-    def note(self, id: str, error: SnapshotError) -> None:
-        """Name an entry that cannot be read."""
-        self._unreadable.append(Unreadable(id=id, problem=str(error)))
 
     def page(self, cursor: str | None) -> Page:
         return Page(items=tuple(self._items), cursor=cursor, unreadable=tuple(self._unreadable))

@@ -9,8 +9,9 @@ What comes out of a table may have been damaged or edited, so nothing in it is b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Annotated, Final, NamedTuple, Unpack
+from typing import Annotated, Final, Unpack
 
 from msgspec import Meta
 
@@ -44,28 +45,14 @@ from .protocol import (
     reseal_each,
 )
 from .sealing import Records
-from .snapshot import Snapshot, validate_snapshot_id
+from .snapshot import ID_PATTERN, Snapshot, validate_snapshot_id
 from .sql_schema import Database, Rows, Session, convert
 
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-_Id = Annotated[str, Meta(pattern=r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
+_Id = Annotated[str, Meta(pattern=rf"\A{ID_PATTERN}\Z")]
 _LAST_PLACE: Final = 2**62
 _LOOKS: Final = 20
 """How many times one page asks for more where what it got did not pass the filters; then it is a short one."""
-
-
-class _Draft(NamedTuple):
-    """A snapshot that is ready to be saved: what cannot be written does no harm before the transaction begins."""
-
-    snapshot: Snapshot
-    body: bytes
-
-
-class _Line(NamedTuple):
-    """Which line the messages of a snapshot stand in, and how many of them are there already."""
-
-    number: int
-    written: int
 
 
 class SqlStore(ConversationStore):
@@ -82,78 +69,63 @@ class SqlStore(ConversationStore):
     # --- saving ------------------------------------------------------------------------------------------------------
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        draft = _Draft(snapshot, body_to_json(snapshot))
-        save = self._save_first if snapshot.parent is None else self._save_next
-        self._database.write(lambda session: save(session, draft, after))
+        body = body_to_json(snapshot)  # what cannot be written does no harm before the transaction begins
+        id, root, parent = snapshot.id, snapshot.root, snapshot.parent
 
-    def _save_first(self, session: Session, draft: _Draft, after: int) -> None:
-        snapshot = draft.snapshot
-        begun = session.execute(schema.ADD_CHAIN, snapshot.root, snapshot.id)
-        [[mode, stored]] = session.fetch(schema.BODY, snapshot.id)
-        if stored is not None or not begun:
-            self._ensure_same(draft, stored)
-            return
-        self._records.ensure_mode(mode)
-        check_position(snapshot.root, after, 0)
-        self._add_snapshot(session, draft, 1, _Line(1, 0))
-        session.execute(schema.MOVE_CHAIN, snapshot.id, 1, snapshot.root)
+        def work(session: Session) -> None:
+            begun = parent is None and session.execute(schema.ADD_CHAIN, root, id)
+            locked = session.fetch(schema.LOCK_CHAIN, root)
+            newest, place, position = convert(locked[0], tuple[str, int, int]) if locked else (None, 0, 0)
+            [state] = session.fetch(schema.STATE, id, parent, root)
+            mode, stored, parent_root, last_line = convert(state, tuple[object, bytes | None, str | None, int])
+            if stored is not None:
+                if self._records.unseal(stored, "body", id) != body:
+                    raise id_taken(id)
+                return
+            if parent is not None:
+                check_parent(snapshot, parent_root, newest)
+            elif not begun:
+                raise id_taken(id)
+            self._records.ensure_mode(mode)
+            check_position(root, after, position)
+            self._add_snapshot(session, snapshot, body, place + 1, last_line)
+            session.execute(schema.MOVE_CHAIN, id, place + 1, root)
+            if position:
+                session.execute(schema.END_JOURNAL, root)
 
-    def _save_next(self, session: Session, draft: _Draft, after: int) -> None:
-        snapshot, root = draft.snapshot, draft.snapshot.root
-        locked = session.fetch(schema.LOCK_CHAIN, root)
-        [state] = session.fetch(schema.STATE, snapshot.id, snapshot.parent, root)
-        mode, stored, parent_root, last_line = convert(state, tuple[object, bytes | None, str | None, int])
-        if stored is not None:
-            self._ensure_same(draft, stored)
-            return
-        newest, place, position = convert(locked[0], tuple[str, int, int]) if locked else (None, 0, 0)
-        check_parent(snapshot, parent_root, newest)
-        self._records.ensure_mode(mode)
-        check_position(root, after, position)
-        line = self._choose_line(session, snapshot, last_line)
-        self._add_snapshot(session, draft, place + 1, line)
-        session.execute(schema.MOVE_CHAIN, snapshot.id, place + 1, root)
-        if position:
-            session.execute(schema.END_JOURNAL, root)
+        self._database.write(work)
 
-    def _ensure_same(self, draft: _Draft, stored: object) -> None:
-        """The id is taken: by this very snapshot, or by another."""
-        id = draft.snapshot.id
-        if stored is None or self._records.unseal(convert(stored, bytes), "body", id) != draft.body:
-            raise id_taken(id)
-
-    def _choose_line(self, session: Session, snapshot: Snapshot, last_line: int) -> _Line:
-        """Where the messages go: behind those of the parent, if they only add to them; else to a new line."""
-        assert snapshot.parent is not None
-        [row] = session.fetch(schema.PARENT, snapshot.parent)
-        data, number, length, end = convert(row, tuple[bytes, int, int, int])
-        try:
-            parent = body_from_json(self._records.unseal(data, "body", snapshot.parent))
-        except SnapshotCorruptError:
-            adds = False  # what is new is safe all the same: its whole history is written again
-        else:
-            adds = parent.count == length == end and digest_after(snapshot.messages[:length]) == parent.digest
-        return _Line(number, length) if adds else _Line(last_line + 1, 0)
-
-    def _add_snapshot(self, session: Session, draft: _Draft, place: int, line: _Line) -> None:
-        snapshot, root, records = draft.snapshot, draft.snapshot.root, self._records
-        body, length = records.seal(draft.body, "body", snapshot.id), len(snapshot.messages)
-        if not session.execute(schema.ADD_SNAPSHOT, snapshot.id, root, place, line.number, length, body):
-            raise id_taken(snapshot.id)  # in another conversation
-        new = snapshot.messages[line.written :]
+    def _add_snapshot(self, session: Session, snapshot: Snapshot, body: bytes, place: int, last_line: int) -> None:
+        id, root, records, length = snapshot.id, snapshot.root, self._records, len(snapshot.messages)
+        line, written = self._choose_line(session, snapshot) or (last_line + 1, 0)
+        sealed = records.seal(body, "body", id)
+        if not session.execute(schema.ADD_SNAPSHOT, id, root, place, line, length, sealed):
+            raise id_taken(id)  # in another conversation
+        new = snapshot.messages[written:]
         rows = [
-            (root, line.number, position, records.seal(data, "message", root, line.number, position))
-            for position, data in enumerate(map(message_to_json, new), line.written)
+            (root, line, position, records.seal(data, "message", root, line, position))
+            for position, data in enumerate(map(message_to_json, new), written)
         ]
         if rows:
             session.execute_many(schema.ADD_MESSAGE, rows)
         # In a damaged index new rows may be lost between others; better to find that out before it is acknowledged.
-        [[there]] = session.fetch("SELECT count(*) FROM {s}message WHERE root = ? AND line = ?", root, line.number)
+        [[there]] = session.fetch("SELECT count(*) FROM {s}message WHERE root = ? AND line = ?", root, line)
         if there != length:
             message = f"The messages of conversation {root} are not all there."
             raise SnapshotCorruptError(message)
         if self.can_search and (texts := [text for text in map(searchable_text, new) if text]):
             session.execute_many(schema.ADD_WORDS, [(root, text.encode()) for text in texts])
+
+    def _choose_line(self, session: Session, snapshot: Snapshot) -> tuple[int, int] | None:
+        """The line and the length of the parent's messages, if those of the snapshot only add to them."""
+        for row in session.fetch(schema.PARENT, snapshot.parent):
+            data, line, length, end = convert(row, tuple[bytes, int, int, int])
+            # If the parent is damaged, what is new is safe all the same: its whole history is written again.
+            with suppress(SnapshotCorruptError):
+                parent = body_from_json(self._records.unseal(data, "body", str(snapshot.parent)))
+                if parent.count == length == end and digest_after(snapshot.messages[:length]) == parent.digest:
+                    return line, length
+        return None
 
     def delete(self, id: str) -> None:
         validate_snapshot_id(id)
@@ -200,12 +172,7 @@ class SqlStore(ConversationStore):
     def _assemble(self, rows: Rows) -> Snapshot:
         (_, id, root, line, data), *others = [convert(row, tuple[int, str, str, int, bytes]) for row in rows]
         body = body_from_json(self._records.unseal(data, "body", id))
-        messages = [self._records.unseal(data, "message", root, line, position) for position, _, _, _, data in others]
-        snapshot = assemble(body, messages)
-        if (snapshot.id, snapshot.root) != (id, root):
-            message = f"What is stored as {id} is another snapshot."
-            raise SnapshotCorruptError(message)
-        return snapshot
+        return assemble(body, [self._records.unseal(data, "message", root, line, at) for at, _, _, _, data in others])
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
@@ -283,8 +250,7 @@ class SqlStore(ConversationStore):
             )
             for row in rows:
                 rank, root, id, data, mode = convert(row, tuple[int, str, str, object, object])
-                if mode == "sealed":
-                    self._records.ensure_mode(mode)  # rather one error than a page of them
+                self._records.ensure_key(mode)
                 if builder.is_full:
                     return builder.page(make_cursor(query.kind, behind or ()))
                 behind = (rank, root)
@@ -297,7 +263,7 @@ class SqlStore(ConversationStore):
         if data is None:
             message = "The snapshot is missing."
             raise SnapshotCorruptError(message)
-        return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)), id)
+        return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         validate_snapshot_id(id)
@@ -310,8 +276,7 @@ class SqlStore(ConversationStore):
             root, mode = convert(of_id[0], tuple[str, object])
             kind = f"history {root}"
             [behind] = (_LAST_PLACE,) if cursor is None else read_cursor(kind, cursor, tuple[_Number])
-            if mode == "sealed":
-                self._records.ensure_mode(mode)
+            self._records.ensure_key(mode)
             rows = session.fetch(schema.HISTORY, root, behind, limit + 1)
             found = [convert(row, tuple[int, str, object]) for row in rows]
             for _, each, data in found[:limit]:

@@ -119,7 +119,7 @@ def convert(row: object, type: type[_T]) -> _T:
 MODE: Final = "(SELECT value FROM {s}setting WHERE name = 'mode')"
 
 ADD_CHAIN: Final = (
-    "INSERT INTO {s}chain (root, newest, place, position, rank) VALUES (?, ?, 1, 0, 0) ON CONFLICT (root) DO NOTHING"
+    "INSERT INTO {s}chain (root, newest, place, position, rank) VALUES (?, ?, 0, 0, 0) ON CONFLICT (root) DO NOTHING"
 )
 LOCK_CHAIN: Final = "SELECT c.newest, c.place, c.position FROM {s}chain c WHERE c.root = ?{lock}"
 LOCK_CHAIN_OF: Final = (
@@ -133,7 +133,6 @@ PARENT: Final = (
     "SELECT p.body, p.line, p.length, (SELECT coalesce(max(m.position) + 1, 0) FROM {s}message m "
     "WHERE m.root = p.root AND m.line = p.line) FROM {s}snapshot p WHERE p.id = ?"
 )
-BODY: Final = "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?)".replace("MODE", MODE)
 ADD_SNAPSHOT: Final = (
     "INSERT INTO {s}snapshot (id, root, place, line, length, body) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (id) DO NOTHING"
