@@ -234,7 +234,7 @@ def test_nobody_else_can_run_code_as_us(server: Server, schema: str) -> None:
             assert set_traps(admin) > 500
             with suppress(psycopg.Error):  # a trap that works
                 admin.execute("SELECT array_upper(1::bigint, 1::bigint)")
-            with PostgresStore(conninfo, schema=schema) as store:
+            with PostgresStore(f"{conninfo} options='-c search_path=public,pg_catalog'", schema=schema) as store:
                 points = chain(store, 3, said="the weather in Lyon")
                 store.record(points[-1].id, [MessageAdded(Message.user("x"))] * 2, after=0)
                 store.save(after(points[-1], "on"), after=2)

@@ -36,13 +36,15 @@ from .json_form import snapshot_from_json, snapshot_to_json
 from .listing import (
     ListOptions,
     Page,
-    PageBuilder,
     Query,
     SnapshotSummary,
     Unreadable,
+    check_limit,
     has_words,
     make_cursor,
+    page_of,
     read_cursor,
+    read_or_note,
     search_words,
     summary_of,
 )
@@ -187,36 +189,33 @@ class FileStore(ConversationStore):
         unreadable: list[Unreadable] = []
         with report_os_errors("list the conversations"):
             self._records.ensure_key(self._mode())
-            for root in self._root_names():
-                chain = self._chain(root)
-                if chain is None:
-                    continue
+            for chain in filter(None, map(self._chain, self._root_names())):
                 try:
                     if query.search is None or self._has_words(chain, words):
                         summary = self._summary(chain, chain.place)
-                        found[summary.created_at, root] = summary
+                        found[summary.created_at, chain.root] = summary
                 except SnapshotError as error:
-                    if query.cursor is None and self._chain(root) is not None:  # not deleted meanwhile
+                    if query.cursor is None and self._chain(chain.root) is not None:  # not deleted meanwhile
                         unreadable.append(Unreadable(id=chain.newest, problem=str(error)))
         places = [place for place, each in found.items() if query.accepts(each) and (last is None or place < last)]
         left = sorted(places, reverse=True)
         cursor = make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None
-        items = tuple([found[place] for place in left[: query.limit]])
-        return Page(items=items, cursor=cursor, unreadable=tuple(unreadable))
+        return page_of([*unreadable, *[found[place] for place in left[: query.limit]]], cursor)
 
     def _has_words(self, chain: Chain, words: Sequence[str]) -> bool:
         return any(has_words(self._load(chain, place).messages, words) for place in reversed(chain.ids))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
+        check_limit(limit)
 
         def work(chain: Chain) -> Page:
             self._records.ensure_key(self._mode())
-            builder, kind = PageBuilder(limit), f"history {chain.root}"
+            kind = f"history {chain.root}"
             [last] = (chain.place + 1,) if cursor is None else read_cursor(kind, cursor, tuple[int])
             left = range(min(last - 1, chain.place), 0, -1)
-            for place in left[:limit]:
-                builder.add(f"{chain.root} ({place})", partial(self._summary, chain, place))
-            return builder.page(make_cursor(kind, (left[limit - 1],)) if len(left) > limit else None)
+            more = make_cursor(kind, (left[limit - 1],)) if len(left) > limit else None
+            found = [read_or_note(f"{chain.root} ({at})", partial(self._summary, chain, at)) for at in left[:limit]]
+            return page_of(found, more)
 
         return self._read("read the history", id, work)
 

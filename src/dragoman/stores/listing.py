@@ -141,9 +141,9 @@ class Query(Struct, frozen=True, kw_only=True):
         times = [time and time.timestamp() for time in (self.since, self.until)]
         return f"list {(self.provider, self.text, *times, self.search)!a}"
 
-    def accepts(self, summary: SnapshotSummary) -> bool:
+    def accepts(self, summary: SnapshotSummary | Unreadable) -> bool:
         """Whether a conversation passes the filters, as far as its summary tells."""
-        return (
+        return isinstance(summary, Unreadable) or (
             (self.provider is None or summary.provider == self.provider)
             and (self.text is None or self.text.casefold() in summary.title.casefold())
             and (self.since is None or summary.created_at >= self.since)
@@ -187,33 +187,17 @@ def check_limit(limit: int) -> None:
         raise InvalidCursorError(message, hint="Ask for fewer and use the page's cursor for the rest.")
 
 
-class PageBuilder:
-    """A page that is being filled."""
+def read_or_note(id: str, read: Callable[[], SnapshotSummary]) -> SnapshotSummary | Unreadable:
+    """The summary that this reads, or a note that it cannot be read."""
+    try:
+        return read()
+    except SnapshotError as error:
+        return Unreadable(id=id, problem=str(error))
 
-    def __init__(self, limit: int) -> None:
-        check_limit(limit)
-        self._limit: Final = limit
-        self._items: list[SnapshotSummary] = []
-        self._unreadable: list[Unreadable] = []
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._items) + len(self._unreadable) >= self._limit
-
-    def add(
-        self,
-        id: str,
-        read: Callable[[], SnapshotSummary],
-        accepts: Callable[[SnapshotSummary], bool] = lambda _summary: True,
-    ) -> None:
-        """Add the summary that this reads, if it passes, or a note that it cannot be read."""
-        try:
-            summary = read()
-        except SnapshotError as error:
-            self._unreadable.append(Unreadable(id=id, problem=str(error)))
-        else:
-            if accepts(summary):
-                self._items.append(summary)
-
-    def page(self, cursor: str | None) -> Page:
-        return Page(items=tuple(self._items), cursor=cursor, unreadable=tuple(self._unreadable))
+def page_of(found: Iterable[SnapshotSummary | Unreadable], cursor: str | None) -> Page:
+    """A page with these entries."""
+    items, unreadable = list[SnapshotSummary](), list[Unreadable]()
+    for each in found:
+        items.append(each) if isinstance(each, SnapshotSummary) else unreadable.append(each)
+    return Page(items=tuple(items), cursor=cursor, unreadable=tuple(unreadable))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Annotated, Final, Unpack
 
 from msgspec import Meta
@@ -24,11 +23,14 @@ from .json_form import assemble, body_from_json, body_to_json, digest_after, sum
 from .listing import (
     ListOptions,
     Page,
-    PageBuilder,
     Query,
     SnapshotSummary,
+    Unreadable,
+    check_limit,
     make_cursor,
+    page_of,
     read_cursor,
+    read_or_note,
     search_words,
     searchable_text,
 )
@@ -183,8 +185,7 @@ class SqlStore(ConversationStore):
         def work(session: Session) -> int:
             root, newest, position = self._lock(session, id)
             check_newest(id, newest)
-            [[mode]] = session.fetch(f"SELECT {schema.MODE}")
-            self._records.ensure_mode(mode)
+            self._records.ensure_mode(self._mode(session))
             check_position(root, after, position)
             rows = [
                 (root, number, self._records.seal_entry(entry, root, newest, number))
@@ -224,17 +225,11 @@ class SqlStore(ConversationStore):
             message = "A sealed store cannot be searched: an index would hold the words of every message in the open."
             raise StoreError(message, hint="Use list(text=...), which looks into titles.")
         query = Query(search=text, limit=limit, cursor=cursor)
-
-        def work(session: Session) -> Page:
-            [[mode]] = session.fetch(f"SELECT {schema.MODE}")
-            self._records.ensure_mode(mode)
-            return self._list_page(session, query)
-
-        return self._database.read(work)
+        return self._database.read(lambda session: self._list_page(session, query))
 
     def _list_page(self, session: Session, query: Query) -> Page:
         behind = None if query.cursor is None else read_cursor(query.kind, query.cursor, tuple[_Number, _Id])
-        builder, limit = PageBuilder(query.limit), query.limit
+        self._records.ensure_key(self._mode(session))
         test, values = "true", tuple[object, ...]()
         if query.search is not None:
             words = search_words(query.search)
@@ -243,53 +238,60 @@ class SqlStore(ConversationStore):
             found = " AND ".join([self._database.contains] * len(words))
             values = tuple([word.encode("utf-8", "surrogatepass") for word in words])
             test = f"c.root IN (SELECT w.root FROM {{s}}words w WHERE {found})"  # noqa: S608 - ours
+        passed: list[SnapshotSummary | Unreadable] = []
         for _ in range(_LOOKS):
             place = "true" if behind is None else "(c.rank, c.root) < (?, ?)"
-            rows = session.fetch(
-                schema.LIST.replace("TEST", f"{place} AND {test}"), *(behind or ()), *values, limit + 1
-            )
+            asked = schema.LIST.replace("TEST", f"{place} AND {test}")
+            rows = session.fetch(asked, *(behind or ()), *values, query.limit + 1)
             for row in rows:
-                rank, root, id, data, mode = convert(row, tuple[int, str, str, object, object])
-                self._records.ensure_key(mode)
-                if builder.is_full:
-                    return builder.page(make_cursor(query.kind, behind or ()))
+                rank, root, id, data = convert(row, tuple[int, str, str, object])
+                if len(passed) == query.limit:
+                    return page_of(passed, make_cursor(query.kind, behind or ()))
                 behind = (rank, root)
-                builder.add(id, partial(self._read_summary, id, data), query.accepts)
-            if len(rows) <= limit:
-                return builder.page(None)
-        return builder.page(make_cursor(query.kind, behind or ()))
+                summary = self._read_summary(id, data)
+                if query.accepts(summary):
+                    passed.append(summary)
+            if len(rows) <= query.limit:
+                return page_of(passed, None)
+        return page_of(passed, make_cursor(query.kind, behind or ()))
 
-    def _read_summary(self, id: str, data: object) -> SnapshotSummary:
-        if data is None:
-            message = "The snapshot is missing."
-            raise SnapshotCorruptError(message)
-        return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)))
+    def _read_summary(self, id: str, data: object) -> SnapshotSummary | Unreadable:
+        def read() -> SnapshotSummary:
+            if data is None:
+                raise SnapshotCorruptError("The snapshot is missing.")
+            return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)))
+
+        return read_or_note(id, read)
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         validate_snapshot_id(id)
+        check_limit(limit)
 
         def work(session: Session) -> Page:
-            builder = PageBuilder(limit)
-            of_id = session.fetch(f"SELECT root, {schema.MODE} FROM {{s}}snapshot WHERE id = ?", id)  # noqa: S608 - ours
+            of_id = session.fetch("SELECT root FROM {s}snapshot WHERE id = ?", id)
             if not of_id:
                 raise not_found(id)
-            root, mode = convert(of_id[0], tuple[str, object])
+            root = convert(of_id[0][0], str)
             kind = f"history {root}"
             [behind] = (_LAST_PLACE,) if cursor is None else read_cursor(kind, cursor, tuple[_Number])
-            self._records.ensure_key(mode)
+            self._records.ensure_key(self._mode(session))
             rows = session.fetch(schema.HISTORY, root, behind, limit + 1)
             found = [convert(row, tuple[int, str, object]) for row in rows]
-            for _, each, data in found[:limit]:
-                builder.add(each, partial(self._read_summary, each, data))
-            return builder.page(make_cursor(kind, (found[limit - 1][0],)) if len(found) > limit else None)
+            more = make_cursor(kind, (found[limit - 1][0],)) if len(found) > limit else None
+            return page_of([self._read_summary(each, data) for _, each, data in found[:limit]], more)
 
         return self._database.read(work)
+
+    def _mode(self, session: Session) -> object:
+        """Whether the store is sealed."""
+        [[mode]] = session.fetch(f"SELECT {schema.MODE}")
+        return mode
 
     # --- sealing again -----------------------------------------------------------------------------------------------
 
     def reseal(self, *, progress: Progress | None = None) -> Resealed:
         def begin(session: Session) -> Sequence[str]:
-            [[mode]] = session.fetch("SELECT c.value FROM {s}setting c WHERE c.name = 'mode'{lock}") or [[None]]
+            mode = self._mode(session)
             if mode != self._records.mode:
                 self._change_mode(session, mode)
             return [convert(root, str) for [root] in session.fetch("SELECT root FROM {s}chain ORDER BY root")]
@@ -323,23 +325,16 @@ class SqlStore(ConversationStore):
         return self._database.write(work)
 
     def _changes(self, session: Session, root: str, newest: str) -> Sequence[tuple[str, Sequence[object]]]:
-        records = self._records
         changes: list[tuple[str, Sequence[object]]] = []
-
-        def change(table: str, old: bytes, new: bytes, **key: object) -> None:
-            if new != old:
-                where = " AND ".join(f"{name} = ?" for name in key)
-                changes.append((f"UPDATE {{s}}{table} SET body = ? WHERE {where}", (new, *key.values())))  # noqa: S608 - ours
-
-        for row in session.fetch("SELECT id, body FROM {s}snapshot WHERE root = ?", root):
-            id, body = convert(row, tuple[str, bytes])
-            change("snapshot", body, records.reseal(body, "body", id), id=id)
-        for row in session.fetch("SELECT line, position, body FROM {s}message WHERE root = ?", root):
-            line, position, body = convert(row, tuple[int, int, bytes])
-            new = records.reseal(body, "message", root, line, position)
-            change("message", body, new, root=root, line=line, position=position)
-        for row in session.fetch("SELECT position, body FROM {s}journal WHERE root = ?", root):
-            position, body = convert(row, tuple[int, bytes])
-            new = records.reseal(body, "entry", root, newest, position)
-            change("journal", body, new, root=root, position=position)
+        for table, keys, name in (
+            ("snapshot", ("id",), ("body",)),
+            ("message", ("line", "position"), ("message", root)),
+            ("journal", ("position",), ("entry", root, newest)),
+        ):
+            where = " AND ".join(f"{key} = ?" for key in ("root", *keys))
+            for row in session.fetch(f"SELECT body, {', '.join(keys)} FROM {{s}}{table} WHERE root = ?", root):  # noqa: S608 - ours
+                old, key = convert(row[0], bytes), convert(row[1:], list[str | int])
+                new = self._records.reseal(old, *name, *key)
+                if new != old:
+                    changes.append((f"UPDATE {{s}}{table} SET body = ? WHERE {where}", (new, root, *key)))  # noqa: S608 - ours
         return changes
