@@ -14,9 +14,9 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import DragomanError
-from dragoman.stores import ConversationStore, MessageAdded, Snapshot, sqlite_driver
+from dragoman.stores import ConversationStore, MessageAdded, Snapshot
 from tests.rounds import rounds
-from tests.stores.backends import SEALING, SHARED
+from tests.stores.backends import SEALING, SHARED, hurry
 from tests.stores.cases import after, chain
 
 STEPS = [MessageAdded(Message.user("a step"))]
@@ -126,8 +126,7 @@ def other_bytes(path: Path, draw: random.Random) -> None:
 def test_damaged_bytes(
     backend: str, options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Waiting for the disk is not what is tested here, and takes most of the time.
-    monkeypatch.setattr(sqlite_driver, "_SETTINGS", (*sqlite_driver._SETTINGS, "PRAGMA synchronous = OFF"))
+    hurry(monkeypatch)
     monkeypatch.setattr("os.fsync", lambda _fd: None)
     check_damage(backend, options, tmp_path, other_bytes, DAMAGES)
 
@@ -183,7 +182,7 @@ def other_values(path: Path, draw: random.Random) -> None:
 @pytest.mark.slow
 @SEALED
 def test_damaged_values_in_sqlite(options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_driver, "_SETTINGS", (*sqlite_driver._SETTINGS, "PRAGMA synchronous = OFF"))
+    hurry(monkeypatch)
     check_damage("sqlite", options, tmp_path, other_values, DAMAGES)
 
 

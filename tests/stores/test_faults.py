@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from dragoman.errors import StoreError, StoreUnavailableError
 from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, resume
 from dragoman.stores.sqlite_driver import SqliteSession
 from tests.processes import started
-from tests.stores.backends import SHARED
+from tests.stores.backends import SEALING, SHARED
 from tests.stores.cases import after, chain, first, goes_on
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -49,6 +50,34 @@ def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[],
         lambda: store.save(first("x")),
         store.reseal,
     ]
+
+
+# --- where it is -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_only_the_owner_can_read_it_whatever_the_mask(backend: str, tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with SHARED[backend].open(tmp_path / "deep" / "er") as store:
+            points = chain(store, 3)
+            store.record(points[-1].id, [MessageAdded(points[0].messages[0])], after=0)
+            for path in (tmp_path / "deep", *(tmp_path / "deep").rglob("*")):
+                assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    finally:
+        os.umask(before)
+
+
+def test_a_relative_path_stays_where_it_was(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with SHARED[backend].open(Path(), sealing=SEALING) as store:
+        [one] = chain(store, 1)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        store.save(after(one, "x"))
+        assert store.load(one.id) == one
+        assert repr(store) == f"{type(store).__name__}({str(store.path)!r})"  # and not the key
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 # --- disks that are full ---------------------------------------------------------------------------------------------

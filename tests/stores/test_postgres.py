@@ -9,12 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from msgspec import structs
 
-from dragoman.conversation import Conversation, Message
+from dragoman.conversation import Message
 from dragoman.errors import (
     ConfigurationError,
-    ConversationError,
     InvalidCursorError,
     SnapshotNotFoundError,
     StoreError,
@@ -24,31 +22,6 @@ from dragoman.stores.listing import Query, make_cursor
 from tests.stores.cases import NOON, after, chain, first, pages
 from tests.stores.postgres_server import Server
 from tests.test_docs import BLOCKS, ROOT
-
-
-def count(server: Server, what: str) -> int:
-    with psycopg.connect(server.conninfo) as connection:
-        [[found]] = connection.execute(f"SELECT count(*) FROM {what}".encode()).fetchall()
-    return found
-
-
-def test_texts_that_postgres_does_not_like(server: Server, schema: str) -> None:
-    odd = "a\0b \\x41 \\000 'quoted' $1 %s {s} \u202e \U0001f600 \uffff"
-    with PostgresStore(server.conninfo, schema=schema) as store:
-        snapshot = Snapshot.first(
-            Conversation(odd, (Message.user(odd),), metadata={odd: odd}), provider=odd, model=odd, title=odd
-        )
-        store.save(snapshot)
-        store.record(snapshot.id, [MessageAdded(Message.user(odd))], after=0)
-        assert store.load(snapshot.id) == snapshot
-        assert [item.title for item in store.list(provider=odd, text="A\0B").items] == [odd]
-        assert store.journal(snapshot.id).entries == (MessageAdded(Message.user(odd)),)
-        assert [item.id for item in store.search("QUOTED 😀 %s").items] == [snapshot.id]
-        assert store.list(provider="\ud800").items == store.list(text="\ud800").items == ()
-        for changed in ({"provider": "\ud800"}, {"title": "\ud800"}, {"model": "\ud800"}):
-            with pytest.raises(ConversationError):
-                store.save(structs.replace(first("x"), **changed))
-        assert len(store.list().items) == 1
 
 
 def test_a_clock_that_goes_back_moves_nothing_behind_a_cursor(server: Server, schema: str) -> None:

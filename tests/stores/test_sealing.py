@@ -158,11 +158,9 @@ def test_every_single_flipped_bit_is_a_typed_error() -> None:
 
 def test_every_cut_is_a_typed_error() -> None:
     sealed = SEALING.seal(b"a small record", about=b"here")
-    for length in range(len(sealed)):
+    for odd in (*[sealed[:length] for length in range(len(sealed))], sealed + b"\0"):
         with pytest.raises(SnapshotCorruptError):
-            SEALING.unseal(sealed[:length], about=b"here")
-    with pytest.raises(SnapshotCorruptError):
-        SEALING.unseal(sealed + b"\0", about=b"here")
+            SEALING.unseal(odd, about=b"here")
 
 
 @given(st.binary(max_size=300))

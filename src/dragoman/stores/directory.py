@@ -147,11 +147,10 @@ def _take_in_turn(directory: Path, lock: int, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     turn = owned(os.open, directory, _DIRECTORY)
     try:
-        for each in (turn.number, lock):
-            if not _take(each, deadline):
-                message = f"Another process has been writing to the store for {timeout:g} seconds."
-                hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
-                raise StoreUnavailableError(message, hint=hint)
+        if not (_take(turn.number, deadline) and _take(lock, deadline)):
+            message = f"Another process has been writing to the store for {timeout:g} seconds."
+            hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
+            raise StoreUnavailableError(message, hint=hint)
     finally:
         fcntl.flock(turn.number, fcntl.LOCK_UN)
         turn.close()

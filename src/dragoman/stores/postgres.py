@@ -203,8 +203,12 @@ class _Database:
                 attempt.stage = "working"
                 link.begin(access, deadline)
                 result = work(link)
-                attempt.stage = "committing"
-                link.commit()
+                if access == "READ WRITE":
+                    attempt.stage = "committing"
+                    link.commit()
+                else:
+                    with suppress(*self._driver.ERRORS):  # what was read is read
+                        link.rollback()
                 return result
             except Exception as error:
                 attempt.lost = link.is_lost or isinstance(error, AssertionError)
