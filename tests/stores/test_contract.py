@@ -27,6 +27,7 @@ from dragoman.stores import (
     JournalEntry,
     MessageAdded,
     Page,
+    Resealed,
     Snapshot,
     ToolCallBegun,
     ToolCallDone,
@@ -439,6 +440,17 @@ def test_of_rivals_one_wins_and_the_others_know(store: ConversationStore, opener
     assert len(store.history(one.id).items) == 2
 
 
+def test_it_can_be_sealed_again(store: ConversationStore) -> None:
+    assert store.reseal() == Resealed()
+    points, _ = chain(store, 2), chain(store, 1)
+    store.record(points[1].id, [ToolCallBegun(CALL)], after=0)
+    seen: list[Resealed] = []
+    assert store.reseal(progress=seen.append) == seen[-1] == Resealed(done=2, total=2)
+    assert [each.done for each in seen] == [1, 2]
+    assert [store.load(point.id) for point in points] == points
+    assert store.journal(points[0].id).entries == (ToolCallBegun(CALL),)
+
+
 def test_a_closed_store_says_so(opener: Opener) -> None:
     store = opener()
     [one] = chain(store, 1)
@@ -451,6 +463,7 @@ def test_a_closed_store_says_so(opener: Opener) -> None:
         lambda: store.journal(one.id),
         lambda: store.delete(one.id),
         lambda: store.record(one.id, [], after=0),
+        store.reseal,
     ):
         with pytest.raises(StoreError):
             ask()

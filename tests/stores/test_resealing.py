@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +15,9 @@ from dragoman.errors import (
     ConfigurationError,
     SnapshotCorruptError,
     SnapshotSealError,
-    StoreError,
 )
 from dragoman.stores import (
     AesGcmSealing,
-    AsyncStore,
     ConversationStore,
     FileStore,
     MessageAdded,
@@ -235,28 +232,3 @@ def test_what_no_key_opens_is_named_and_left(at: Opened) -> None:
         assert store.load(kept.id) == kept
     with at(AesGcmSealing(OLD)) as store:
         assert store.load(lost.id) == lost
-
-
-def test_an_empty_store_and_one_that_is_not_sealed(at: Opened) -> None:
-    with at(None) as store:
-        assert store.reseal() == Resealed()
-        chains = filled(store, 2)
-        assert store.reseal() == Resealed(done=2, total=2)
-        check(store, chains)
-    with pytest.raises(StoreError, match="closed"):
-        store.reseal()
-
-
-def test_an_async_store_is_walked_the_same_way(at: Opened) -> None:
-    with at(AesGcmSealing(OLD)) as store:
-        chains = filled(store)
-    seen: list[Resealed] = []
-
-    async def work() -> Resealed:
-        async with AsyncStore(at(AesGcmSealing(NEW, older=[OLD]))) as store:
-            return await store.reseal(progress=seen.append)
-
-    assert asyncio.run(work()) == seen[-1] == Resealed(done=5, total=5)
-    assert [each.done for each in seen] == [1, 2, 3, 4, 5]
-    with at(AesGcmSealing(NEW)) as store:
-        check(store, chains)

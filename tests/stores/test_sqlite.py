@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import StoreError
 from dragoman.stores import AesGcmSealing, SqliteStore
-from tests.processes import started
 from tests.stores.cases import after, chain, first, pages
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture
@@ -59,24 +53,6 @@ def test_a_message_is_written_once(path: Path) -> None:
         store.save(other)
         assert rows(store, "message") == 42
         assert [store.load(each.id) for each in (newest, cut, other)] == [newest, cut, other]
-
-
-def test_bytes_written_for_a_turn_do_not_grow(path: Path) -> None:
-    with SqliteStore(path) as store:
-        snapshot = first("hello")
-        store.save(snapshot)
-        ask(store, "PRAGMA wal_autocheckpoint = 0")
-        log = path.with_name("store.db-wal")
-        sizes: list[int] = []
-        for turn in range(400):
-            before = log.stat().st_size
-            at = store.record(snapshot.id, [], after=0)
-            snapshot = after(snapshot, f"turn {turn} " + "x" * 200)
-            store.save(snapshot, after=at)
-            sizes.append(log.stat().st_size - before)
-    early, late = sum(sizes[:100]) / 100, sum(sizes[-100:]) / 100
-    assert late < early * 1.5
-    assert late < 150_000
 
 
 def test_deleting_leaves_nothing_behind(path: Path) -> None:
@@ -157,32 +133,3 @@ def test_odd_names_of_files(tmp_path: Path) -> None:
         with SqliteStore(tmp_path / name) as store:
             assert store.load(one.id) == one
         assert (tmp_path / name).is_file()
-
-
-RACE = """
-import sys
-from dragoman.stores.sqlite import SqliteStore
-from tests.stores.cases import chain
-print("ready", flush=True)
-sys.stdin.readline()
-with SqliteStore(sys.argv[1]) as store:
-    chain(store, 2)
-"""
-
-
-def test_several_processes_make_the_file_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "store.db"
-    command = [sys.executable, "-c", RACE, str(path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with ExitStack() as running:
-        children = [running.enter_context(started(command, cwd=ROOT, **pipes)) for _ in range(6)]
-        for child in children:
-            assert child.stdout.readline() == "ready\n"
-        for child in children:
-            child.stdin.write("go\n")
-            child.stdin.flush()
-        for child in children:
-            child.communicate(timeout=120)
-    assert [child.returncode for child in children] == [0] * 6
-    with SqliteStore(path) as store:
-        assert len(store.list().items) == 6

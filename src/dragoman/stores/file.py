@@ -142,9 +142,10 @@ class FileStore(ConversationStore):
 
     def _add_to_chain(self, before: Chain, snapshot: Snapshot, written: bytes) -> None:
         here, place = self.path / before.root, before.place + 1
-        self._replace(here / journal_name(place, snapshot.id, 0), b"")
+        journal = journal_name(place, snapshot.id, 0)
+        self._replace(here / journal, b"")
         self._replace(here / point_name(place, snapshot.id), self._sealed(snapshot, written, place))
-        for name in before.journals:
+        for name in before.journals.keys() - {journal}:  # an earlier try may have made it
             (here / name).unlink(missing_ok=True)
 
     def _replace(self, path: Path, data: bytes) -> None:
