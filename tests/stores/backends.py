@@ -24,6 +24,7 @@ from dragoman.stores import (
     MemoryStore,
     PostgresStore,
     SqliteStore,
+    sqlite_driver,
 )
 from dragoman.stores.protocol import closed_store
 from tests.stores.postgres_server import NoServerHereError, shared_server
@@ -106,6 +107,11 @@ def _memory(place: Path) -> Generator[None]:
     with MemoryStore() as _memories[place]:
         yield
     del _memories[place]
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite does not wait for the disk: that is not what is tested, and takes most of the time."""
+    monkeypatch.setattr(sqlite_driver, "_SETTINGS", (*sqlite_driver._SETTINGS, "PRAGMA synchronous = OFF"))
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

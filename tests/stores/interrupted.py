@@ -187,6 +187,7 @@ def main(backend: str, place: Path, wanted: int, seed: int) -> None:
     for work in works:
         work.begin()
         work.once()
+    sys.stdin.readline()
     say({"interrupts": count, "rounds": rounds})
     sys.stdin.readline()  # meanwhile another process uses the store, which this one has not closed
     for work in works:

@@ -25,57 +25,31 @@ class Slow(SqliteStore):
         super().save(snapshot, after=after)
 
 
-def test_a_cancelled_save_is_carried_out_in_full_before_the_task_ends(tmp_path: Path) -> None:
+def test_what_is_cancelled_is_carried_out_in_full_or_not_at_all(tmp_path: Path) -> None:
     async def main() -> None:
         slow = Slow(tmp_path / "store.db")
-        async with AsyncStore(slow) as store:
-            one = first("x")
-            task = asyncio.create_task(store.save(one))
+        async with AsyncStore(slow, threads=2) as store:
+            one, late = first("x"), first("late")
+            under_way = [asyncio.create_task(store.save(each)) for each in (one, after(late, "without a parent"))]
             await asyncio.to_thread(slow.under_way.wait, 30)
-            task.cancel()
+            waiting = asyncio.create_task(store.save(late))
             await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.sleep(0)
-            assert not task.done()
-            slow.go_on.set()
+            waiting.cancel()  # nobody has taken it up
+            for _ in range(2):
+                for task in under_way:
+                    task.cancel()
+                await asyncio.sleep(0)
             with pytest.raises(asyncio.CancelledError):
-                await task
+                await waiting
+            assert not any(task.done() for task in under_way)
+            slow.go_on.set()
+            for task in under_way:  # the error of the second is nobody's any more
+                with pytest.raises(asyncio.CancelledError):
+                    await task
             assert await store.load(one.id) == one
-            await store.save(after(one, "y"))
-
-    asyncio.run(main())
-
-
-def test_what_was_cancelled_before_it_began_is_not_carried_out(tmp_path: Path) -> None:
-    async def main() -> None:
-        slow = Slow(tmp_path / "store.db")
-        async with AsyncStore(slow) as store:
-            blocking = [asyncio.create_task(store.save(first("x"))) for _ in range(4)]
-            await asyncio.to_thread(slow.under_way.wait, 30)
-            late = first("late")
-            task = asyncio.create_task(store.save(late))
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            slow.go_on.set()
-            await asyncio.gather(*blocking)
             with pytest.raises(SnapshotNotFoundError):
                 await store.load(late.id)
-
-    asyncio.run(main())
-
-
-def test_a_cancelled_task_hides_the_error_of_its_save(tmp_path: Path) -> None:
-    async def main() -> None:
-        slow = Slow(tmp_path / "store.db")
-        async with AsyncStore(slow) as store:
-            task = asyncio.create_task(store.save(after(first("x"), "y")))  # a parent that is not there
-            await asyncio.to_thread(slow.under_way.wait, 30)
-            task.cancel()
-            slow.go_on.set()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await store.save(after(one, "y"))
 
     asyncio.run(main())
 
@@ -86,9 +60,6 @@ def test_many_tasks_and_several_loops_share_a_store(tmp_path: Path) -> None:
     async def some() -> None:
         await asyncio.gather(*[store.save(first(str(number))) for number in range(20)])
 
-    asyncio.run(some())
-    asyncio.run(some())
-
     async def end() -> None:
         assert len((await store.list()).items) == 40
         await store.aclose()
@@ -96,4 +67,5 @@ def test_many_tasks_and_several_loops_share_a_store(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="closed"):
             await store.list()
 
-    asyncio.run(end())
+    for main in (some, some, end):
+        asyncio.run(main())

@@ -27,6 +27,7 @@ from dragoman.stores import (
     JournalEntry,
     MessageAdded,
     Page,
+    Resealed,
     Snapshot,
     ToolCallBegun,
     ToolCallDone,
@@ -57,21 +58,28 @@ def store(opener: Opener) -> Iterator[ConversationStore]:
 
 
 def test_what_was_saved_is_loaded(store: ConversationStore, opener: Opener) -> None:
-    said = Conversation("Be brief.", metadata={"user": 7, "tags": ["a"]}).plus(
-        Message.user("What is the weather?"),
+    odd = "a\0b \\x41 \\000 'quoted' $1 %s {s} \u202e \U0001f600 \uffff"
+    media = Media(kind="image", mime_type="image/png", path="/no/such/file.png")  # reading it would fail
+    said = Conversation(odd, metadata={odd: odd, "user": 7, "tags": ["a"]}).plus(
+        Message.user(odd, media),
         Message.assistant(Thinking("hm", "anthropic", signature="s"), CALL),
         Message.tool([RESULT]),
         Message.assistant(Opaque("gemini", Raw(b'{"x":  1.50}')), "21 degrees."),
     )
-    snapshot = Snapshot.first(said, provider="anthropic", model="claude", tools=[TOOL])
+    snapshot = Snapshot.first(said, provider=odd, model=odd, title=odd, tools=[TOOL])
     store.save(snapshot)
+    store.record(snapshot.id, [MessageAdded(said.messages[0])], after=0)
     assert store.load(snapshot.id) == snapshot
     with opener() as another:
         loaded = another.load(snapshot.id)
+        assert resume(another, snapshot.id).conversation == said.plus(said.messages[0])
     assert loaded == snapshot
     assert bytes(loaded.tools[0].parameters) == bytes(TOOL.parameters)
     assert loaded.messages[3].blocks[0] == Opaque("gemini", Raw(b'{"x":  1.50}'))
     assert loaded.created_at == snapshot.created_at
+    assert [item.title for item in store.list(provider=odd, text="A\0B").items] == [odd]
+    assert store.list(provider="\ud800").items == store.list(text="\ud800").items == ()
+    assert not store.can_search or [item.id for item in store.search("QUOTED 😀 %s").items] == [snapshot.id]
 
 
 def test_any_conversation_survives(store: ConversationStore) -> None:
@@ -88,38 +96,20 @@ def test_any_conversation_survives(store: ConversationStore) -> None:
     survives()
 
 
-def test_files_that_a_conversation_names_are_not_read(store: ConversationStore) -> None:
-    media = Media(kind="image", mime_type="image/png", path="/no/such/file.png")  # reading it would fail
-    said = Conversation().plus(Message.user("See", media))
-    snapshot = Snapshot.first(said, provider="p", model="m")
-    store.save(snapshot)
-    store.record(snapshot.id, [MessageAdded(said.messages[0])], after=0)
-    assert store.load(snapshot.id) == snapshot
-    assert resume(store, snapshot.id).conversation.messages == said.messages * 2
-
-
-def test_every_point_of_a_chain_can_be_loaded(store: ConversationStore) -> None:
-    points = chain(store, 6)
+def test_every_point_can_be_loaded_and_a_history_may_be_cut_or_replaced(store: ConversationStore) -> None:
+    points = chain(store, 5)
+    for next_said in (
+        points[4].conversation.up_to(2),
+        points[4].conversation.up_to(2).plus(Message.user("another way")),
+        Conversation("New rules.", (Message.user("a summary"),)),
+        Conversation("New rules.", (Message.user("a summary"), Message.user("and on"))),
+        points[4].conversation,
+    ):
+        points.append(points[-1].next(next_said))
+        store.save(points[-1])
     for point in points:
         assert store.load(point.id) == point
         assert store.latest(point.id) == points[-1]
-
-
-def test_a_history_may_be_cut_or_replaced(store: ConversationStore) -> None:
-    points = chain(store, 5)
-    shorter = points[-1].next(points[-1].conversation.up_to(2))
-    store.save(shorter)
-    branched = after(shorter, "another way")
-    store.save(branched)
-    other = branched.next(Conversation("New rules.", (Message.user("a summary"),)))
-    store.save(other)
-    regrown = after(other, "and on")
-    store.save(regrown)
-    back = regrown.next(points[-1].conversation)
-    store.save(back)
-    for point in [*points, shorter, branched, other, regrown, back]:
-        assert store.load(point.id) == point
-    assert store.latest(points[0].id) == back
 
 
 def test_a_fork_is_a_conversation_of_its_own(store: ConversationStore) -> None:
@@ -161,48 +151,33 @@ def test_another_snapshot_under_a_taken_id_is_a_conflict(store: ConversationStor
     assert store.load(two.id) == two
 
 
-def test_only_the_newest_can_be_followed(store: ConversationStore) -> None:
+def test_only_the_newest_of_the_same_chain_can_be_followed(store: ConversationStore) -> None:
     one, two = chain(store, 2)
-    rival = after(one, "something else")
-    with pytest.raises(StoreConflictError):
-        store.save(rival)
-    with pytest.raises(SnapshotNotFoundError):
-        store.load(rival.id)
-    assert store.latest(one.id) == two
-
-
-def test_a_parent_that_is_not_there_is_a_conflict(store: ConversationStore) -> None:
-    with pytest.raises(StoreConflictError):
-        store.save(after(first("hi"), "there"))
-    assert store.list().items == ()
-
-
-def test_a_parent_of_another_chain_is_a_conflict(store: ConversationStore) -> None:
-    one, two = first("one"), first("two")
-    store.save(one)
-    store.save(two)
-    odd = Snapshot(
-        id=new_id(),
-        root=one.id,
-        parent=two.id,
-        provider="p",
-        model="m",
-        conversation=Conversation(),
-        created_at=NOON,
-    )
-    with pytest.raises(StoreConflictError):
-        store.save(odd)
-    assert (store.latest(one.id), store.latest(two.id)) == (one, two)
+    [other] = chain(store, 1)
+    for rival in (
+        after(one, "something else"),
+        after(first("not there"), "hi"),
+        structs.replace(after(other, "odd"), root=one.id),
+    ):
+        with pytest.raises(StoreConflictError):
+            store.save(rival)
+        with pytest.raises(SnapshotNotFoundError):
+            store.load(rival.id)
+    assert (store.latest(one.id), store.latest(other.id)) == (two, other)
 
 
 def test_what_json_cannot_carry_is_refused_and_changes_nothing(store: ConversationStore) -> None:
     [one] = chain(store, 1)
-    for conversation in (Conversation("\ud800"), Conversation(metadata={"a": object()})):
+    for odd in (
+        one.next(Conversation("\ud800")),
+        one.next(Conversation(metadata={"a": object()})),
+        after(one, "fine", "\ud800"),
+        *[structs.replace(first("x"), **{name: "\ud800"}) for name in ("provider", "title", "model")],
+    ):
         with pytest.raises(ConversationError):
-            store.save(one.next(conversation))
-    with pytest.raises(ConversationError):
-        store.save(after(one, "fine", "\ud800"))
+            store.save(odd)
     assert store.latest(one.id) == one
+    assert len(store.list().items) == 1
 
 
 def test_a_deleted_conversation_is_gone(store: ConversationStore) -> None:
@@ -233,29 +208,21 @@ def test_a_long_history_and_large_messages(store: ConversationStore) -> None:
 # --- ids, lists, histories and searches ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["load", "latest", "history", "delete", "journal"])
-def test_hostile_ids_are_refused(store: ConversationStore, name: str) -> None:
-    chain(store, 1)
-    for text in HOSTILE_IDS:
-        with pytest.raises(InvalidSnapshotIDError):
-            getattr(store, name)(text)
-    with pytest.raises(InvalidSnapshotIDError):
-        store.record("../x", [MessageAdded(Message.user("x"))], after=0)
-    assert len(store.list().items) == 1
-
-
-def test_unknown_ids_are_not_found(store: ConversationStore) -> None:
+def test_hostile_and_unknown_ids(store: ConversationStore) -> None:
+    asked = (store.load, store.latest, store.history, store.delete, store.journal)
+    record = [MessageAdded(Message.user("x"))]
+    assert store.list() == Page()
     for _ in range(2):  # of an empty store, then of one that holds something
-        for ask in (store.load, store.latest, store.history, store.delete, store.journal):
+        for ask in (*asked, lambda id: store.record(id, record, after=0)):
             with pytest.raises(SnapshotNotFoundError):
                 ask(new_id())
-        with pytest.raises(SnapshotNotFoundError):
-            store.record(new_id(), [MessageAdded(Message.user("x"))], after=0)
+            for text in HOSTILE_IDS:
+                with pytest.raises(InvalidSnapshotIDError):
+                    ask(text)
+        assert not store.list().items
         chain(store, 1)
-
-
-def test_an_empty_store_lists_nothing(store: ConversationStore) -> None:
-    assert store.list() == Page()
+        store.delete(store.list().items[0].id)
+    assert not store.list().items
 
 
 def test_a_list_shows_the_newest_of_each_conversation(store: ConversationStore) -> None:
@@ -284,27 +251,27 @@ def test_pages_hold_everything_once(store: ConversationStore) -> None:
 
 
 def test_filters(store: ConversationStore) -> None:
+    def titles(**which: object) -> list[str]:
+        return [item.title.removeprefix("Größe ") for item in store.list(**which).items]
+
     for number in range(12):
         provider = "gemini" if number % 3 else "openai"
         store.save(first(f"Größe {number}", provider=provider, at=NOON + timedelta(hours=number)))
-    assert len(store.list(provider="openai").items) == 4
-    assert not store.list(provider="open").items
-    assert [item.title for item in store.list(text="größe 1").items] == ["Größe 11", "Größe 10", "Größe 1"]
-    assert [item.title for item in store.list(text="GRÖßE 1", provider="gemini").items] == [
-        "Größe 11",
-        "Größe 10",
-        "Größe 1",
-    ]
-    assert [item.title for item in store.list(since=NOON + timedelta(hours=10)).items] == ["Größe 11", "Größe 10"]
-    assert [item.title for item in store.list(until=NOON + timedelta(hours=2)).items] == ["Größe 1", "Größe 0"]
-    within = store.list(since=NOON + timedelta(hours=3), until=NOON + timedelta(hours=4), provider="openai")
-    assert [item.title for item in within.items] == ["Größe 3"]
-    found = pages(lambda cursor: store.list(text="größe", provider="gemini", limit=3, cursor=cursor))
-    assert len(found) == 8
-    assert store.list(text="100%").items == ()
-    assert store.list(text="_").items == ()
-    exact = timedelta(hours=11), timedelta(hours=11, microseconds=1)
-    assert [len(store.list(since=NOON + each).items) for each in exact] == [1, 0]
+    hour = [NOON + timedelta(hours=number) for number in range(12)]
+    for which, expected in (
+        ({"provider": "openai"}, ["9", "6", "3", "0"]),
+        ({"provider": "open"}, []),
+        ({"text": "größe 1"}, ["11", "10", "1"]),
+        ({"text": "GRÖßE 1", "provider": "gemini"}, ["11", "10", "1"]),
+        ({"text": "100%"}, []),
+        ({"text": "_"}, []),
+        ({"since": hour[10]}, ["11", "10"]),
+        ({"since": hour[11] + timedelta(microseconds=1)}, []),
+        ({"until": hour[2]}, ["1", "0"]),
+        ({"since": hour[3], "until": hour[4], "provider": "openai"}, ["3"]),
+    ):
+        assert titles(**which) == expected, which
+    assert len(pages(lambda cursor: store.list(text="größe", provider="gemini", limit=3, cursor=cursor))) == 8
     with pytest.raises(ConfigurationError, match="no time zone"):
         store.list(since=datetime(2026, 1, 1))  # noqa: DTZ001
 
@@ -319,20 +286,15 @@ def test_histories_come_in_pages(store: ConversationStore) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("limit", [0, -1, 100_000, True])
-def test_limits_are_checked(store: ConversationStore, limit: int) -> None:
-    [one] = chain(store, 1)
-    for ask in (lambda: store.list(limit=limit), lambda: store.history(one.id, limit=limit)):
-        with pytest.raises(InvalidCursorError):
-            ask()
-
-
-def test_cursors_are_checked(store: ConversationStore) -> None:
+def test_limits_and_cursors_are_checked(store: ConversationStore) -> None:
     one, *_ = chain(store, 3)
     chain(store, 1)
-    good = store.list(limit=1).cursor
+    for limit in (0, -1, 100_000, True):
+        for ask in (lambda n: store.list(limit=n), lambda n: store.history(one.id, limit=n)):
+            with pytest.raises(InvalidCursorError):
+                ask(limit)
+    good, of_history = store.list(limit=1).cursor, store.history(one.id, limit=1).cursor
     assert good is not None
-    of_history = store.history(one.id, limit=1).cursor
     assert of_history is not None
     for bad in ("", "x", good[:-4], "é", "\x00", good + "AAAA", of_history, "W10=", "x" * 5000):
         with pytest.raises(InvalidCursorError):
@@ -355,15 +317,18 @@ def test_search(store: ConversationStore) -> None:
     def found(text: str) -> set[str]:
         return {item.id for item in pages(lambda cursor: store.search(text, limit=1, cursor=cursor))}
 
-    assert found("weather") == {weather.id}
-    assert found("WEATH lyon") == {weather.id}
-    assert found("lyon rice") == set()
-    assert found('"rice"') == {cooking.id}
-    assert found("turn 1") == {weather.id, cooking.id}
-    assert found("天气") == {chinese.id}
-    assert found("20") == {cooking.id}
-    assert found("100%") == {cooking.id}
-    assert found("NOT weather") == set()
+    for words, expected in (
+        ("weather", {weather.id}),
+        ("WEATH lyon", {weather.id}),
+        ("lyon rice", set()),
+        ('"rice"', {cooking.id}),
+        ("turn 1", {weather.id, cooking.id}),
+        ("天气", {chinese.id}),
+        ("20", {cooking.id}),
+        ("100%", {cooking.id}),
+        ("NOT weather", set()),
+    ):
+        assert found(words) == expected, words
     for odd in ('"', "*", "AND", "a OR b", "(", "\x00", "col:x", "-", "'; DROP TABLE x", "", "  ", "\ud800"):
         found(odd)
     store.delete(weather.id)
@@ -403,27 +368,16 @@ def test_nobody_saves_over_steps_that_they_have_not_seen(store: ConversationStor
         store.save(after(two, "y"), after=1)
 
 
-def test_a_first_snapshot_covers_no_journal(store: ConversationStore) -> None:
+def test_of_two_who_record_the_same_step_one_succeeds_and_who_is_behind_cannot(store: ConversationStore) -> None:
     with pytest.raises(StoreConflictError):
-        store.save(first("x"), after=1)
-
-
-def test_of_two_who_record_the_same_step_one_succeeds(store: ConversationStore) -> None:
-    [one] = chain(store, 1)
-    step = [ToolCallBegun(CALL)]
-    assert store.record(one.id, step, after=0) == 1
-    for position in (0, 2, -1):
-        with pytest.raises(StoreConflictError):
-            store.record(one.id, step, after=position)
-    assert store.journal(one.id).entries == tuple(step)
-
-
-def test_who_is_behind_cannot_record(store: ConversationStore) -> None:
+        store.save(first("x"), after=1)  # a first one covers no journal
     one, two = chain(store, 2)
-    with pytest.raises(StoreConflictError):
-        store.record(one.id, [MessageAdded(Message.user("x"))], after=0)
-    assert store.journal(one.id).snapshot == two.id
-    assert store.journal(two.id).entries == ()
+    step = [ToolCallBegun(CALL)]
+    assert store.record(two.id, step, after=0) == 1
+    for id, position in ((two.id, 0), (two.id, 2), (two.id, -1), (one.id, 0), (one.id, 1)):
+        with pytest.raises(StoreConflictError):
+            store.record(id, step, after=position)
+    assert (store.journal(one.id).snapshot, store.journal(one.id).entries) == (two.id, tuple(step))
 
 
 def test_all_entries_are_written_or_none(store: ConversationStore) -> None:
@@ -438,30 +392,17 @@ def test_all_entries_are_written_or_none(store: ConversationStore) -> None:
 
 
 def test_resume_gives_the_conversation_as_far_as_it_came(store: ConversationStore) -> None:
-    points = chain(store, 2)
-    calls = (CALL, ToolCall("call_2", "pay", "{}"))
-    reply = Message.assistant(*calls)
-    steps: list[JournalEntry] = [
-        MessageAdded(reply),
-        ToolCallBegun(calls[0]),
-        ToolCallBegun(calls[1]),
-        ToolCallDone(RESULT),
-    ]
+    points, [other] = chain(store, 2), chain(store, 1)
+    pay = ToolCall("call_2", "pay", "{}")
+    reply = Message.assistant(CALL, pay)
+    steps: list[JournalEntry] = [MessageAdded(reply), ToolCallBegun(CALL), ToolCallBegun(pay), ToolCallDone(RESULT)]
     store.record(points[1].id, steps, after=0)
+    store.record(other.id, steps[:1], after=0)
+    store.delete(other.id)  # journals of conversations do not meet
     found = resume(store, points[0].id)
     assert found.snapshot == points[1]
     assert found.conversation == points[1].conversation.plus(reply)
-    assert found.done_results == (RESULT,)
-    assert found.uncertain_calls == (calls[1],)
-    assert found.position == 4
-
-
-def test_journals_of_conversations_do_not_meet(store: ConversationStore) -> None:
-    [one], [two] = chain(store, 1), chain(store, 1)
-    store.record(one.id, [MessageAdded(Message.user("1"))], after=0)
-    store.record(two.id, [MessageAdded(Message.user("2"))], after=0)
-    store.delete(one.id)
-    assert store.journal(two.id).entries == (MessageAdded(Message.user("2")),)
+    assert (found.done_results, found.uncertain_calls, found.position) == ((RESULT,), (pay,), 4)
 
 
 # --- threads, rivals, and the end of a store -------------------------------------------------------------------------
@@ -499,6 +440,17 @@ def test_of_rivals_one_wins_and_the_others_know(store: ConversationStore, opener
     assert len(store.history(one.id).items) == 2
 
 
+def test_it_can_be_sealed_again(store: ConversationStore) -> None:
+    assert store.reseal() == Resealed()
+    points, _ = chain(store, 2), chain(store, 1)
+    store.record(points[1].id, [ToolCallBegun(CALL)], after=0)
+    seen: list[Resealed] = []
+    assert store.reseal(progress=seen.append) == seen[-1] == Resealed(done=2, total=2)
+    assert [each.done for each in seen] == [1, 2]
+    assert [store.load(point.id) for point in points] == points
+    assert store.journal(points[0].id).entries == (ToolCallBegun(CALL),)
+
+
 def test_a_closed_store_says_so(opener: Opener) -> None:
     store = opener()
     [one] = chain(store, 1)
@@ -511,6 +463,7 @@ def test_a_closed_store_says_so(opener: Opener) -> None:
         lambda: store.journal(one.id),
         lambda: store.delete(one.id),
         lambda: store.record(one.id, [], after=0),
+        store.reseal,
     ):
         with pytest.raises(StoreError):
             ask()

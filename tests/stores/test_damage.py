@@ -14,16 +14,16 @@ import pytest
 
 from dragoman.conversation import Message
 from dragoman.errors import DragomanError
-from dragoman.stores import ConversationStore, MessageAdded, Snapshot, sqlite_driver
+from dragoman.stores import ConversationStore, MessageAdded, Snapshot
 from tests.rounds import rounds
-from tests.stores.backends import SEALING, SHARED
+from tests.stores.backends import SEALING, SHARED, hurry
 from tests.stores.cases import after, chain
 
 STEPS = [MessageAdded(Message.user("a step"))]
-DAMAGES = rounds(500)
+DAMAGES = rounds(300)
 """For each way to do damage, sealed and not."""
 
-Damage = Callable[[Path, random.Random], None]
+Harm = Callable[[Path, random.Random], None]
 SEALED = pytest.mark.parametrize("options", [{}, {"sealing": SEALING}], ids=["open", "sealed"])
 
 
@@ -70,21 +70,18 @@ def use(store: ConversationStore, points: list[Snapshot]) -> int:
     return failed
 
 
-def check_damage(backend: str, options: dict[str, object], place: Path, damage: Damage, rounds: int) -> None:
-    """Damage copies of a store and use them; none of the uses may go wrong in another way than by a typed error."""
-    with SHARED[backend].open(place / "whole", **options) as store:
-        points = fill(store)
+def check_damage(
+    points: list[Snapshot], opened: Callable[[], ConversationStore], damage: Callable[[random.Random | None], None]
+) -> None:
+    """Damage a store again and again, and use it; nothing may go wrong in another way than by a typed error."""
     broken = 0
-    for seed in range(-1, rounds):
-        shutil.rmtree(place / "copy", ignore_errors=True)
-        shutil.copytree(place / "whole", place / "copy")
-        if seed >= 0:
-            damage(place / "copy", random.Random(seed))
-        with SHARED[backend].open(place / "copy", timeout=0.1, **options) as store:
+    for seed in range(-1, DAMAGES):
+        damage(random.Random(seed) if seed >= 0 else None)
+        with opened() as store:
             failed = use(store, points)
         assert seed >= 0 or failed == 0
         broken += bool(failed)
-    assert broken > rounds // 10  # the damage is real
+    assert broken > DAMAGES // 10  # the damage is real
 
 
 # --- bytes of files --------------------------------------------------------------------------------------------------
@@ -120,16 +117,13 @@ def other_bytes(path: Path, draw: random.Random) -> None:
         file.write_bytes(data)
 
 
-@pytest.mark.slow
-@SEALED
-@pytest.mark.parametrize("backend", ["file", "sqlite"])
-def test_damaged_bytes(
-    backend: str, options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Waiting for the disk is not what is tested here, and takes most of the time.
-    monkeypatch.setattr(sqlite_driver, "_SETTINGS", (*sqlite_driver._SETTINGS, "PRAGMA synchronous = OFF"))
-    monkeypatch.setattr("os.fsync", lambda _fd: None)
-    check_damage(backend, options, tmp_path, other_bytes, DAMAGES)
+def zeroed(path: Path, draw: random.Random) -> None:
+    """What a disk gives back of a block that it has lost; of a small file, all."""
+    file = draw.choice(sorted(each for each in path.rglob("*") if each.is_file() and each.stat().st_size))
+    data = bytearray(file.read_bytes())
+    page = draw.randrange(0, len(data), 4096)
+    data[page : page + 4096] = bytes(len(data[page : page + 4096]))
+    file.write_bytes(data)
 
 
 # --- values in tables ------------------------------------------------------------------------------------------------
@@ -182,43 +176,49 @@ def other_values(path: Path, draw: random.Random) -> None:
 
 @pytest.mark.slow
 @SEALED
-def test_damaged_values_in_sqlite(options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_driver, "_SETTINGS", (*sqlite_driver._SETTINGS, "PRAGMA synchronous = OFF"))
-    check_damage("sqlite", options, tmp_path, other_values, DAMAGES)
+@pytest.mark.parametrize(
+    ("backend", "harm"),
+    [("file", other_bytes), ("file", zeroed), ("sqlite", other_bytes), ("sqlite", zeroed), ("sqlite", other_values)],
+)
+def test_damaged_files(
+    backend: str, harm: Harm, options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
+    with SHARED[backend].open(tmp_path / "whole", **options) as store:
+        points = fill(store)
+
+    def damage(draw: random.Random | None) -> None:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", tmp_path / "copy")
+        if draw is not None:
+            harm(tmp_path / "copy", draw)
+
+    check_damage(points, lambda: SHARED[backend].open(tmp_path / "copy", timeout=0.1, **options), damage)
 
 
 @pytest.mark.slow
 @SEALED
 def test_damaged_values_in_postgres(options: dict[str, object], tmp_path: Path) -> None:
     backend = SHARED["postgres"]
-    with backend.around(tmp_path), backend.open(tmp_path, **options) as store:
-        points = fill(store)
+    with backend.around(tmp_path):
+        with backend.open(tmp_path, **options) as store:
+            points = fill(store)
         conninfo, schema = (tmp_path / "address").read_text(encoding="utf-8").splitlines()
         with psycopg.connect(conninfo, autocommit=True) as connection:
             for index in ("chain_by_rank", "snapshot_by_place"):  # damage does not ask for permission
                 connection.execute(f"DROP INDEX {schema}.{index}".encode())
-            kept = ";".join(f"CREATE TABLE {schema}.kept_{table} AS TABLE {schema}.{table}" for table in TABLES)
-            connection.execute(kept.encode())
-            anew = [
-                f"DELETE FROM {schema}.{table}; INSERT INTO {schema}.{table} TABLE {schema}.kept_{table}"
-                for table in TABLES
-            ]
-            broken = 0
-            for seed in range(-1, DAMAGES):
-                connection.execute("; ".join(["BEGIN", *anew, "COMMIT"]).encode())
-                if seed >= 0:
-                    damage_rows(connection, schema, random.Random(seed))
-                with backend.open(tmp_path, timeout=5, **options) as damaged:
-                    failed = use(damaged, points)
-                assert seed >= 0 or failed == 0
-                broken += bool(failed)
-            assert broken > DAMAGES // 10
+            anew = ["BEGIN"]
+            for table in (f"{schema}.{table}" for table in TABLES):
+                connection.execute(f"CREATE TABLE {table}_kept AS TABLE {table}".encode())
+                anew.append(f"DELETE FROM {table}; INSERT INTO {table} TABLE {table}_kept")
 
+            def damage(draw: random.Random | None) -> None:
+                connection.execute("; ".join([*anew, "COMMIT"]).encode())
+                for _ in range(0 if draw is None else 100):  # until something has really been changed
+                    sql, values = change_of(draw, [])
+                    with suppress(psycopg.Error):
+                        if connection.execute(sql.format(s=f"{schema}.", v="%s").encode(), values or None).rowcount:
+                            return
 
-def damage_rows(connection: psycopg.Connection, schema: str, draw: random.Random) -> None:
-    for _ in range(100):
-        sql, values = change_of(draw, [])
-        with suppress(psycopg.Error):
-            if connection.execute(sql.format(s=f"{schema}.", v="%s").encode(), values or None).rowcount:
-                return
-    raise AssertionError("nothing could be damaged")
+            check_damage(points, lambda: backend.open(tmp_path, timeout=5, **options), damage)

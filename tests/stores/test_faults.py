@@ -9,22 +9,21 @@ import resource
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dragoman.errors import StoreError, StoreUnavailableError
+from dragoman.errors import SnapshotNotFoundError, StoreError, StoreUnavailableError
 from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, resume
 from dragoman.stores.sqlite_driver import SqliteSession
-from tests.processes import started
-from tests.stores.backends import SHARED
+from tests.stores.backends import SEALING, SHARED
 from tests.stores.cases import after, chain, first, goes_on
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -51,6 +50,34 @@ def asked(store: ConversationStore, points: list[Snapshot]) -> list[Callable[[],
     ]
 
 
+# --- where it is -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_only_the_owner_can_read_it_whatever_the_mask(backend: str, tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with SHARED[backend].open(tmp_path / "deep" / "er") as store:
+            points = chain(store, 3)
+            store.record(points[-1].id, [MessageAdded(points[0].messages[0])], after=0)
+            for path in (tmp_path / "deep", *(tmp_path / "deep").rglob("*")):
+                assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    finally:
+        os.umask(before)
+
+
+def test_a_relative_path_stays_where_it_was(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with SHARED[backend].open(Path(), sealing=SEALING) as store:
+        [one] = chain(store, 1)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        store.save(after(one, "x"))
+        assert store.load(one.id) == one
+        assert repr(store) == f"{type(store).__name__}({str(store.path)!r})"  # and not the key
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 # --- disks that are full ---------------------------------------------------------------------------------------------
 
 
@@ -67,66 +94,49 @@ def a_limit_for_files(size: int) -> Generator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_files_that_cannot_grow(store: ConversationStore) -> None:
+def survive_a_full_disk(store: ConversationStore, full: AbstractContextManager[object]) -> None:
     points = chain(store, 3)
     large = after(points[-1], "x" * 3_000_000)
-    store.record(points[-1].id, [MessageAdded(points[0].messages[0])], after=0)
-    with a_limit_for_files(1_000_000):
+    step = [MessageAdded(points[0].messages[0])]
+    store.record(points[-1].id, step, after=0)
+    with full:
         for _ in range(3):
-            with pytest.raises(StoreUnavailableError):
-                store.save(large, after=1)
-            with pytest.raises(StoreUnavailableError):
-                store.save(first("x" * 3_000_000))
-        with pytest.raises(StoreUnavailableError):
-            store.record(points[-1].id, [MessageAdded(large.messages[-1])], after=1)
-        assert store.load(points[-1].id) == points[-1]
-    assert store.journal(points[-1].id).position == 1
-    assert len(store.list().items) == 1
+            for ask in (
+                lambda: store.save(large, after=1),
+                lambda: store.save(first("x" * 3_000_000)),
+                lambda: store.record(points[-1].id, [MessageAdded(large.messages[-1])], after=1),
+            ):
+                with pytest.raises(StoreUnavailableError):
+                    ask()
+        assert store.latest(points[0].id) == points[-1]
+        assert len(store.list().items) == 1
+    assert store.journal(points[-1].id).entries == tuple(step)
     goes_on(store, points)
 
 
-@pytest.mark.parametrize("size", [10, 100, 500, 700])
-def test_a_limit_at_each_step_of_a_save_to_files(tmp_path: Path, size: int) -> None:
-    with FileStore(tmp_path / "store") as store:
-        points = chain(store, 1)
-        with a_limit_for_files(size):
-            for ask in (lambda: store.save(after(points[-1], "x" * 500)), lambda: store.save(first("y" * 1000))):
-                with pytest.raises(StoreUnavailableError, match="could not save the snapshot: File too large"):
-                    ask()
-        goes_on(store, points)
+def test_files_that_cannot_grow(store: ConversationStore) -> None:
+    survive_a_full_disk(store, a_limit_for_files(1_000_000))
 
 
 FULL_DISK = """
-import os, sys
+import contextlib, os, sys
 from pathlib import Path
-from dragoman.errors import StoreError, StoreUnavailableError
-from dragoman.stores.journal import MessageAdded
 from tests.stores.backends import SHARED
-from tests.stores.cases import after, chain, first, goes_on
-place = Path(sys.argv[1])
-with SHARED[sys.argv[2]].open(place) as store:
-    points = chain(store, 3)
-    store.record(points[-1].id, [MessageAdded(points[0].messages[0])], after=0)
-    filler = os.open(place / "filler", os.O_WRONLY | os.O_CREAT)
+from tests.stores.test_faults import survive_a_full_disk
+
+@contextlib.contextmanager
+def full(filler):
     try:
         while True:
-            os.write(filler, b"x" * 4096)
+            filler.write(b"x" * 4096)
     except OSError as error:
-        print(error.strerror.replace(" ", "-"))
-    for work in (
-        lambda: store.save(after(points[-1], "x" * 200_000), after=1),
-        lambda: store.save(first("x" * 200_000)),
-        lambda: store.record(points[-1].id, [MessageAdded(after(points[-1], "x" * 200_000).messages[-1])], after=1),
-    ):
-        try:
-            work()
-        except StoreUnavailableError as error:
-            print(type(error).__name__)
-    assert store.latest(points[0].id) == points[-1]
-    assert len(store.list().items) == 1
-    os.truncate(filler, 0)
-    store.save(after(points[-1], "x"), after=1)
-    print(len(store.history(points[0].id).items))
+        print(error.strerror)
+    yield
+    os.truncate(filler.fileno(), 0)
+
+place = Path(sys.argv[1])
+with SHARED[sys.argv[2]].open(place) as store, open(place / "filler", "wb", buffering=0) as filler:
+    survive_a_full_disk(store, full(filler))
 """
 
 
@@ -135,22 +145,54 @@ def test_a_disk_that_is_full(backend: str, tmp_path: Path) -> None:
     script = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
     try:
-        probe = subprocess.run(
-            [*command, 'mount -t tmpfs tmpfs "$1"', "sh", tmp_path], check=False, capture_output=True
-        )
-    except FileNotFoundError:
-        pytest.skip("there is no unshare here; files that cannot grow are tested above")
-    if probe.returncode:
+        subprocess.run([*command, 'mount -t tmpfs tmpfs "$1"', "sh", tmp_path], check=True, capture_output=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
         pytest.skip("no file system can be mounted here; files that cannot grow are tested above")
-    ran = subprocess.run(
-        [*command, script, "sh", tmp_path, sys.executable, FULL_DISK, backend],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    expected = ["No-space-left-on-device", *["StoreUnavailableError"] * 3, "4"]
-    assert ran.stdout.split() == expected, ran.stderr
+    command += [script, "sh", str(tmp_path), sys.executable, FULL_DISK, backend]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.returncode) == ("No space left on device\n", 0), ran.stderr
+
+
+def test_a_disk_that_fails_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be acknowledged is there for everybody or for nobody, and trying again settles it."""
+    left = -1
+
+    def failing(work: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: Any, **options: Any) -> object:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise OSError(errno.EIO, "Input/output error")
+            return work(*args, **options)
+
+        return call
+
+    for owner, names in ((os, ("fsync", "pwrite", "ftruncate")), (Path, ("rename", "mkdir", "unlink"))):
+        for name in names:
+            monkeypatch.setattr(owner, name, failing(getattr(owner, name)))
+    step = [MessageAdded(first("x").messages[0])]
+    for at in range(200):
+        with FileStore(tmp_path / str(at)) as store:
+            [one] = chain(store, 1)
+            two, new = after(one, "two"), first("new")
+            left = at
+            try:
+                store.save(new)
+                store.save(two)
+                store.record(two.id, step, after=0)
+                break
+            except StoreUnavailableError:
+                left = -1
+            with FileStore(store.path) as other:
+                known = {item.id for item in (*other.list().items, *other.history(one.id).items)}
+                for snapshot in (one, two, new):
+                    with nullcontext() if snapshot.id in known else pytest.raises(SnapshotNotFoundError):
+                        assert other.load(snapshot.id) == snapshot
+                for snapshot in (one, two, new):
+                    other.save(snapshot)
+                position = other.journal(two.id).position
+                assert other.record(two.id, step, after=position) == position + 1
+    assert 10 < at < 200
 
 
 # --- directories that are closed, gone or something else -------------------------------------------------------------
@@ -320,41 +362,3 @@ def test_a_lock_that_is_held_too_long(store: ConversationStore, backend: str, tm
         assert store.latest(points[0].id) == points[-1]  # readers do not wait for writers
         assert len(store.list().items) == 1
     goes_on(store, points)
-
-
-def test_who_waits_for_a_lock_gets_it(backend: str, tmp_path: Path) -> None:
-    with SHARED[backend].open(tmp_path) as store:
-        points = chain(store, 1)
-        inside, release = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with held(backend, tmp_path):
-                inside.set()
-                release.wait(30)
-
-        holder = threading.Thread(target=hold)
-        holder.start()
-        assert inside.wait(30)
-        threading.Timer(0.1, release.set).start()
-        store.delete(points[0].id)
-        holder.join()
-        assert not store.list().items
-
-
-def test_a_lock_on_files_dies_with_its_holder(tmp_path: Path) -> None:
-    code = (
-        "import fcntl, os, sys, time\n"
-        "fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)\n"
-        "print('held', flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    with FileStore(tmp_path / "store", timeout=0.3) as store:
-        points = chain(store, 1)
-        command = [sys.executable, "-c", code, store.path / "lock"]
-        with started(command, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "held\n"
-            with pytest.raises(StoreUnavailableError):
-                store.save(after(points[-1], "x"))
-            child.kill()
-        goes_on(store, points)

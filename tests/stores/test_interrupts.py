@@ -23,21 +23,20 @@ import pytest
 from dragoman._stop import Stop, stopping
 from dragoman.conversation import Message
 from dragoman.errors import StoppedError
-from dragoman.stores import AsyncStore, ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore
+from dragoman.stores import AsyncStore, ConversationStore, MessageAdded, Snapshot
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
-from tests.stores.backends import SHARED
+from tests.processes import started
+from tests.stores.backends import SHARED, hurry
 from tests.stores.cases import after, chain, first
 from tests.stores.interrupted import STRAY, files
 from tests.stores.test_faults import held
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DEADLINE = 150.0
-"""Seconds for a child that hangs, beyond those after which it says where; never waited for otherwise."""
-
 NEIGHBOUR = """
 import sys, threading, time
 from pathlib import Path
-from tests.stores.backends import SHARED
+from tests.processes import started
+from tests.stores.backends import SHARED, hurry
 from tests.stores.cases import after, chain, first
 
 store = SHARED[sys.argv[1]].open(Path(sys.argv[2]))
@@ -55,49 +54,37 @@ print(own.id, len(own.messages), flush=True)
 """
 
 
-class Child:
-    """A process that is ended with the test, or when it takes too long."""
+@contextmanager
+def child(*arguments: str) -> Generator[Callable[[], str]]:
+    """A process that goes on when it is asked for its next line; why not, if it ends before."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([sys.executable, *arguments], cwd=ROOT, text=True, **pipes) as process:
 
-    def __init__(self, *arguments: str) -> None:
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self._process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, text=True, **pipes)
-        self._watchdog = threading.Timer(DEADLINE, self._process.kill)
-        self._watchdog.start()
+        def next_line() -> str:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            said = process.stdout.readline()
+            if not said:
+                pytest.fail(f"the child ended with {process.wait()}:\n{process.stderr.read()[-4000:]}")
+            return said
 
-    def line(self) -> str:
-        """The next thing that it says; why not, if it ends before."""
-        said = self._process.stdout.readline()
-        if not said:
-            pytest.fail(f"the child ended with {self._process.wait()}:\n{self._process.stderr.read()[-4000:]}")
-        return said
-
-    def go_on(self) -> None:
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._watchdog.cancel()
-        self._process.kill()
-        self._process.communicate()
-        self._watchdog.join()
+        try:
+            yield next_line
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("backend", "wanted"), [("sqlite", 500), ("file", 100)])
 def test_ctrl_c_leaves_nothing_behind(backend: str, wanted: int, tmp_path: Path) -> None:
     program = ["-m", "tests.stores.interrupted", backend, str(tmp_path), str(wanted), "20240"]
-    with Child("-c", NEIGHBOUR, backend, str(tmp_path)) as neighbour, Child(*program) as child:
-        assert json.loads(child.line())["interrupts"] >= wanted
+    with child("-c", NEIGHBOUR, backend, str(tmp_path)) as neighbour, child(*program) as interrupted:
+        assert json.loads(interrupted())["interrupts"] >= wanted
         with SHARED[backend].open(tmp_path) as store:
             store.save(first("while the other one has it open"))
         # The neighbour has been writing all the time: had it been locked out, it would have said so and ended.
-        neighbour.go_on()
-        id, messages = neighbour.line().split()
-        child.go_on()
-        seen = json.loads(child.line())
+        id, messages = neighbour().split()
+        seen = json.loads(interrupted())
     assert seen["files"] <= 0
     assert seen["threads"] <= wanted // STRAY
     assert seen["confirmed"]
@@ -112,11 +99,9 @@ def test_ctrl_c_leaves_nothing_behind(backend: str, wanted: int, tmp_path: Path)
 @pytest.mark.slow
 def test_ctrl_c_in_plain_runs_leaves_no_threads(tmp_path: Path) -> None:
     wanted = 200
-    with Child("-m", "tests.stores.interrupted", "none", str(tmp_path), str(wanted), "20241") as child:
-        assert json.loads(child.line())["interrupts"] >= wanted
-        child.go_on()
-        seen = json.loads(child.line())
-    assert seen["threads"] <= wanted // STRAY
+    with child("-m", "tests.stores.interrupted", "none", str(tmp_path), str(wanted), "20241") as interrupted:
+        assert json.loads(interrupted())["interrupts"] >= wanted
+        assert json.loads(interrupted())["threads"] <= wanted // STRAY
 
 
 # --- at a chosen moment ----------------------------------------------------------------------------------------------
@@ -144,15 +129,10 @@ def _free_file(place: Path) -> None:
 
 
 FREE: dict[str, Callable[[Path], None]] = {"sqlite": _free_sqlite, "file": _free_file}
-WHERE = {"sqlite": ("stores/sqlite.py", "stores/sql.py"), "file": ("stores/file.py", "stores/directory.py")}
-OPEN: dict[str, Callable[[Path], ConversationStore]] = {
-    "sqlite": lambda place: SqliteStore(place / "store.db", timeout=5),
-    "file": lambda place: FileStore(place / "store", timeout=5),
-}
 
 
 def _interrupt_at(at: int, backend: str, store: ConversationStore, place: Path) -> bool:
-    interrupting = Interrupting(at, WHERE[backend])
+    interrupting = Interrupting(at, {"sqlite": ("stores/sql",), "file": ("stores/file", "stores/directory")}[backend])
     try:
         with interrupting.at_work():
             _use(store)
@@ -172,7 +152,7 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
     at, interrupted = 0, True
     while interrupted:
         here = place / str(at)  # a new one each time: a store that grows has more moments
-        with OPEN[backend](here) as store:
+        with SHARED[backend].open(here, timeout=5) as store:
             _use(store)
             interrupted = _interrupt_at(at, backend, store, here)
             _use(store)
@@ -184,7 +164,10 @@ def _every_moment(backend: str, step: int, place: Path) -> None:
 # Between making a coroutine and beginning it Python does not look for signals; the trace function does not know.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(("backend", "step"), [("sqlite", 2), ("file", 7)])
-def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(backend: str, step: int, tmp_path: Path) -> None:
+def test_ctrl_c_at_a_chosen_moment_lets_go_of_everything(
+    backend: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
     before = files()
     in_a_thread_of_its_own(lambda: _every_moment(backend, step, tmp_path))
     gc.collect()

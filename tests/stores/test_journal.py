@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.conversation import Conversation, Message, Text, ToolCall, ToolResult
-from dragoman.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError, StoreConflictError
+from dragoman.errors import SnapshotCorruptError, SnapshotVersionError, StoreConflictError
 from dragoman.stores import (
     AsyncStore,
     JournalEntry,
@@ -24,78 +23,45 @@ from dragoman.stores import (
     recovered,
     resume,
 )
-from dragoman.stores.journal import _check, entry_from_json
+from dragoman.stores.journal import entry_from_json
 from tests.strategies import call_blocks, messages, result_blocks
 
 SNAPSHOT = Snapshot.first(Conversation("s").plus(Message.user("pay both")), provider="p", model="m")
 ONE, TWO = ToolCall("1", "pay", '{"to":"a"}'), ToolCall("2", "pay", '{"to":"b"}')
 PAID_ONE, PAID_TWO = ToolResult("1", "pay", (Text("done"),)), ToolResult("2", "pay", (Text("done"),))
+BEGUN_ONE, BEGUN_TWO, DONE_ONE, DONE_TWO = (*map(ToolCallBegun, (ONE, TWO)), *map(ToolCallDone, (PAID_ONE, PAID_TWO)))
 REPLY = Message.assistant(ONE, TWO)
-
-
-def test_without_entries_it_is_the_snapshot() -> None:
-    found = recovered(SNAPSHOT, ())
-    assert found.conversation is SNAPSHOT.conversation
-    assert (found.done_results, found.uncertain_calls, found.position) == ((), (), 0)
+ASKED, ANSWERED = MessageAdded(REPLY), MessageAdded(Message.tool([PAID_ONE, PAID_TWO]))
 
 
 @pytest.mark.parametrize(
     ("entries", "done", "uncertain"),
     [
-        ([MessageAdded(REPLY)], (), ()),
-        ([MessageAdded(REPLY), ToolCallBegun(ONE)], (), (ONE,)),
-        ([MessageAdded(REPLY), ToolCallBegun(ONE), ToolCallBegun(TWO)], (), (ONE, TWO)),
-        ([MessageAdded(REPLY), ToolCallBegun(ONE), ToolCallBegun(TWO), ToolCallDone(PAID_TWO)], (PAID_TWO,), (ONE,)),
-        (
-            [
-                MessageAdded(REPLY),
-                ToolCallBegun(ONE),
-                ToolCallBegun(TWO),
-                ToolCallDone(PAID_TWO),
-                ToolCallDone(PAID_ONE),
-            ],
-            (PAID_TWO, PAID_ONE),
-            (),
-        ),
+        ([], (), ()),
+        ([ASKED], (), ()),
+        ([ASKED, BEGUN_ONE], (), (ONE,)),
+        ([ASKED, BEGUN_ONE, BEGUN_TWO], (), (ONE, TWO)),
+        ([ASKED, BEGUN_ONE, BEGUN_TWO, DONE_TWO], (PAID_TWO,), (ONE,)),
+        ([ASKED, BEGUN_ONE, BEGUN_TWO, DONE_TWO, DONE_ONE], (PAID_TWO, PAID_ONE), ()),
         # Run again after a crash, and then crashed again.
-        ([MessageAdded(REPLY), ToolCallBegun(ONE), ToolCallBegun(ONE), ToolCallDone(PAID_ONE)], (PAID_ONE,), ()),
-        ([MessageAdded(REPLY), ToolCallBegun(ONE), ToolCallDone(PAID_ONE), ToolCallBegun(ONE)], (), (ONE,)),
+        ([ASKED, BEGUN_ONE, BEGUN_ONE, DONE_ONE], (PAID_ONE,), ()),
+        ([ASKED, BEGUN_ONE, DONE_ONE, BEGUN_ONE], (), (ONE,)),
         # A result without a beginning: the permission check said no, for example.
-        ([MessageAdded(REPLY), ToolCallDone(PAID_ONE)], (PAID_ONE,), ()),
+        ([ASKED, DONE_ONE], (PAID_ONE,), ()),
+        # Answered; and a later reply with the same ids, as providers give them.
+        ([ASKED, BEGUN_ONE, DONE_ONE, BEGUN_TWO, DONE_TWO, ANSWERED], (), ()),
+        ([ASKED, BEGUN_ONE, DONE_ONE, BEGUN_TWO, DONE_TWO, ANSWERED, ASKED, BEGUN_ONE], (), (ONE,)),
+        # The calls of the snapshot itself.
+        ([BEGUN_TWO, DONE_TWO, BEGUN_ONE], (PAID_TWO,), (ONE,)),
     ],
 )
 def test_what_is_done_and_what_is_uncertain(
     entries: list[JournalEntry], done: tuple[ToolResult, ...], uncertain: tuple[ToolCall, ...]
 ) -> None:
     found = recovered(SNAPSHOT, entries)
-    assert found.conversation.messages == (*SNAPSHOT.messages, REPLY)
-    assert found.done_results == done
-    assert found.uncertain_calls == uncertain
-    assert found.position == len(entries)
-
-
-def test_answered_calls_are_settled_even_if_their_ids_come_again() -> None:
-    answer = Message.tool([PAID_ONE, PAID_TWO])
-    steps: list[JournalEntry] = [
-        MessageAdded(REPLY),
-        ToolCallBegun(ONE),
-        ToolCallDone(PAID_ONE),
-        ToolCallBegun(TWO),
-        ToolCallDone(PAID_TWO),
-        MessageAdded(answer),
-    ]
-    found = recovered(SNAPSHOT, steps)
-    assert (found.done_results, found.uncertain_calls) == ((), ())
-    assert found.conversation.is_valid
-    again = recovered(SNAPSHOT, [*steps, MessageAdded(REPLY), ToolCallBegun(ONE)])
-    assert (again.done_results, again.uncertain_calls) == ((), (ONE,))
-
-
-def test_the_calls_of_a_snapshot_may_be_carried_out_after_it() -> None:
-    waiting = SNAPSHOT.next(SNAPSHOT.conversation.plus(REPLY))
-    found = recovered(waiting, [ToolCallBegun(TWO), ToolCallDone(PAID_TWO), ToolCallBegun(ONE)])
-    assert found.conversation.pending_tool_calls == (ONE, TWO)
-    assert (found.done_results, found.uncertain_calls) == ((PAID_TWO,), (ONE,))
+    added = [entry.message for entry in entries if isinstance(entry, MessageAdded)]
+    assert found.conversation == SNAPSHOT.conversation.plus(*added)
+    assert (found.done_results, found.uncertain_calls, found.position) == (done, uncertain, len(entries))
 
 
 class Restless(MemoryStore):
@@ -133,25 +99,17 @@ def test_snapshot_and_journal_belong_together(ask: object) -> None:
 
 # --- entries as JSON -------------------------------------------------------------------------------------------------
 
-entries: st.SearchStrategy[JournalEntry] = st.one_of(
-    st.builds(MessageAdded, messages),
-    st.builds(ToolCallBegun, call_blocks),
-    st.builds(ToolCallDone, result_blocks),
+
+@given(
+    st.builds(MessageAdded, messages) | st.builds(ToolCallBegun, call_blocks) | st.builds(ToolCallDone, result_blocks)
 )
-
-
-@given(entries)
 def test_a_round_trip_changes_nothing(entry: JournalEntry) -> None:
     assert entry_from_json(entry_to_json(entry)) == entry
 
 
-def written(kind: str, message: bytes) -> bytes:
-    return b'{"type":"%s","check":"%s","message":%s}' % (kind.encode(), _check(kind, message).encode(), message)
-
-
 def test_an_unknown_kind_is_of_a_newer_version() -> None:
     with pytest.raises(SnapshotVersionError):
-        entry_from_json(written("agent_asked", b'{"role":"user"}'))
+        entry_from_json(b'{"type":"agent_asked","message":{"role":"user"}}')
 
 
 @pytest.mark.parametrize(
@@ -161,21 +119,12 @@ def test_an_unknown_kind_is_of_a_newer_version() -> None:
         b"{}",
         b"[]",
         b'{"type":"message_added"}',
-        b'{"type":"message_added","check":"","message":{"role":"user"}}',
-        written("message_added", b"[]"),
-        written("tool_call_begun", b'{"role":"assistant"}'),
-        written("tool_call_begun", b'{"role":"user","blocks":[{"type":"tool_call","id":"1","name":"f"}]}'),
-        written("tool_call_done", b'{"role":"tool","blocks":[{"type":"text","text":"x"}]}'),
+        b'{"type":"message_added","message":[]}',
+        b'{"type":"tool_call_begun","message":{"role":"assistant"}}',
+        b'{"type":"tool_call_begun","message":{"role":"user","blocks":[{"type":"tool_call","id":"1","name":"f"}]}}',
+        b'{"type":"tool_call_done","message":{"role":"tool","blocks":[{"type":"text","text":"x"}]}}',
     ],
 )
 def test_what_is_no_entry_is_a_typed_error(data: bytes) -> None:
     with pytest.raises(SnapshotCorruptError):
         entry_from_json(data)
-
-
-@given(entries, st.integers(0, 10**6), st.binary(min_size=1, max_size=3))
-def test_damaged_bytes_are_noticed(entry: JournalEntry, where: int, noise: bytes) -> None:
-    whole = entry_to_json(entry)
-    at = where % len(whole)
-    with suppress(SnapshotError):
-        assert entry_from_json(whole[:at] + noise + whole[at + len(noise) :]) == entry

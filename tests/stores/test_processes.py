@@ -13,10 +13,10 @@ import pytest
 
 from dragoman.conversation import Conversation, Message
 from dragoman.errors import StoreConflictError
-from dragoman.stores import MessageAdded, Snapshot
+from dragoman.stores import MessageAdded, Snapshot, conversation_id
 from tests.processes import started
 from tests.stores.backends import SHARED
-from tests.stores.cases import after, chain, first, pages
+from tests.stores.cases import NOON, after, chain, pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROCESSES, ROUNDS = 8, 12
@@ -29,11 +29,13 @@ from dragoman.errors import StoreConflictError
 from dragoman.stores.journal import MessageAdded
 from tests.stores.backends import SHARED
 from tests.stores.cases import after, first
+from tests.stores.test_processes import TOGETHER
 
-backend, place, shared, rounds, name = sys.argv[1:]
+backend, place, rounds, name = sys.argv[1:]
 with SHARED[backend].open(Path(place)) as store:
     print("ready", flush=True)
     sys.stdin.readline()
+    store.save(TOGETHER)  # which one of them makes the store for
     own = first(f"process {name}")
     store.save(own)
     print("saved", own.id, flush=True)
@@ -42,7 +44,7 @@ with SHARED[backend].open(Path(place)) as store:
         own = after(own, "more")
         store.save(own)
         print("saved", own.id, flush=True)
-        newest = store.latest(shared)
+        newest = store.latest(TOGETHER.id)
         try:
             at = store.record(newest.id, [MessageAdded(Message.user(name))], after=0)
             store.save(newest.next(newest.conversation.plus(Message.user(name))), after=at)
@@ -53,14 +55,14 @@ with SHARED[backend].open(Path(place)) as store:
             print("won", flush=True)
 """
 
+TOGETHER = Snapshot.first(Conversation(), provider="p", model="m", id=conversation_id("together"), created_at=NOON)
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", SHARED)
 def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None:
     with SHARED[backend].around(tmp_path), SHARED[backend].open(tmp_path) as store:
-        shared = first("shared")
-        store.save(shared)
-        command = [sys.executable, "-c", CHILD, backend, str(tmp_path), shared.id, str(ROUNDS)]
+        command = [sys.executable, "-c", CHILD, backend, str(tmp_path), str(ROUNDS)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with ExitStack() as running:
             children = [running.enter_context(started([*command, str(n)], cwd=ROOT, **pipes)) for n in range(PROCESSES)]
@@ -77,10 +79,10 @@ def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None
                 assert len(store.load(id).messages) == count
             assert store.latest(own[0]).id == own[-1]
         # Each round that was won is one message, and none was overwritten.
-        newest = store.latest(shared.id)
-        said = [message.text for message in newest.messages[1:]]
+        newest = store.latest(TOGETHER.id)
+        said = [message.text for message in newest.messages]
         assert sorted(said) == sorted([str(n) for n in range(PROCESSES) for _ in range(ROUNDS)])
-        assert len(pages(lambda cursor: store.history(shared.id, cursor=cursor))) == 1 + PROCESSES * ROUNDS
+        assert len(pages(lambda cursor: store.history(TOGETHER.id, cursor=cursor))) == 1 + PROCESSES * ROUNDS
         assert len(pages(lambda cursor: store.list(limit=3, cursor=cursor))) == 1 + PROCESSES
 
 

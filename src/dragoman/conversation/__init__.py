@@ -43,6 +43,8 @@ from .json_form import (
     conversation_to_json as conversation_to_json,
     message_from_json as message_from_json,
     message_to_json as message_to_json,
+    tool_spec_from_json as tool_spec_from_json,
+    tool_spec_to_json as tool_spec_to_json,
 )
 from .message import (
     BROKEN_OFF as BROKEN_OFF,

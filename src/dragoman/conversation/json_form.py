@@ -19,6 +19,7 @@ from dragoman.errors import ConversationError, MalformedDataError, UnsupportedVe
 from .blocks import Json, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from .conversation import Conversation
 from .message import Message, Usage
+from .tool_spec import ToolSpec
 from .values import FrozenDict, Native, Value
 
 FORMAT: Final = "dragoman.conversation"
@@ -89,6 +90,16 @@ def message_to_json(message: Message) -> bytes:
 def message_from_json(data: bytes | str) -> Message:
     """Read what `message_to_json` wrote."""
     return _read(data, Message, "message")
+
+
+def tool_spec_to_json(spec: ToolSpec) -> bytes:
+    """What a model was told about a tool, as JSON; the document around it carries the version."""
+    return _ready(spec, "tool")
+
+
+def tool_spec_from_json(data: bytes | str) -> ToolSpec:
+    """Read what `tool_spec_to_json` wrote."""
+    return _read(data, ToolSpec, "tool")
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

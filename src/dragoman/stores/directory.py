@@ -83,12 +83,6 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(file.number)
 
 
-def make_empty_file(path: Path) -> None:
-    """A file with nothing in it, whose name is on the disk when this returns, and the other names of its directory."""
-    owned(os.open, path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FILE, 0o600).close()
-    sync_directory(path.parent)
-
-
 def append_to_file(path: Path, data: bytes, at: int) -> None:
     """Write behind the first `at` bytes of a file, instead of what stands there; all of it, or nothing."""
     with owned(os.open, path, os.O_RDWR | os.O_CREAT | _FILE, 0o600) as file:
@@ -153,11 +147,10 @@ def _take_in_turn(directory: Path, lock: int, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     turn = owned(os.open, directory, _DIRECTORY)
     try:
-        for each in (turn.number, lock):
-            if not _take(each, deadline):
-                message = f"Another process has been writing to the store for {timeout:g} seconds."
-                hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
-                raise StoreUnavailableError(message, hint=hint)
+        if not (_take(turn.number, deadline) and _take(lock, deadline)):
+            message = f"Another process has been writing to the store for {timeout:g} seconds."
+            hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
+            raise StoreUnavailableError(message, hint=hint)
     finally:
         fcntl.flock(turn.number, fcntl.LOCK_UN)
         turn.close()

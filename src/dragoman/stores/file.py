@@ -30,18 +30,21 @@ from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, Sto
 
 from . import directory
 from .directory import report_os_errors
-from .file_layout import ROOT, Chain, journal_name, line_to_json, naming, point_name, read_line, read_names
+from .file_layout import ROOT, Chain, journal_name, line_of, naming, point_name, read_names, record_of
 from .journal import Journal, JournalEntry
 from .json_form import snapshot_from_json, snapshot_to_json
 from .listing import (
     ListOptions,
     Page,
-    PageBuilder,
     Query,
     SnapshotSummary,
+    Unreadable,
+    check_limit,
     has_words,
     make_cursor,
+    page_of,
     read_cursor,
+    read_or_note,
     search_words,
     summary_of,
 )
@@ -112,6 +115,8 @@ class FileStore(ConversationStore):
             if there is not None:
                 if snapshot_to_json(self._load(there, there.place_of(snapshot.id))) != written:
                     raise id_taken(snapshot.id)
+                for each in (self.path / there.root, self.path):  # who saved it may have failed to
+                    directory.sync_directory(each)
             elif snapshot.parent is None:
                 if directory.list_names(self.path / snapshot.root):
                     raise id_taken(snapshot.id)
@@ -121,7 +126,7 @@ class FileStore(ConversationStore):
                 before = self._find(snapshot.parent, first=snapshot.root)
                 check_parent(snapshot, before and before.root, before and before.newest)
                 assert before is not None
-                check_position(snapshot.root, after, len(self._journal_lines(before)[0]))
+                check_position(snapshot.root, after, self._read_journal(before)[0].position)
                 self._add_to_chain(before, snapshot, written)
 
         self._write("save the snapshot", work)
@@ -130,15 +135,17 @@ class FileStore(ConversationStore):
         new = self.path / ".new"
         new.mkdir(mode=0o700)
         directory.write_file(new / point_name(1, snapshot.id), self._sealed(snapshot, written, 1))
-        directory.make_empty_file(new / journal_name(1, snapshot.id, 0))
+        directory.write_file(new / journal_name(1, snapshot.id, 0), b"")
+        directory.sync_directory(new)
         new.rename(self.path / snapshot.root)
         directory.sync_directory(self.path)
 
     def _add_to_chain(self, before: Chain, snapshot: Snapshot, written: bytes) -> None:
         here, place = self.path / before.root, before.place + 1
-        directory.make_empty_file(here / journal_name(place, snapshot.id, 0))
+        journal = journal_name(place, snapshot.id, 0)
+        self._replace(here / journal, b"")
         self._replace(here / point_name(place, snapshot.id), self._sealed(snapshot, written, place))
-        for name in before.journals:
+        for name in before.journals.keys() - {journal}:  # an earlier try may have made it
             (here / name).unlink(missing_ok=True)
 
     def _replace(self, path: Path, data: bytes) -> None:
@@ -177,43 +184,39 @@ class FileStore(ConversationStore):
     def _list(self, query: Query) -> Page:
         """A page of all conversations that pass; the first one names what cannot be read."""
         self._check_open()
-        builder, words = PageBuilder(query.limit), search_words(query.search or "")
+        words = search_words(query.search or "")
         last = None if query.cursor is None else read_cursor(query.kind, query.cursor, tuple[datetime, str])
         found: dict[tuple[datetime, str], SnapshotSummary] = {}
+        unreadable: list[Unreadable] = []
         with report_os_errors("list the conversations"):
-            if self._mode() == "sealed":
-                self._records.ensure_mode("sealed")  # rather one error than a page of them
-            for root in self._root_names():
-                chain = self._chain(root)
-                if chain is None:
-                    continue
+            self._records.ensure_key(self._mode())
+            for chain in filter(None, map(self._chain, self._root_names())):
                 try:
                     if query.search is None or self._has_words(chain, words):
                         summary = self._summary(chain, chain.place)
-                        found[summary.created_at, root] = summary
+                        found[summary.created_at, chain.root] = summary
                 except SnapshotError as error:
-                    if query.cursor is None and self._chain(root) is not None:  # not deleted meanwhile
-                        builder.note(chain.newest, error)
+                    if query.cursor is None and self._chain(chain.root) is not None:  # not deleted meanwhile
+                        unreadable.append(Unreadable(id=chain.newest, problem=str(error)))
         places = [place for place, each in found.items() if query.accepts(each) and (last is None or place < last)]
         left = sorted(places, reverse=True)
-        for place in left[: query.limit]:
-            builder.add(found[place].id, partial(found.__getitem__, place))
-        return builder.page(make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None)
+        cursor = make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None
+        return page_of([*unreadable, *[found[place] for place in left[: query.limit]]], cursor)
 
     def _has_words(self, chain: Chain, words: Sequence[str]) -> bool:
         return any(has_words(self._load(chain, place).messages, words) for place in reversed(chain.ids))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
+        check_limit(limit)
 
         def work(chain: Chain) -> Page:
-            if self._mode() == "sealed":
-                self._records.ensure_mode("sealed")
-            builder, kind = PageBuilder(limit), f"history {chain.root}"
+            self._records.ensure_key(self._mode())
+            kind = f"history {chain.root}"
             [last] = (chain.place + 1,) if cursor is None else read_cursor(kind, cursor, tuple[int])
             left = range(min(last - 1, chain.place), 0, -1)
-            for place in left[:limit]:
-                builder.add(f"{chain.root} ({place})", partial(self._summary, chain, place))
-            return builder.page(make_cursor(kind, (left[limit - 1],)) if len(left) > limit else None)
+            more = make_cursor(kind, (left[limit - 1],)) if len(left) > limit else None
+            found = [read_or_note(f"{chain.root} ({at})", partial(self._summary, chain, at)) for at in left[:limit]]
+            return page_of(found, more)
 
         return self._read("read the history", id, work)
 
@@ -226,10 +229,10 @@ class FileStore(ConversationStore):
         def work() -> int:
             chain = self._found(id)
             check_newest(id, chain.newest)
-            lines, size = self._journal_lines(chain)
-            check_position(chain.root, after, len(lines))
+            journal, size = self._read_journal(chain)
+            check_position(chain.root, after, journal.position)
             added = [
-                line_to_json(position, self._records.seal_entry(entry, chain.root, chain.newest, position))
+                line_of(self._records.seal_entry(entry, chain.root, chain.newest, position))
                 for position, entry in enumerate(new, after + 1)
             ]
             if added:
@@ -242,44 +245,26 @@ class FileStore(ConversationStore):
         return self._write("record the steps", work)
 
     def journal(self, id: str) -> Journal:
+        return self._read("read the journal", id, lambda chain: self._read_journal(chain)[0])
 
-        def work(chain: Chain) -> Journal:
-            for _ in range(_TRIES):
-                found: Journal | SnapshotError
-                try:
-                    found = self._read_journal(chain)
-                except SnapshotError as error:
-                    found = error
-                now = self._found(id)
-                if now == chain:
-                    if isinstance(found, Journal):
-                        return found
-                    raise found
-                chain = now  # somebody went on meanwhile
-            message = f"The conversation of {id} is being saved faster than it can be read."
-            raise StoreUnavailableError(message, hint="Try again when the other program pauses.")
-
-        return self._read("read the journal", id, work)
-
-    def _read_journal(self, chain: Chain) -> Journal:
-        lines, _ = self._journal_lines(chain)
+    def _read_journal(self, chain: Chain) -> tuple[Journal, int]:
+        """The journal, and how many bytes of its file count."""
+        lines = self._journal_lines(chain)
         with naming(self.path / chain.root / chain.journal[0]):
             entries = [
-                self._records.read_entry(line, chain.root, chain.newest, position)
+                self._records.read_entry(record_of(line), chain.root, chain.newest, position)
                 for position, line in enumerate(lines, 1)
             ]
-        return Journal(snapshot=chain.newest, entries=tuple(entries))
+        return Journal(snapshot=chain.newest, entries=tuple(entries)), sum(len(line) + 1 for line in lines)
 
-    def _journal_lines(self, chain: Chain) -> tuple[Sequence[bytes], int]:
-        """The entries of the journal that count, as they were written, and how many bytes their lines are."""
+    def _journal_lines(self, chain: Chain) -> Sequence[bytes]:
+        """The lines of the journal that count."""
         name, length = chain.journal
-        path = self.path / chain.root / name
-        with naming(path):
-            parts = (directory.read_file(path) or b"").split(b"\n", length)[:-1]
-            if len(parts) < length:
+        with naming(self.path / chain.root / name):
+            lines = (directory.read_file(self.path / chain.root / name) or b"").split(b"\n", length)[:-1]
+            if len(lines) < length:
                 raise lost_entries(chain.root, length)
-            lines = [read_line(part, position) for position, part in enumerate(parts, 1)]
-        return lines, sum(len(part) + 1 for part in parts)
+        return lines
 
     # --- sealing again -----------------------------------------------------------------------------------------------
 
@@ -317,20 +302,19 @@ class FileStore(ConversationStore):
         for place, id in chain.ids.items():
             path, old = self._read_point(chain, place)
             with naming(path):
-                new = self._records.reseal(old, "snapshot", id)
+                new = self._records.reseal(old, "snapshot", place, id)
             if new != old:
-                changed.append((path, line_to_json(place, new)))
+                changed.append((path, line_of(new)))
         path = self.path / chain.root / chain.journal[0]
-        lines, _ = self._journal_lines(chain)
+        lines = self._journal_lines(chain)
         with naming(path):
+            records = list(map(record_of, lines))
             resealed = [
-                self._records.reseal(line, "entry", chain.root, chain.newest, position)
-                for position, line in enumerate(lines, 1)
+                self._records.reseal(record, "entry", chain.root, chain.newest, position)
+                for position, record in enumerate(records, 1)
             ]
-        if resealed != lines:
-            changed.append(
-                (path, b"".join([line_to_json(position, line) for position, line in enumerate(resealed, 1)]))
-            )
+        if resealed != records:
+            changed.append((path, b"".join(map(line_of, resealed))))
         return changed
 
     # --- opening and closing -----------------------------------------------------------------------------------------
@@ -347,11 +331,20 @@ class FileStore(ConversationStore):
             raise closed_store()
 
     def _read(self, doing: str, id: str, work: Callable[[Chain], _T]) -> _T:
+        """Do the work; again where it fails because somebody went on with the conversation meanwhile."""
         validate_snapshot_id(id)
         self._check_open()
         with report_os_errors(doing):
             self._mode()
-            return work(self._found(id))
+            for _ in range(_TRIES):
+                chain = self._found(id)
+                try:
+                    return work(chain)
+                except SnapshotError:
+                    if self._found(id) == chain:
+                        raise
+        message = f"The conversation of {id} is being saved faster than it can be read."
+        raise StoreUnavailableError(message, hint="Try again when the other program pauses.")
 
     def _write(self, doing: str, work: Callable[[], _T], *, any_mode: bool = False) -> _T:
         """Do the work under the lock of the store, which is made if there is none."""
@@ -438,28 +431,23 @@ class FileStore(ConversationStore):
     # --- files of snapshots ------------------------------------------------------------------------------------------
 
     def _sealed(self, snapshot: Snapshot, written: bytes, place: int) -> bytes:
-        return line_to_json(place, self._records.seal(written, "snapshot", snapshot.id))
+        return line_of(self._records.seal(written, "snapshot", place, snapshot.id))
 
     def _read_point(self, chain: Chain, place: int) -> tuple[Path, bytes]:
         if place not in chain.ids:
             message = f"The file of snapshot {place} of conversation {chain.root} is missing."
             raise SnapshotCorruptError(message)
         path = self.path / chain.root / point_name(place, chain.ids[place])
-        data = directory.read_file(path)
-        if data is None:
-            raise not_found(chain.ids[place])
         with naming(path):
-            return path, read_line(data, place)
+            data = directory.read_file(path)
+            if data is None:
+                raise not_found(chain.ids[place])
+            return path, record_of(data)
 
     def _load(self, chain: Chain, place: int) -> Snapshot:
         path, record = self._read_point(chain, place)
-        id = chain.ids[place]
         with naming(path):
-            snapshot = snapshot_from_json(self._records.unseal(record, "snapshot", id))
-            if (snapshot.id, snapshot.root) != (id, chain.root):
-                message = f"What is stored as {id} is another snapshot."
-                raise SnapshotCorruptError(message)
-        return snapshot
+            return snapshot_from_json(self._records.unseal(record, "snapshot", place, chain.ids[place]))
 
     def _summary(self, chain: Chain, place: int) -> SnapshotSummary:
         return summary_of(self._load(chain, place))

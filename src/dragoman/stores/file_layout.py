@@ -1,32 +1,29 @@
 """What the files of a FileStore are called, and what stands in them (see file.py for the directory).
 
-A snapshot's file has one line, a journal one for each entry, all of the same form.
+A snapshot's file has one line, a journal one for each entry.
 """
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
 
 from dragoman.errors import SnapshotCorruptError, SnapshotError
 
 from .protocol import lost_entries
 from .sealing import is_sealed
+from .snapshot import ID_PATTERN
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
-_ID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-ROOT: Final = re.compile(_ID)
-_POINT: Final = re.compile(rf"([0-9]{{6,}})-({_ID})\.json")
-_JOURNAL: Final = re.compile(rf"([0-9]{{6,}})-({_ID})\.([0-9]+)\.jsonl")
+ROOT: Final = re.compile(ID_PATTERN)
+_POINT: Final = re.compile(rf"([0-9]{{6,}})-({ID_PATTERN})\.json")
+_JOURNAL: Final = re.compile(rf"([0-9]{{6,}})-({ID_PATTERN})\.([0-9]+)\.jsonl")
 
 
 def point_name(place: int, id: str) -> str:
@@ -78,33 +75,19 @@ def read_names(root: str, names: Sequence[str]) -> Chain | None:
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-class _Line(Struct, frozen=True):
-    position: int
-    """The place of a snapshot, or the position of an entry."""
-    check: str
-    record: Raw
-    """JSON; what is sealed is a text, in base64."""
+def line_of(record: bytes) -> bytes:
+    """A record as a line of text: JSON as it is, and what is sealed as a JSON string in base64."""
+    return (msgspec.json.encode(record) if is_sealed(record) else record) + b"\n"
 
 
-def line_to_json(position: int, record: bytes) -> bytes:
-    data = b'"%s"' % base64.b64encode(record) if is_sealed(record) else record
-    return msgspec.json.encode(_Line(position, _check(position, data), Raw(data))) + b"\n"
-
-
-def read_line(data: bytes, position: int) -> bytes:
-    """The record that stands in this line. Raises SnapshotCorruptError if it is not the one of this position."""
+def record_of(line: bytes) -> bytes:
+    """The record in this line. Raises SnapshotCorruptError."""
+    if not line.startswith(b'"'):
+        return line.removesuffix(b"\n")
     try:
-        line = msgspec.json.decode(data, type=_Line)
-        record = bytes(line.record)
-        if line.position != position or line.check != _check(position, record):
-            raise SnapshotCorruptError(f"Line {position} is not what was written.")
-        return base64.b64decode(record[1:-1], validate=True) if record.startswith(b'"') else record
+        return msgspec.json.decode(line, type=bytes)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise SnapshotCorruptError(f"Line {position} cannot be read: {str(error).rstrip('.')}.") from None
-
-
-def _check(position: int, data: bytes) -> str:
-    return sha256(b"%d\n%s" % (position, data)).hexdigest()[:32]
+        raise SnapshotCorruptError(f"The line cannot be read: {error}.") from None
 
 
 @contextmanager

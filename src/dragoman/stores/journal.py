@@ -9,9 +9,8 @@ have, unknown fields included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from hashlib import sha256
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -48,81 +47,41 @@ JournalEntry: TypeAlias = MessageAdded | ToolCallBegun | ToolCallDone
 
 class _Stored(Struct, frozen=True):
     type: str
-    check: str
-    """A digest of the rest: not every store notices when its bytes change."""
     message: Raw
-
-
-_stored = msgspec.json.Decoder(_Stored)
-
-_NAMES: Final[dict[type[JournalEntry], str]] = {
-    MessageAdded: "message_added",
-    ToolCallBegun: "tool_call_begun",
-    ToolCallDone: "tool_call_done",
-}
 
 
 def entry_to_json(entry: JournalEntry) -> bytes:
     """The entry as JSON. Raises ConversationError for what cannot be written."""
-    name, message = _NAMES[type(entry)], message_to_json(_as_message(entry))
-    return b'{"type":"%s","check":"%s","message":%s}' % (name.encode(), _check(name, message).encode(), message)
-
-
-def _check(name: str, message: bytes) -> str:
-    return sha256(name.encode() + b":" + message).hexdigest()[:32]
-
-
-def _as_message(entry: JournalEntry) -> Message:
     match entry:
         case MessageAdded(message):
-            return message
+            name = b"message_added"
         case ToolCallBegun(call):
-            return Message.assistant(call)
+            name, message = b"tool_call_begun", Message.assistant(call)
         case ToolCallDone(result):
-            return Message.tool([result])
+            name, message = b"tool_call_done", Message.tool([result])
+    return b'{"type":"%s","message":%s}' % (name, message_to_json(message))
 
 
 def entry_from_json(data: bytes) -> JournalEntry:
     """Read what `entry_to_json` wrote. Raises SnapshotCorruptError, or SnapshotVersionError for an unknown kind."""
     try:
-        stored = _stored.decode(data)
-        if stored.check != _check(stored.type, bytes(stored.message)):
-            raise _misfit()
+        stored = msgspec.json.decode(data, type=_Stored)
         message = message_from_json(bytes(stored.message))
     except (msgspec.MsgspecError, ValueError, RecursionError, MalformedDataError) as error:
-        message = f"An entry of the journal cannot be read: {str(error).rstrip('.')}."
-        raise SnapshotCorruptError(message) from None
-    if stored.type not in _READERS:
-        message = f"The journal has an entry of an unknown kind, {ascii(stored.type)[:40]}."
-        raise SnapshotVersionError(message)
-    return _READERS[stored.type](message)
-
-
-def _read_begun(message: Message) -> ToolCallBegun:
-    match message:
-        case Message(role="assistant", blocks=(ToolCall() as call,)):
+        text = f"An entry of the journal cannot be read: {str(error).rstrip('.')}."
+        raise SnapshotCorruptError(text) from None
+    match stored.type, message:
+        case "message_added", _:
+            return MessageAdded(message)
+        case "tool_call_begun", Message(role="assistant", blocks=(ToolCall() as call,)):
             return ToolCallBegun(call)
-        case _:
-            raise _misfit()
-
-
-def _read_done(message: Message) -> ToolCallDone:
-    match message:
-        case Message(role="tool", blocks=(ToolResult() as result,)):
+        case "tool_call_done", Message(role="tool", blocks=(ToolResult() as result,)):
             return ToolCallDone(result)
+        case "tool_call_begun" | "tool_call_done", _:
+            raise SnapshotCorruptError("An entry of the journal is not what was written.")
         case _:
-            raise _misfit()
-
-
-def _misfit() -> SnapshotCorruptError:
-    return SnapshotCorruptError("An entry of the journal is not what was written.")
-
-
-_READERS: Final[dict[str, Callable[[Message], JournalEntry]]] = {
-    "message_added": MessageAdded,
-    "tool_call_begun": _read_begun,
-    "tool_call_done": _read_done,
-}
+            text = f"The journal has an entry of an unknown kind, {ascii(stored.type)[:40]}."
+            raise SnapshotVersionError(text)
 
 
 # --- the journal -----------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Final, TypedDict, TypeVar
+from typing import Annotated, Final, TypedDict, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dragoman.conversation import Message
 from dragoman.errors import ConfigurationError, InvalidCursorError, SnapshotError
@@ -39,7 +39,7 @@ class SnapshotSummary(Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     title: str = ""
-    created_at: datetime
+    created_at: Annotated[datetime, Meta(tz=True)]
     message_count: int = 0
 
 
@@ -129,6 +129,7 @@ class Query(Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
     def __post_init__(self) -> None:
+        check_limit(self.limit)
         for time in (self.since, self.until):
             if time is not None and time.tzinfo is None:
                 message = f"The time {time.isoformat()} has no time zone."
@@ -140,9 +141,9 @@ class Query(Struct, frozen=True, kw_only=True):
         times = [time and time.timestamp() for time in (self.since, self.until)]
         return f"list {(self.provider, self.text, *times, self.search)!a}"
 
-    def accepts(self, summary: SnapshotSummary) -> bool:
+    def accepts(self, summary: SnapshotSummary | Unreadable) -> bool:
         """Whether a conversation passes the filters, as far as its summary tells."""
-        return (
+        return isinstance(summary, Unreadable) or (
             (self.provider is None or summary.provider == self.provider)
             and (self.text is None or self.text.casefold() in summary.title.casefold())
             and (self.since is None or summary.created_at >= self.since)
@@ -179,39 +180,24 @@ def has_words(messages: Iterable[Message], words: Sequence[str]) -> bool:
 _MAX_LIMIT: Final = 1000
 
 
-class PageBuilder:
-    """A page that is being filled. Raises InvalidCursorError for a limit that no page may have."""
+def check_limit(limit: int) -> None:
+    """Raise InvalidCursorError for a limit that no page may have."""
+    if isinstance(limit, bool) or not 1 <= limit <= _MAX_LIMIT:
+        message = f"A page has from 1 to {_MAX_LIMIT} entries, not {limit!r}."
+        raise InvalidCursorError(message, hint="Ask for fewer and use the page's cursor for the rest.")
 
-    def __init__(self, limit: int) -> None:
-        if isinstance(limit, bool) or not 1 <= limit <= _MAX_LIMIT:
-            message = f"A page has from 1 to {_MAX_LIMIT} entries, not {limit!r}."
-            raise InvalidCursorError(message, hint="Ask for fewer and use the page's cursor for the rest.")
-        self._limit: Final = limit
-        self._items: list[SnapshotSummary] = []
-        self._unreadable: list[Unreadable] = []
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._items) + len(self._unreadable) >= self._limit
+def read_or_note(id: str, read: Callable[[], SnapshotSummary]) -> SnapshotSummary | Unreadable:
+    """The summary that this reads, or a note that it cannot be read."""
+    try:
+        return read()
+    except SnapshotError as error:
+        return Unreadable(id=id, problem=str(error))
 
-    def add(
-        self,
-        id: str,
-        read: Callable[[], SnapshotSummary],
-        accepts: Callable[[SnapshotSummary], bool] = lambda _summary: True,
-    ) -> None:
-        """Add the summary that this reads, if it passes, or a note that it cannot be read."""
-        try:
-            summary = read()
-        except SnapshotError as error:
-            self.note(id, error)
-        else:
-            if accepts(summary):
-                self._items.append(summary)
 
-    def note(self, id: str, error: SnapshotError) -> None:
-        """Name an entry that cannot be read."""
-        self._unreadable.append(Unreadable(id=id, problem=str(error)))
-
-    def page(self, cursor: str | None) -> Page:
-        return Page(items=tuple(self._items), cursor=cursor, unreadable=tuple(self._unreadable))
+def page_of(found: Iterable[SnapshotSummary | Unreadable], cursor: str | None) -> Page:
+    """A page with these entries."""
+    items, unreadable = list[SnapshotSummary](), list[Unreadable]()
+    for each in found:
+        items.append(each) if isinstance(each, SnapshotSummary) else unreadable.append(each)
+    return Page(items=tuple(items), cursor=cursor, unreadable=tuple(unreadable))

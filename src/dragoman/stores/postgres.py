@@ -31,10 +31,10 @@ from .async_store import AsyncStore
 from .protocol import closed_store
 from .sealing import AesGcmSealing, Records
 from .sql import SqlStore
-from .sql_schema import TABLES, Session
+from .sql_schema import Session, has_tables, make_tables
 
 if TYPE_CHECKING:
-    from .postgres_driver import Link
+    from .postgres_driver import Access, Link
 
 _T = TypeVar("_T")
 
@@ -84,44 +84,28 @@ class AsyncPostgresStore(AsyncStore):
 
 # --- the tables ------------------------------------------------------------------------------------------------------
 
-SCHEMA_VERSION: Final = 1
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
-
-def _make_tables(session: Session, schema: str, mode: str) -> None:
-    """Make the tables. Many programs may do so at once: one does it, the others wait and see it done."""
-    if _has_tables(session, schema):
-        return
-    # Advisory locks of a database are shared by all of its programs, so the number should be nobody else's.
-    number = zlib.crc32(schema.encode()) | 0x64_72_67_6D << 32
-    session.fetch("SELECT pg_advisory_xact_lock(?)", number)
-    if _has_tables(session, schema):  # another program was first
-        return
-    # Asking first, since `IF NOT EXISTS` needs the right to create schemas even where there is nothing to do.
-    if not session.fetch("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?", schema):
-        session.execute(f'CREATE SCHEMA "{schema}"')
-    for statement in TABLES:
-        session.execute(statement)
-    session.execute("INSERT INTO {s}setting VALUES ('mode', ?)", mode)
-    session.execute("INSERT INTO {s}setting VALUES ('version', ?)", str(SCHEMA_VERSION))
-
-
 # Not `to_regclass`, which remembers within a transaction that there was no such table.
-_HAS_TABLES: Final = (
-    "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+_TABLES: Final = (
+    "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
     "WHERE n.nspname = ? AND c.relname = 'setting'"
 )
 
 
-def _has_tables(session: Session, schema: str) -> bool:
-    if not session.fetch(_HAS_TABLES, schema):
-        return False
-    rows = session.fetch("SELECT value FROM {s}setting WHERE name = 'version'")
-    version = rows[0][0] if rows else None
-    if version != str(SCHEMA_VERSION):
-        message = f"The tables in schema {schema} are of version {version}, and this dragoman knows {SCHEMA_VERSION}."
-        raise StoreError(message, hint="If they are newer, upgrade dragoman: pip install --upgrade dragoman.")
-    return True
+def _ensure_tables(session: Session, schema: str, mode: str) -> None:
+    """Make the tables. Many programs may do so at once: one does it, the others wait and see it done."""
+    if has_tables(session, f"schema {schema}", _TABLES, schema):
+        return
+    # Advisory locks of a database are shared by all of its programs, so the number should be nobody else's.
+    number = zlib.crc32(schema.encode()) | 0x64_72_67_6D << 32
+    session.fetch("SELECT pg_advisory_xact_lock(?)", number)
+    if has_tables(session, f"schema {schema}", _TABLES, schema):
+        return
+    # Asking first, since `IF NOT EXISTS` needs the right to create schemas even where there is nothing to do.
+    if not session.fetch("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?", schema):
+        session.execute(f'CREATE SCHEMA "{schema}"')
+    make_tables(session, mode)
 
 
 # --- connections -----------------------------------------------------------------------------------------------------
@@ -173,42 +157,42 @@ class _Database:
         _databases.add(self)
 
     def read(self, work: Callable[[Session], _T]) -> _T:
-        return self._run(work, writing=False, repeatable=True)
+        return self._run(work, "READ ONLY")
 
     def write(self, work: Callable[[Session], _T], *, repeatable: bool = True) -> _T:
-        return self._run(work, writing=True, repeatable=repeatable)
+        return self._run(work, "READ WRITE", repeatable=repeatable)
 
     def close(self) -> None:
         """Close the connections that nobody uses; the others follow when they are given back."""
         self._closed = True
         self._drop_idle()
 
-    def _run(self, work: Callable[[Session], _T], *, writing: bool, repeatable: bool) -> _T:
+    def _run(self, work: Callable[[Session], _T], access: Access, *, repeatable: bool = True) -> _T:
         deadline = time.monotonic() + self._timeout
         if not self._has_tables:  # several threads may make them at once: the server lets them in one after the other
-            self._repeat(lambda session: _make_tables(session, self.schema, self.records.mode), deadline)
+            self._repeat(lambda session: _ensure_tables(session, self.schema, self.records.mode), deadline)
             self._has_tables = True
-        return self._repeat(work, deadline, writing=writing, repeatable=repeatable)
+        return self._repeat(work, deadline, access, repeatable=repeatable)
 
     def _repeat(
-        self, work: Callable[[Session], _T], deadline: float, *, writing: bool = True, repeatable: bool = True
+        self, work: Callable[[Session], _T], deadline: float, access: Access = "READ WRITE", *, repeatable: bool = True
     ) -> _T:
         """Carry the work out; again where that is safe and may help."""
         tries = 0
         while True:
             attempt = Attempt()
             try:
-                return self._try(work, attempt, deadline, writing=writing)
+                return self._try(work, attempt, deadline, access)
             except self._driver.ERRORS as error:
                 tries += 1
-                attempt.silent = self._driver.is_silent(error)
-                if tries >= _MOST_TRIES or not attempt.may_be_repeated(error, repeatable=repeatable):
+                over = tries >= _MOST_TRIES or time.monotonic() >= deadline
+                if over or not attempt.may_be_repeated(error, repeatable=repeatable):
                     raise attempt.typed(error, repeatable=repeatable, hide=self._address.password) from error
             if attempt.lost:
                 self._drop_idle()  # what broke one has broken the others, too
             sleep(_FIRST_PAUSE * 2**tries * chance())
 
-    def _try(self, work: Callable[[Session], _T], attempt: Attempt, deadline: float, *, writing: bool) -> _T:
+    def _try(self, work: Callable[[Session], _T], attempt: Attempt, deadline: float, access: Access) -> _T:
         if self._closed:
             raise closed_store()
         users, user = self._users, object()
@@ -217,13 +201,14 @@ class _Database:
             link = self._take(deadline)
             try:
                 attempt.stage = "working"
-                link.work_until(deadline)
-                if not writing:
-                    return work(link)
-                link.begin()
+                link.begin(access, deadline)
                 result = work(link)
-                attempt.stage = "committing"
-                link.commit()
+                if access == "READ WRITE":
+                    attempt.stage = "committing"
+                    link.commit()
+                else:
+                    with suppress(*self._driver.ERRORS):  # what was read is read
+                        link.rollback()
                 return result
             except Exception as error:
                 attempt.lost = link.is_lost or isinstance(error, AssertionError)
@@ -368,14 +353,12 @@ class Attempt:
         self.stage: Literal["connecting", "working", "committing"] = stage
         self.lost: bool = True
         """Whether the connection is gone."""
-        self.silent: bool = False
-        """Whether it is gone because the server did not answer in time."""
 
     def may_be_repeated(self, error: Exception, *, repeatable: bool) -> bool:
         """Whether another try is safe, and may help."""
         if _code(error) in _AGAIN:
             return True
-        return self.lost and not self.silent and (self.stage == "working" or (self._is_unsure and repeatable))
+        return self.lost and (self.stage == "working" or (self._is_unsure and repeatable))
 
     @property
     def _is_unsure(self) -> bool:

@@ -12,7 +12,7 @@ import select
 import time
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg import errors, generators
@@ -35,6 +35,9 @@ _STEP: Final = 0.05
 """Seconds between two looks whether to stop."""
 _SERVER_SHARE: Final = 0.9
 """Which part of the time that is left the server gets, so that it can still say that it was not enough."""
+
+
+Access: TypeAlias = Literal["READ ONLY", "READ WRITE"]
 
 
 class Address(NamedTuple):
@@ -152,10 +155,6 @@ class Link:
             connection.prepare_threshold = None
         return cls(connection, schema)
 
-    def work_until(self, deadline: float) -> None:
-        """Wait for nothing longer than this."""
-        self._connection.deadline = deadline
-
     def fetch(self, sql: str, *values: object) -> Rows:
         """The rows that a question finds."""
         return self._run(sql, values).fetchall()
@@ -168,10 +167,11 @@ class Link:
         """Run the statement with each of these rows of values."""
         self._connection.cursor(binary=True).executemany(self._rendered(sql), rows)
 
-    def begin(self) -> None:
-        """Begin a writing transaction."""
-        left = max(1, round(1000 * _SERVER_SHARE * (self._connection.deadline - time.monotonic())))
-        self._run(_BEGIN.format(left), ())
+    def begin(self, access: Access, deadline: float) -> None:
+        """Begin a transaction, in which nothing is waited for longer than this."""
+        self._connection.deadline = deadline
+        left = max(1, round(1000 * _SERVER_SHARE * (deadline - time.monotonic())))
+        self._run(_BEGIN.format(access, left), ())
 
     def commit(self) -> None:
         """End the transaction; an error unless the server says that it is committed."""
@@ -218,12 +218,7 @@ class Link:
 # operators are looked up in the server's own schema only: elsewhere somebody may have put one that seems to fit better.
 # A server that confirms commits before they are on the disk is asked not to, this once.
 _BEGIN: Final = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog, pg_temp; "
-    "SET LOCAL statement_timeout = {0}; SET LOCAL lock_timeout = {0}; "
+    "BEGIN ISOLATION LEVEL READ COMMITTED {0}; SET LOCAL search_path = pg_catalog, pg_temp; "
+    "SET LOCAL statement_timeout = {1}; SET LOCAL lock_timeout = {1}; "
     "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 )
-
-
-def is_silent(error: Exception) -> bool:
-    """Whether the server was waited for in vain; to wait once more is for the caller to decide."""
-    return isinstance(error, errors.ConnectionTimeout)

@@ -24,14 +24,15 @@ A store is in one of two modes. `open`: nothing is sealed. `sealed`: everything 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
-import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
 
 from dragoman.errors import (
     ConfigurationError,
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 KEY_BYTES: Final = 32
 _MAKE_ONE: Final = "Make a key with dragoman.generate_encryption_key() and keep it in a secret manager."
 _TEXT_HINT: Final = "Write the 32 bytes of the key in base64 (44 characters) or in hex (64 characters)."
-_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
 
 
 def generate_encryption_key() -> bytes:
@@ -66,7 +65,15 @@ class EncryptionKey:
     __slots__ = ("_secret", "id")
 
     def __init__(self, secret: bytes) -> None:
-        _check(secret)
+        if not isinstance(secret, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"An encryption key is bytes, not {type(secret).__name__}."
+            raise ConfigurationError(message, hint="Use EncryptionKey.from_text for a key that is written as text.")
+        if len(secret) != KEY_BYTES:
+            message = f"An encryption key has {KEY_BYTES} bytes, and this one {len(secret)}."
+            raise ConfigurationError(message, hint=_MAKE_ONE)
+        if not any(secret):
+            # What a buffer holds that nobody has filled.
+            raise ConfigurationError("The encryption key is all zeros.", hint=_MAKE_ONE)
         self._secret: bytes = bytes(secret)
         # Derived with the key as key: whoever reads the id in a file learns nothing about the key itself.
         self.id: str = hmac.new(self._secret, b"dragoman key id", hashlib.sha256).digest()[:8].hex()
@@ -76,16 +83,14 @@ class EncryptionKey:
     def from_text(cls, text: str, *, source: str = "The text") -> EncryptionKey:
         """The key written in base64 (either alphabet) or hex. `source` names where it stood, for messages."""
         text = text.strip()
-        if not text:
-            raise ConfigurationError(f"{source} holds an empty encryption key.", hint=_MAKE_ONE)
-        for form, decode in _DECODERS:
-            if form.fullmatch(text):
-                try:
-                    return cls(decode(text))
-                except binascii.Error:
-                    break
-        message = f"{source} does not hold an encryption key: {len(text)} characters that are neither form of 32 bytes."
-        raise ConfigurationError(message, hint=_TEXT_HINT)
+        try:
+            key = bytes.fromhex(text) if len(text) == 2 * KEY_BYTES else _from_base64(text)
+        except ValueError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            message = f"{source} does not hold an encryption key: {len(text)} characters are neither form of 32 bytes."
+            raise ConfigurationError(message, hint=_TEXT_HINT if text else _MAKE_ONE)
+        return cls(key)
 
     @classmethod
     def from_environment(cls, name: str, *, environ: Mapping[str, str] | None = None) -> EncryptionKey:
@@ -102,8 +107,6 @@ class EncryptionKey:
     def __repr__(self) -> str:
         return f"EncryptionKey(id={self.id!r})"
 
-    __str__ = __repr__
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EncryptionKey) and hmac.compare_digest(other._secret, self._secret)
 
@@ -115,28 +118,8 @@ class EncryptionKey:
         raise TypeError(message)
 
 
-def _check(secret: bytes) -> None:
-    if not isinstance(secret, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
-        message = f"An encryption key is bytes, not {type(secret).__name__}."
-        raise ConfigurationError(message, hint="Use EncryptionKey.from_text for a key that is written as text.")
-    if not secret:
-        raise ConfigurationError("The encryption key is empty: nothing would be sealed.", hint=_MAKE_ONE)
-    if len(secret) != KEY_BYTES:
-        message = f"An encryption key has {KEY_BYTES} bytes, and this one {len(secret)}."
-        raise ConfigurationError(message, hint=_MAKE_ONE)
-    if not any(secret):
-        # What a buffer holds that nobody has filled.
-        raise ConfigurationError("The encryption key is all zeros.", hint=_MAKE_ONE)
-
-
 def _from_base64(text: str) -> bytes:
     return base64.b64decode(text.replace("-", "+").replace("_", "/").rstrip("=") + "=", validate=True)
-
-
-_DECODERS: Final[tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...]] = (
-    (_HEX, bytes.fromhex),
-    (_BASE64, _from_base64),
-)
 
 
 # --- the sealed form -------------------------------------------------------------------------------------------------
@@ -293,7 +276,7 @@ Mode: TypeAlias = Literal["open", "sealed"]
 
 
 class Records:
-    """Seals and opens the records of one store."""
+    """Guards the records of one store: each is bound to its name, by a digest, and under a seal by the key."""
 
     __slots__ = ("mode", "sealing", "store")
 
@@ -317,18 +300,35 @@ class Records:
         message = "The store does not say whether it is sealed: it is damaged."
         raise StoreError(message, hint="Restore it from a copy.")
 
+    def ensure_key(self, found: object) -> None:
+        """Refuse to list a sealed store without a key: rather one error than a page of them."""
+        if found == "sealed":
+            self.ensure_mode(found)
+
     # --- records of any kind; `name` says which one it is ------------------------------------------------------------
 
     def seal(self, data: bytes, *name: str | int) -> bytes:
-        return data if self.sealing is None else self.sealing.seal(data, about=self._about(name))
+        """What is kept of a record, which is JSON."""
+        about = self._about(name)
+        record = b'{"check":"%s","record":%s}' % (_digest(data, about).encode(), data)
+        return record if self.sealing is None else self.sealing.seal(record, about=about)
 
     def unseal(self, data: bytes, *name: str | int) -> bytes:
+        """The record of this name. Raises SnapshotCorruptError if it is not the one that was sealed under it."""
+        about = self._about(name)
         if self.sealing is not None:
-            return self.sealing.unseal(data, about=self._about(name))
-        if is_sealed(data):
+            data = self.sealing.unseal(data, about=about)
+        elif is_sealed(data):
             message = f"The record is sealed with key {sealed_with(data)} and the store was opened without a key."
             raise SnapshotSealError(message, hint="Open the store with sealing=AesGcmSealing(key).")
-        return data
+        try:
+            kept = msgspec.json.decode(data, type=_Kept)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise SnapshotCorruptError(f"The record cannot be read: {str(error).rstrip('.')}.") from None
+        record = bytes(kept.record)
+        if kept.check != _digest(record, about):
+            raise SnapshotCorruptError("The record is not what was written, or belongs to another place.")
+        return record
 
     def reseal(self, data: bytes, *name: str | int) -> bytes:
         """The record under the key that is written now; the very same bytes if it is so already."""
@@ -345,3 +345,13 @@ class Records:
 
     def read_entry(self, data: bytes, root: str, newest: str, position: int) -> JournalEntry:
         return entry_from_json(self.unseal(data, "entry", root, newest, position))
+
+
+class _Kept(Struct, frozen=True):
+    check: str
+    record: Raw
+
+
+def _digest(record: bytes, about: bytes) -> str:
+    """Tells damage: not every disk and database notices when bytes change, or come to stand in another place."""
+    return hashlib.sha256(about + b"\n" + record).hexdigest()[:32]

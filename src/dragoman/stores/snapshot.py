@@ -29,7 +29,8 @@ from dragoman.errors import InvalidSnapshotIDError, SnapshotError
 ErrInvalidSnapshotID = InvalidSnapshotIDError
 """Another name of InvalidSnapshotIDError."""
 
-_CANONICAL: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+ID_PATTERN: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_CANONICAL: Final = re.compile(ID_PATTERN)
 _SHOWN: Final = 60
 
 
@@ -146,17 +147,17 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         created_at: datetime | None = None,
     ) -> Snapshot:
         """The snapshot after this one. What is not given stays as it is here."""
-        return Snapshot(
+        return structs.replace(
+            self,
             id=new_id(),
-            root=self.root,
             parent=self.id,
-            forked_from=self.forked_from,
             provider=self.provider if provider is None else provider,
             model=self.model if model is None else model,
             conversation=conversation,
             tools=self.tools if tools is UNSET else tuple(tools),
             title=(self.title or title_of(conversation)) if title is None else title,
             created_at=created_at or datetime.now(UTC),
+            version=SNAPSHOT_VERSION,
         )
 
     def fork(self, *, title: str | None = None, id: str | None = None) -> Snapshot:

@@ -9,8 +9,8 @@ What comes out of a table may have been damaged or edited, so nothing in it is b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import Annotated, Final, NamedTuple, Unpack
+from contextlib import suppress
+from typing import Annotated, Final, Unpack
 
 from msgspec import Meta
 
@@ -23,11 +23,14 @@ from .json_form import assemble, body_from_json, body_to_json, digest_after, sum
 from .listing import (
     ListOptions,
     Page,
-    PageBuilder,
     Query,
     SnapshotSummary,
+    Unreadable,
+    check_limit,
     make_cursor,
+    page_of,
     read_cursor,
+    read_or_note,
     search_words,
     searchable_text,
 )
@@ -44,28 +47,14 @@ from .protocol import (
     reseal_each,
 )
 from .sealing import Records
-from .snapshot import Snapshot, validate_snapshot_id
+from .snapshot import ID_PATTERN, Snapshot, validate_snapshot_id
 from .sql_schema import Database, Rows, Session, convert
 
 _Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-_Id = Annotated[str, Meta(pattern=r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")]
+_Id = Annotated[str, Meta(pattern=rf"\A{ID_PATTERN}\Z")]
 _LAST_PLACE: Final = 2**62
 _LOOKS: Final = 20
 """How many times one page asks for more where what it got did not pass the filters; then it is a short one."""
-
-
-class _Draft(NamedTuple):
-    """A snapshot that is ready to be saved: what cannot be written does no harm before the transaction begins."""
-
-    snapshot: Snapshot
-    body: bytes
-
-
-class _Line(NamedTuple):
-    """Which line the messages of a snapshot stand in, and how many of them are there already."""
-
-    number: int
-    written: int
 
 
 class SqlStore(ConversationStore):
@@ -82,78 +71,63 @@ class SqlStore(ConversationStore):
     # --- saving ------------------------------------------------------------------------------------------------------
 
     def save(self, snapshot: Snapshot, *, after: int = 0) -> None:
-        draft = _Draft(snapshot, body_to_json(snapshot))
-        save = self._save_first if snapshot.parent is None else self._save_next
-        self._database.write(lambda session: save(session, draft, after))
+        body = body_to_json(snapshot)  # what cannot be written does no harm before the transaction begins
+        id, root, parent = snapshot.id, snapshot.root, snapshot.parent
 
-    def _save_first(self, session: Session, draft: _Draft, after: int) -> None:
-        snapshot = draft.snapshot
-        begun = session.execute(schema.ADD_CHAIN, snapshot.root, snapshot.id)
-        [[mode, stored]] = session.fetch(schema.BODY, snapshot.id)
-        if stored is not None or not begun:
-            self._ensure_same(draft, stored)
-            return
-        self._records.ensure_mode(mode)
-        check_position(snapshot.root, after, 0)
-        self._add_snapshot(session, draft, 1, _Line(1, 0))
-        session.execute(schema.MOVE_CHAIN, snapshot.id, 1, snapshot.root)
+        def work(session: Session) -> None:
+            begun = parent is None and session.execute(schema.ADD_CHAIN, root, id)
+            locked = session.fetch(schema.LOCK_CHAIN, root)
+            newest, place, position = convert(locked[0], tuple[str, int, int]) if locked else (None, 0, 0)
+            [state] = session.fetch(schema.STATE, id, parent, root)
+            mode, stored, parent_root, last_line = convert(state, tuple[object, bytes | None, str | None, int])
+            if stored is not None:
+                if self._records.unseal(stored, "body", id) != body:
+                    raise id_taken(id)
+                return
+            if parent is not None:
+                check_parent(snapshot, parent_root, newest)
+            elif not begun:
+                raise id_taken(id)
+            self._records.ensure_mode(mode)
+            check_position(root, after, position)
+            self._add_snapshot(session, snapshot, body, place + 1, last_line)
+            session.execute(schema.MOVE_CHAIN, id, place + 1, root)
+            if position:
+                session.execute(schema.END_JOURNAL, root)
 
-    def _save_next(self, session: Session, draft: _Draft, after: int) -> None:
-        snapshot, root = draft.snapshot, draft.snapshot.root
-        locked = session.fetch(schema.LOCK_CHAIN, root)
-        [state] = session.fetch(schema.STATE, snapshot.id, snapshot.parent, root)
-        mode, stored, parent_root, last_line = convert(state, tuple[object, bytes | None, str | None, int])
-        if stored is not None:
-            self._ensure_same(draft, stored)
-            return
-        newest, place, position = convert(locked[0], tuple[str, int, int]) if locked else (None, 0, 0)
-        check_parent(snapshot, parent_root, newest)
-        self._records.ensure_mode(mode)
-        check_position(root, after, position)
-        line = self._choose_line(session, snapshot, last_line)
-        self._add_snapshot(session, draft, place + 1, line)
-        session.execute(schema.MOVE_CHAIN, snapshot.id, place + 1, root)
-        if position:
-            session.execute(schema.END_JOURNAL, root)
+        self._database.write(work)
 
-    def _ensure_same(self, draft: _Draft, stored: object) -> None:
-        """The id is taken: by this very snapshot, or by another."""
-        id = draft.snapshot.id
-        if stored is None or self._records.unseal(convert(stored, bytes), "body", id) != draft.body:
-            raise id_taken(id)
-
-    def _choose_line(self, session: Session, snapshot: Snapshot, last_line: int) -> _Line:
-        """Where the messages go: behind those of the parent, if they only add to them; else to a new line."""
-        assert snapshot.parent is not None
-        [row] = session.fetch(schema.PARENT, snapshot.parent)
-        data, number, length, end = convert(row, tuple[bytes, int, int, int])
-        try:
-            parent = body_from_json(self._records.unseal(data, "body", snapshot.parent))
-        except SnapshotCorruptError:
-            adds = False  # what is new is safe all the same: its whole history is written again
-        else:
-            adds = parent.count == length == end and digest_after(snapshot.messages[:length]) == parent.digest
-        return _Line(number, length) if adds else _Line(last_line + 1, 0)
-
-    def _add_snapshot(self, session: Session, draft: _Draft, place: int, line: _Line) -> None:
-        snapshot, root, records = draft.snapshot, draft.snapshot.root, self._records
-        body, length = records.seal(draft.body, "body", snapshot.id), len(snapshot.messages)
-        if not session.execute(schema.ADD_SNAPSHOT, snapshot.id, root, place, line.number, length, body):
-            raise id_taken(snapshot.id)  # in another conversation
-        new = snapshot.messages[line.written :]
+    def _add_snapshot(self, session: Session, snapshot: Snapshot, body: bytes, place: int, last_line: int) -> None:
+        id, root, records, length = snapshot.id, snapshot.root, self._records, len(snapshot.messages)
+        line, written = self._choose_line(session, snapshot) or (last_line + 1, 0)
+        sealed = records.seal(body, "body", id)
+        if not session.execute(schema.ADD_SNAPSHOT, id, root, place, line, length, sealed):
+            raise id_taken(id)  # in another conversation
+        new = snapshot.messages[written:]
         rows = [
-            (root, line.number, position, records.seal(data, "message", root, line.number, position))
-            for position, data in enumerate(map(message_to_json, new), line.written)
+            (root, line, position, records.seal(data, "message", root, line, position))
+            for position, data in enumerate(map(message_to_json, new), written)
         ]
         if rows:
             session.execute_many(schema.ADD_MESSAGE, rows)
         # In a damaged index new rows may be lost between others; better to find that out before it is acknowledged.
-        [[there]] = session.fetch("SELECT count(*) FROM {s}message WHERE root = ? AND line = ?", root, line.number)
+        [[there]] = session.fetch("SELECT count(*) FROM {s}message WHERE root = ? AND line = ?", root, line)
         if there != length:
             message = f"The messages of conversation {root} are not all there."
             raise SnapshotCorruptError(message)
         if self.can_search and (texts := [text for text in map(searchable_text, new) if text]):
             session.execute_many(schema.ADD_WORDS, [(root, text.encode()) for text in texts])
+
+    def _choose_line(self, session: Session, snapshot: Snapshot) -> tuple[int, int] | None:
+        """The line and the length of the parent's messages, if those of the snapshot only add to them."""
+        for row in session.fetch(schema.PARENT, snapshot.parent):
+            data, line, length, end = convert(row, tuple[bytes, int, int, int])
+            # If the parent is damaged, what is new is safe all the same: its whole history is written again.
+            with suppress(SnapshotCorruptError):
+                parent = body_from_json(self._records.unseal(data, "body", str(snapshot.parent)))
+                if parent.count == length == end and digest_after(snapshot.messages[:length]) == parent.digest:
+                    return line, length
+        return None
 
     def delete(self, id: str) -> None:
         validate_snapshot_id(id)
@@ -200,12 +174,7 @@ class SqlStore(ConversationStore):
     def _assemble(self, rows: Rows) -> Snapshot:
         (_, id, root, line, data), *others = [convert(row, tuple[int, str, str, int, bytes]) for row in rows]
         body = body_from_json(self._records.unseal(data, "body", id))
-        messages = [self._records.unseal(data, "message", root, line, position) for position, _, _, _, data in others]
-        snapshot = assemble(body, messages)
-        if (snapshot.id, snapshot.root) != (id, root):
-            message = f"What is stored as {id} is another snapshot."
-            raise SnapshotCorruptError(message)
-        return snapshot
+        return assemble(body, [self._records.unseal(data, "message", root, line, at) for at, _, _, _, data in others])
 
     # --- the journal -------------------------------------------------------------------------------------------------
 
@@ -216,8 +185,7 @@ class SqlStore(ConversationStore):
         def work(session: Session) -> int:
             root, newest, position = self._lock(session, id)
             check_newest(id, newest)
-            [[mode]] = session.fetch(f"SELECT {schema.MODE}")
-            self._records.ensure_mode(mode)
+            self._records.ensure_mode(self._mode(session))
             check_position(root, after, position)
             rows = [
                 (root, number, self._records.seal_entry(entry, root, newest, number))
@@ -257,17 +225,11 @@ class SqlStore(ConversationStore):
             message = "A sealed store cannot be searched: an index would hold the words of every message in the open."
             raise StoreError(message, hint="Use list(text=...), which looks into titles.")
         query = Query(search=text, limit=limit, cursor=cursor)
-
-        def work(session: Session) -> Page:
-            [[mode]] = session.fetch(f"SELECT {schema.MODE}")
-            self._records.ensure_mode(mode)
-            return self._list_page(session, query)
-
-        return self._database.read(work)
+        return self._database.read(lambda session: self._list_page(session, query))
 
     def _list_page(self, session: Session, query: Query) -> Page:
         behind = None if query.cursor is None else read_cursor(query.kind, query.cursor, tuple[_Number, _Id])
-        builder, limit = PageBuilder(query.limit), query.limit
+        self._records.ensure_key(self._mode(session))
         test, values = "true", tuple[object, ...]()
         if query.search is not None:
             words = search_words(query.search)
@@ -276,55 +238,60 @@ class SqlStore(ConversationStore):
             found = " AND ".join([self._database.contains] * len(words))
             values = tuple([word.encode("utf-8", "surrogatepass") for word in words])
             test = f"c.root IN (SELECT w.root FROM {{s}}words w WHERE {found})"  # noqa: S608 - ours
+        passed: list[SnapshotSummary | Unreadable] = []
         for _ in range(_LOOKS):
             place = "true" if behind is None else "(c.rank, c.root) < (?, ?)"
-            rows = session.fetch(
-                schema.LIST.replace("TEST", f"{place} AND {test}"), *(behind or ()), *values, limit + 1
-            )
+            asked = schema.LIST.replace("TEST", f"{place} AND {test}")
+            rows = session.fetch(asked, *(behind or ()), *values, query.limit + 1)
             for row in rows:
-                rank, root, id, data, mode = convert(row, tuple[int, str, str, object, object])
-                if mode == "sealed":
-                    self._records.ensure_mode(mode)  # rather one error than a page of them
-                if builder.is_full:
-                    return builder.page(make_cursor(query.kind, behind or ()))
+                rank, root, id, data = convert(row, tuple[int, str, str, object])
+                if len(passed) == query.limit:
+                    return page_of(passed, make_cursor(query.kind, behind or ()))
                 behind = (rank, root)
-                builder.add(id, partial(self._read_summary, id, data), query.accepts)
-            if len(rows) <= limit:
-                return builder.page(None)
-        return builder.page(make_cursor(query.kind, behind or ()))
+                summary = self._read_summary(id, data)
+                if query.accepts(summary):
+                    passed.append(summary)
+            if len(rows) <= query.limit:
+                return page_of(passed, None)
+        return page_of(passed, make_cursor(query.kind, behind or ()))
 
-    def _read_summary(self, id: str, data: object) -> SnapshotSummary:
-        if data is None:
-            message = "The snapshot is missing."
-            raise SnapshotCorruptError(message)
-        return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)), id)
+    def _read_summary(self, id: str, data: object) -> SnapshotSummary | Unreadable:
+        def read() -> SnapshotSummary:
+            if data is None:
+                raise SnapshotCorruptError("The snapshot is missing.")
+            return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)))
+
+        return read_or_note(id, read)
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         validate_snapshot_id(id)
+        check_limit(limit)
 
         def work(session: Session) -> Page:
-            builder = PageBuilder(limit)
-            of_id = session.fetch(f"SELECT root, {schema.MODE} FROM {{s}}snapshot WHERE id = ?", id)  # noqa: S608 - ours
+            of_id = session.fetch("SELECT root FROM {s}snapshot WHERE id = ?", id)
             if not of_id:
                 raise not_found(id)
-            root, mode = convert(of_id[0], tuple[str, object])
+            root = convert(of_id[0][0], str)
             kind = f"history {root}"
             [behind] = (_LAST_PLACE,) if cursor is None else read_cursor(kind, cursor, tuple[_Number])
-            if mode == "sealed":
-                self._records.ensure_mode(mode)
+            self._records.ensure_key(self._mode(session))
             rows = session.fetch(schema.HISTORY, root, behind, limit + 1)
             found = [convert(row, tuple[int, str, object]) for row in rows]
-            for _, each, data in found[:limit]:
-                builder.add(each, partial(self._read_summary, each, data))
-            return builder.page(make_cursor(kind, (found[limit - 1][0],)) if len(found) > limit else None)
+            more = make_cursor(kind, (found[limit - 1][0],)) if len(found) > limit else None
+            return page_of([self._read_summary(each, data) for _, each, data in found[:limit]], more)
 
         return self._database.read(work)
+
+    def _mode(self, session: Session) -> object:
+        """Whether the store is sealed."""
+        [[mode]] = session.fetch(f"SELECT {schema.MODE}")
+        return mode
 
     # --- sealing again -----------------------------------------------------------------------------------------------
 
     def reseal(self, *, progress: Progress | None = None) -> Resealed:
         def begin(session: Session) -> Sequence[str]:
-            [[mode]] = session.fetch("SELECT c.value FROM {s}setting c WHERE c.name = 'mode'{lock}") or [[None]]
+            mode = self._mode(session)
             if mode != self._records.mode:
                 self._change_mode(session, mode)
             return [convert(root, str) for [root] in session.fetch("SELECT root FROM {s}chain ORDER BY root")]
@@ -358,23 +325,16 @@ class SqlStore(ConversationStore):
         return self._database.write(work)
 
     def _changes(self, session: Session, root: str, newest: str) -> Sequence[tuple[str, Sequence[object]]]:
-        records = self._records
         changes: list[tuple[str, Sequence[object]]] = []
-
-        def change(table: str, old: bytes, new: bytes, **key: object) -> None:
-            if new != old:
-                where = " AND ".join(f"{name} = ?" for name in key)
-                changes.append((f"UPDATE {{s}}{table} SET body = ? WHERE {where}", (new, *key.values())))  # noqa: S608 - ours
-
-        for row in session.fetch("SELECT id, body FROM {s}snapshot WHERE root = ?", root):
-            id, body = convert(row, tuple[str, bytes])
-            change("snapshot", body, records.reseal(body, "body", id), id=id)
-        for row in session.fetch("SELECT line, position, body FROM {s}message WHERE root = ?", root):
-            line, position, body = convert(row, tuple[int, int, bytes])
-            new = records.reseal(body, "message", root, line, position)
-            change("message", body, new, root=root, line=line, position=position)
-        for row in session.fetch("SELECT position, body FROM {s}journal WHERE root = ?", root):
-            position, body = convert(row, tuple[int, bytes])
-            new = records.reseal(body, "entry", root, newest, position)
-            change("journal", body, new, root=root, position=position)
+        for table, keys, name in (
+            ("snapshot", ("id",), ("body",)),
+            ("message", ("line", "position"), ("message", root)),
+            ("journal", ("position",), ("entry", root, newest)),
+        ):
+            where = " AND ".join(f"{key} = ?" for key in ("root", *keys))
+            for row in session.fetch(f"SELECT body, {', '.join(keys)} FROM {{s}}{table} WHERE root = ?", root):  # noqa: S608 - ours
+                old, key = convert(row[0], bytes), convert(row[1:], list[str | int])
+                new = self._records.reseal(old, *name, *key)
+                if new != old:
+                    changes.append((f"UPDATE {{s}}{table} SET body = ? WHERE {where}", (new, root, *key)))  # noqa: S608 - ours
         return changes

@@ -8,7 +8,7 @@ Must not know: drivers and connections (see sqlite.py, postgres.py), and what a 
               said before begins a new one
     journal   what happened since the newest snapshot
     words     the texts of messages, folded to one case, for search; empty where the store is sealed
-    setting   whether the store is sealed
+    setting   whether the store is sealed, and the version of these tables
 
 `rank` is what lists are sorted by: a number that counts saves, which says nothing where times are sealed. It never
 falls, so that nothing moves behind a cursor.
@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from dragoman.errors import SnapshotCorruptError
+from dragoman.errors import SnapshotCorruptError, StoreError
 
 _T = TypeVar("_T")
 
@@ -64,6 +64,8 @@ TABLES: Final = (
 )
 """The tables of version 1. Texts are kept as bytes, which are compared in the same way everywhere."""
 
+VERSION: Final = "1"
+
 # --- what a database offers ------------------------------------------------------------------------------------------
 
 
@@ -105,6 +107,31 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
+def has_tables(session: Session, where: str, names: str, *values: object) -> bool:
+    """Whether the tables are there, by a question for the names of those that are.
+
+    Raises StoreError if they are of another program, or of a newer version.
+    """
+    found = session.fetch(names, *values)
+    if not found:
+        return False
+    if ("setting",) not in found:
+        message = f"{where} is not a database of this library: it is another program's, or damaged."
+        raise StoreError(message, hint="Give the path of another file, or restore it from a copy.")
+    rows = session.fetch("SELECT value FROM {s}setting WHERE name = 'version'")
+    if [*rows] != [(VERSION,)]:
+        message = f"The tables in {where} are of version {rows[0][0] if rows else None}; this dragoman knows {VERSION}."
+        raise StoreError(message, hint="If they are newer, upgrade dragoman: pip install --upgrade dragoman.")
+    return True
+
+
+def make_tables(session: Session, mode: str) -> None:
+    """Make the tables of a store that is sealed, or open."""
+    for statement in TABLES:
+        session.execute(statement)
+    session.execute_many("INSERT INTO {s}setting VALUES (?, ?)", [("mode", mode), ("version", VERSION)])
+
+
 def convert(row: object, type: type[_T]) -> _T:
     """A row of a table as a tuple of these types. Raises SnapshotCorruptError."""
     try:
@@ -119,7 +146,7 @@ def convert(row: object, type: type[_T]) -> _T:
 MODE: Final = "(SELECT value FROM {s}setting WHERE name = 'mode')"
 
 ADD_CHAIN: Final = (
-    "INSERT INTO {s}chain (root, newest, place, position, rank) VALUES (?, ?, 1, 0, 0) ON CONFLICT (root) DO NOTHING"
+    "INSERT INTO {s}chain (root, newest, place, position, rank) VALUES (?, ?, 0, 0, 0) ON CONFLICT (root) DO NOTHING"
 )
 LOCK_CHAIN: Final = "SELECT c.newest, c.place, c.position FROM {s}chain c WHERE c.root = ?{lock}"
 LOCK_CHAIN_OF: Final = (
@@ -133,7 +160,6 @@ PARENT: Final = (
     "SELECT p.body, p.line, p.length, (SELECT coalesce(max(m.position) + 1, 0) FROM {s}message m "
     "WHERE m.root = p.root AND m.line = p.line) FROM {s}snapshot p WHERE p.id = ?"
 )
-BODY: Final = "SELECT MODE, (SELECT body FROM {s}snapshot WHERE id = ?)".replace("MODE", MODE)
 ADD_SNAPSHOT: Final = (
     "INSERT INTO {s}snapshot (id, root, place, line, length, body) VALUES (?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (id) DO NOTHING"
@@ -165,8 +191,7 @@ JOURNAL: Final = (
     "LEFT JOIN {s}journal j ON j.root = c.root WHERE s.id = ? ORDER BY j.position"
 )
 LIST: Final = (
-    "SELECT c.rank, c.root, c.newest, s.body, MODE "
-    "FROM {s}chain c LEFT JOIN {s}snapshot s ON s.id = c.newest WHERE TEST "
-    "ORDER BY c.rank DESC, c.root DESC LIMIT ?"
-).replace("MODE", MODE)
+    "SELECT c.rank, c.root, c.newest, s.body FROM {s}chain c LEFT JOIN {s}snapshot s ON s.id = c.newest "
+    "WHERE TEST ORDER BY c.rank DESC, c.root DESC LIMIT ?"
+)
 HISTORY: Final = "SELECT place, id, body FROM {s}snapshot WHERE root = ? AND place < ? ORDER BY place DESC LIMIT ?"

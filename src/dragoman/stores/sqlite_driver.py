@@ -33,8 +33,9 @@ from dragoman._descriptors import owned
 from dragoman._stop import sleep
 from dragoman.errors import StoreError, StoreUnavailableError
 
+from . import directory
 from .protocol import closed_store
-from .sql_schema import Rows, Session
+from .sql_schema import Rows, Session, has_tables, make_tables
 
 _T = TypeVar("_T")
 
@@ -102,10 +103,10 @@ class File:
     contains: str = CONTAINS
     lock_chains: str | None = None
 
-    def __init__(self, path: Path, timeout: float, make_tables: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(self, path: Path, timeout: float, mode: str) -> None:
         self.path: Final = path
         self._timeout: Final = timeout
-        self._make_tables: Final = make_tables
+        self._mode: Final = mode
         self._reader: Final = _Line()
         self._writer: Final = _Line()
         self._was_there: bool = False
@@ -216,7 +217,7 @@ class File:
             file = self._file()
         connection = self._open()
         try:
-            self._make_tables(connection)
+            _ensure_tables(connection, self.path.name, self._mode)
             if self._file() != file:
                 raise _gone(self.path)
         except BaseException:
@@ -303,15 +304,34 @@ os.register_at_fork(
 
 def _create(path: Path) -> None:
     """An empty file that only its owner can read, in a directory that only its owner can enter."""
-    missing = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
-    for parent in reversed(missing):
-        with suppress(FileExistsError):
-            parent.mkdir(mode=0o700)
+    directory.make_directory(path.parent)
     # Never open a file that is there: closing it again would end all locks that SQLite holds on it in this process.
     with suppress(FileExistsError):
         owned(os.open, path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600).close()
-    with owned(os.open, path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as directory:
-        os.fsync(directory.number)
+    directory.sync_directory(path.parent)
+
+
+# A file with pages and without tables is a damaged one, or another's: it is not taken for an empty one.
+_TABLES: Final = (
+    "SELECT name FROM sqlite_master WHERE type = 'table' "
+    "UNION ALL SELECT page_count FROM pragma_page_count WHERE page_count > 1"
+)
+
+
+def _ensure_tables(connection: sqlite3.Connection, name: str, mode: str) -> None:
+    """Make the tables in an empty file; another program may do so at the same moment."""
+    session = SqliteSession(connection)
+    if has_tables(session, name, _TABLES):
+        return
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        if not has_tables(session, name, _TABLES):
+            make_tables(session, mode)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
@@ -323,12 +343,12 @@ class Memory:
     contains: str = CONTAINS
     lock_chains: str | None = None
 
-    def __init__(self, make_tables: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(self) -> None:
         # Re-entrant, so that a signal handler in the middle of a transaction gets an error and does not hang.
         self._lock: Final = threading.RLock()
         self._connection: Final = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._closed: bool = False
-        make_tables(self._connection)
+        make_tables(SqliteSession(self._connection), "open")
 
     def read(self, work: Callable[[Session], _T]) -> _T:
         return self.write(work)
