@@ -138,7 +138,7 @@ def test_what_the_responder_complains_about_is_what_the_model_reads(called: Call
         raise OSError("the channel is archived")
 
     responder = CallbackResponder(reaction=fails_later if is_async else fails)
-    assert bad(called(react_emoji_tool(responder), emoji="x"), "execution") == "the channel is archived"
+    assert bad(called(react_emoji_tool(responder), emoji="x"), "execution").endswith("OSError: the channel is archived")
 
 
 def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.toolkit.walk import IgnoreFile, PathPattern, is_ignored
+from dragoman.toolkit.walk import PathPattern, ignore_rules, is_ignored
 from tests.toolkit.calling import words
 
 
@@ -91,11 +91,11 @@ PATHS = words(
 
 
 def ignored(path: str) -> bool:
-    files = [IgnoreFile("", RULES)]
+    rules = ignore_rules("", RULES)
     parts = path.split("/")
     above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
-    return any(is_ignored(files, each, is_directory=True) for each in above) or is_ignored(
-        files, path, is_directory=False
+    return any(is_ignored(rules, each, is_directory=True) for each in above) or is_ignored(
+        rules, path, is_directory=False
     )
 
 
@@ -116,5 +116,5 @@ def test_git_ignores_the_same(tmp_path: Path) -> None:
 
 
 def test_no_ignore_file_takes_long() -> None:
-    file = IgnoreFile("", "*a" * 100 + "b\n" + "**/a/" * 100 + "b\n")
-    assert file.ignores("a" * 250, is_directory=False) is None
+    rules = ignore_rules("", "*a" * 100 + "b\n" + "**/a/" * 100 + "b\n")
+    assert not is_ignored(rules, "a" * 250, is_directory=False)

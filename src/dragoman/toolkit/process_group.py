@@ -275,14 +275,10 @@ def processes_of(leader: int | None, token: str, known: Collection[Process] = ()
 
 def _kill(process: Process) -> None:
     """Kill one process, if its number still means the same one."""
-    with suppress(OSError, AttributeError):
-        handle = os.pidfd_open(process.pid)
-        try:
-            now = _process(str(process.pid))
-            if now is not None and now.started == process.started:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-        finally:
-            os.close(handle)
+    with suppress(OSError, AttributeError), owned(os.pidfd_open, process.pid) as handle:
+        now = _process(str(process.pid))
+        if now is not None and now.started == process.started:
+            signal.pidfd_send_signal(handle.number, signal.SIGKILL)
 
 
 def _process(name: str) -> Process | None:

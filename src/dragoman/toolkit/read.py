@@ -17,7 +17,7 @@ from dragoman.errors import ToolExecutionError
 from dragoman.tools import AnyTool, ToolContext
 
 from .base import ready
-from .workspace import Workspace, failure, readable_errors
+from .workspace import Workspace, failure
 
 MAX_READ_BYTES: Final = 64 * 1024
 MAX_IMAGE_BYTES: Final = 3_500_000
@@ -52,7 +52,7 @@ def read_tool(workspace: Workspace, *, max_bytes: int = MAX_READ_BYTES) -> AnyTo
                 counted from there.
         """
         part = _Part(offset, limit, byte_offset, max_bytes)
-        with workspace.reading(file_path) as (file, path), readable_errors(file_path):
+        with workspace.reading(file_path) as (file, path):
             return _read(open(file, "rb", closefd=False), path, part, context.raise_if_cancelled)
 
     return read

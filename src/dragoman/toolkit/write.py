@@ -19,7 +19,7 @@ from dragoman.tools import AnyTool, ToolContext
 
 from .base import ready
 from .read import Encoding, detect, is_binary
-from .workspace import Place, Workspace, failure, readable_errors
+from .workspace import Place, Workspace, failure
 
 MAX_WRITE_BYTES: Final = 16 * 1024 * 1024
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,7 +44,7 @@ def write_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> Any
         if len(data) > max_bytes:
             raise failure(file_path, f"the content is too large ({len(data)} bytes, at most {max_bytes})")
         context.raise_if_cancelled()
-        with workspace.place(file_path, make_parents=True) as place, readable_errors(file_path):
+        with workspace.place(file_path, make_parents=True) as place:
             if file_path.endswith("/"):
                 raise failure(file_path, "it names a directory, not a file")
             before = place.status()
@@ -126,7 +126,7 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
         """
         if old_string == new_string:
             raise ToolValidationError("old_string and new_string are the same; there is nothing to change.", hint="")
-        with workspace.place(file_path) as place, readable_errors(file_path):
+        with workspace.place(file_path) as place:
             before, data = _read_content(place, max_bytes)
             encoding = detect(data[:64], data)
             text = _decode(place, data, encoding)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path, place_of
+from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path
 from dragoman.toolkit.permissions.rules import Match
 from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny
 
@@ -200,9 +200,9 @@ def test_a_path_of_a_tool_that_nobody_knows_is_found_by_its_look(workspace: Path
 
 def test_a_path_that_cannot_be_a_file_name_is_nowhere(workspace: Path) -> None:
     around = Surroundings.of(workspace)
-    assert place_of("\ud800", around) is None
-    assert place_of("x" * 300, around) is None
-    assert place_of("", around) is None
+    assert Places(around).of("\ud800") is None
+    assert Places(around).of("x" * 300) is None
+    assert Places(around).of("") is None
 
 
 @pytest.mark.parametrize("pattern", ["", " ", "a\0b"])
@@ -221,19 +221,19 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "*.py", "?", ".env", "
 @given(PATTERNS, PATHS)
 def test_what_a_pattern_covers_it_also_touches(pattern: str, path: str) -> None:
     around = Surroundings.of("/nowhere/work", "/nowhere/home")
-    compiled, place = compile_path(pattern, around), place_of(path, around)
+    compiled, place = compile_path(pattern, around), Places(around).of(path)
     assert place is not None
     if compiled.covers(place):
         assert compiled.touches(place, Places(around)) is Match.YES
     if compiled.touches(place, Places(around)) is Match.YES:
-        below = place_of(f"{path}/below", around)
+        below = Places(around).of(f"{path}/below")
         assert compiled.touches(below, Places(around)) is Match.YES, "all below what is denied is denied"
 
 
 @given(PATHS)
 def test_inside_is_what_the_system_says(path: str) -> None:
     around = Surroundings.of("/nowhere/work", "/nowhere/home")
-    place = place_of(path, around)
+    place = Places(around).of(path)
     assert place is not None
     real = os.path.normpath(path if path.startswith("/") else f"/nowhere/work/{path}")
     assert compile_path(".", around).covers(place) == (real == "/nowhere/work" or real.startswith("/nowhere/work/"))
@@ -267,5 +267,5 @@ def test_patterns_mean_what_a_regular_expression_says(pattern: str, path: str) -
     plain = "".join(f"{part}/" for part in path.split("/") if part not in ("", "."))
     glob = any(letter in pattern for letter in "*?")
     expected = re.fullmatch(regex, plain) if glob else re.match(regex, plain)
-    place = place_of(path, around)
+    place = Places(around).of(path)
     assert compile_path(pattern, around).covers(place) == bool(expected)

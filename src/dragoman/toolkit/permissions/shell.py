@@ -210,17 +210,15 @@ class CommandPattern(Struct, frozen=True):
         first, *rest = command.words
         if first.expands:
             return Match.MAYBE
-        program = program_of(first.text)
+        program, unsure = program_of(first.text), any(word.expands for word in rest)
+        runs_others = program in _MAY_RUN_COMMANDS or _is_interpreter(program)
         # Within quotes as well: `bash -c "rm x"` has the command in one word.
-        whole = "\n".join([word.text for word in command.words])
-        if (program in _MAY_RUN_COMMANDS or _is_interpreter(program)) and self._is_mentioned(whole):
+        if runs_others and self._is_mentioned("\n".join([word.text for word in command.words])):
             return Match.YES
         if _same_program(program, self.words[0]):
-            return self._follows([word.text for word in rest], unsure=any(word.expands for word in rest))
-        runs_others = program in _MAY_RUN_COMMANDS or _is_interpreter(program)
-        if runs_others and any(word.expands for word in rest):
-            return Match.MAYBE
-        return Match.MAYBE if any(self._is_hidden_in(word) for word in rest) else Match.NO
+            return self._follows([word.text for word in rest], unsure=unsure)
+        is_hidden = (runs_others and unsure) or any(self._is_hidden_in(word) for word in rest)
+        return Match.MAYBE if is_hidden else Match.NO
 
     def _follows(self, rest: list[str], *, unsure: bool) -> Match:
         """Whether the pattern's other words are among these, in this order; other words may stand in between."""
@@ -235,13 +233,12 @@ class CommandPattern(Struct, frozen=True):
         return Match.MAYBE if unsure else Match.NO
 
     def _is_mentioned(self, text: str) -> bool:
-        return any(self._is_among(tokens) for tokens in mentioned(text))
-
-    def _is_among(self, tokens: list[str]) -> bool:
-        for index, token in enumerate(tokens):
-            if _same_program(program_of(token), self.words[0]):
-                # What follows a later mention follows the first one too.
-                return self._follows(tokens[index + 1 :], unsure=False) is not Match.NO
+        for tokens in mentioned(text):
+            for index, token in enumerate(tokens):
+                if _same_program(program_of(token), self.words[0]):
+                    if self._follows(tokens[index + 1 :], unsure=False) is not Match.NO:
+                        return True
+                    break  # what follows a later mention follows the first one too
         return False
 
     def _is_hidden_in(self, word: Word) -> bool:

@@ -36,23 +36,17 @@ _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
 }
 _BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.items() for name in names}
 
-READY_TOOLS: Final[Mapping[str, Mapping[str, Kind]]] = {
-    "Read": {},
-    "Write": {},
-    "Edit": {},
+READY_TOOLS: Final = words_in(
+    "Read Write Edit Glob Grep Bash Fetch Skill LoadSkillSupporting calculator now react_emoji send_update"
+)
+"""Tools whose arguments are known. Of any other tool a text that looks like a path or an address is taken for one,
+whatever its argument is called."""
+_MEANT: Final[Mapping[str, Mapping[str, Kind]]] = {
     "Glob": {"pattern": "path"},
     "Grep": {"glob": "text"},
-    "Bash": {},
-    "Fetch": {},
-    "Skill": {},
     "LoadSkillSupporting": {"path": "text"},
-    "calculator": {},
-    "now": {},
-    "react_emoji": {},
-    "send_update": {},
 }
-"""The ready tools, and which of their arguments mean something else than their name says. Of any other tool a text
-that looks like a path or an address is taken for one, whatever its argument is called."""
+"""Arguments of these that mean something else than their name says."""
 
 _LONGEST_GUESS: Final = 4_096
 _DEEPEST: Final = 20
@@ -124,8 +118,7 @@ class _Sorter:
 def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
     """What a call is about. Of a tool that is not ours nothing is known but its name. Raises ToolValidationError."""
     known, unclear = _values(call, tool)
-    kinds = READY_TOOLS.get(call.name)
-    sorter = _Sorter(kinds or {}, guesses=kinds is None)
+    sorter = _Sorter(_MEANT.get(call.name, {}), guesses=call.name not in READY_TOOLS)
     for name, value in known.items():
         sorter.take(name, value)
     found = sorter.found
