@@ -56,26 +56,18 @@ class Matcher:
                 start_new_session=True,
             )
         except OSError as error:
-            message = f"the search could not be started: {error.strerror or error}."
-            raise ToolExecutionError(message) from error
+            raise ToolExecutionError(f"the search could not be started: {error.strerror or error}.") from error
+        self._requests: IO[bytes] = cast("IO[bytes]", self._child.stdin)
+        self._replies: IO[bytes] = cast("IO[bytes]", self._child.stdout)
         try:
             os.set_blocking(self._requests.fileno(), False)
             self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
             hello = msgspec.json.decode(self._line(), type=Found)
             if hello.failed:
-                message = f"the argument pattern is not a regular expression: {hello.failed[:300]}."
-                raise ToolValidationError(message)
+                raise ToolValidationError(f"the argument pattern is not a regular expression: {hello.failed[:300]}.")
         except BaseException:
             self.close()
             raise
-
-    @property
-    def _requests(self) -> IO[bytes]:
-        return cast("IO[bytes]", self._child.stdin)
-
-    @property
-    def _replies(self) -> IO[bytes]:
-        return cast("IO[bytes]", self._child.stdout)
 
     def search(self, text: bytes, limit: int) -> Found:
         """The lines of a text in UTF-8 that fit."""

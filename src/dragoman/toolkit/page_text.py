@@ -36,8 +36,9 @@ _CHECKED: Final = 1000
 def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None) -> str:
     """The text of a page, with links made absolute. `check` is called now and then, and raises to end it."""
     reader = _Reader(url)
-    title = _title(html)
-    at = 0
+    title, at = "", 0
+    if (start := _TITLE.search(html[:20_000])) and (end := _ENDS["title"].search(html, start.end())):
+        title = " ".join(unescape(html[start.end() : end.start()]).split())[:300]
     for count in itertools.count():
         opening = html.find("<", at)
         if opening < 0:
@@ -51,19 +52,13 @@ def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None
     return f"{title}\n\n{body}".strip() if title and not body.startswith(f"# {title}") else body
 
 
-def _title(html: str) -> str:
-    if (start := _TITLE.search(html[:20_000])) and (end := _ENDS["title"].search(html, start.end())):
-        return " ".join(unescape(html[start.end() : end.start()]).split())[:300]
-    return ""
-
-
 def _behind(html: str, opening: int, reader: _Reader) -> int:
     """Take in what begins with this `<`; where to go on."""
     if html.startswith("<!--", opening):
-        return _after(html.find("-->", opening + 2), 3, html)
+        return _after(html, "-->", opening + 2)
     following = html[opening + 1 : opening + 2]
     if following in ("!", "?"):
-        return _after(html.find(">", opening), 1, html)
+        return _after(html, ">", opening)
     if not (following.isalpha() or following == "/"):
         reader.text("<")
         return opening + 1
@@ -72,7 +67,9 @@ def _behind(html: str, opening: int, reader: _Reader) -> int:
         if following == "/" and not html[opening + 2 : opening + 3].isalpha():  # `</>`, `</3`: not a tag
             reader.text("</")
             return opening + 2
-        return _broken(html, opening, reader)
+        # Its quotes do not match. To find that out costs a look at all that follows, so not too often.
+        reader.broken += 1
+        return _after(html, ">", opening) if reader.broken <= _MAX_BROKEN else len(html)
     name, closing = tag[1].lower(), html[opening + 1] == "/"
     if name in _DROPPED and not closing:
         if tag[2].endswith("/") and name == "svg":
@@ -84,15 +81,9 @@ def _behind(html: str, opening: int, reader: _Reader) -> int:
     return tag.end()
 
 
-def _broken(html: str, opening: int, reader: _Reader) -> int:
-    """A tag whose quotes do not match. To find that out costs a look at all that follows, so not too often."""
-    reader.broken += 1
-    end = html.find(">", opening) if reader.broken <= _MAX_BROKEN else -1
-    return len(html) if end < 0 else end + 1
-
-
-def _after(found: int, length: int, html: str) -> int:
-    return len(html) if found < 0 else found + length
+def _after(html: str, sign: str, at: int) -> int:
+    found = html.find(sign, at)
+    return len(html) if found < 0 else found + len(sign)
 
 
 class _Reader:
@@ -164,29 +155,21 @@ class _Reader:
     def _link(self, attributes: str, *, closing: bool) -> None:
         if not closing:
             found = _HREF(attributes)
-            href = unescape(found[1] or found[2] or found[3] or "") if found else ""
-            self._open_link = (href.strip(), len(self._pieces))
+            href = unescape(found[1] or found[2] or found[3] or "").strip() if found else ""
+            if href.startswith("#") or len(href) > _MAX_HREF or href.lower().startswith(("javascript:", "data:")):
+                href = ""
+            try:
+                address = urljoin(self._url, href) if href else ""
+            except ValueError:
+                address = ""
+            self._open_link = (address, len(self._pieces))
             return
         if self._open_link is None:
             return
         (href, start), self._open_link = self._open_link, None
         label = " ".join("".join(self._pieces[start:]).split())
-        address = self._absolute(href)
-        if label and address and not self._preformatted:
-            self._pieces[start:] = [f"[{label}]({address})"]
-
-    def _absolute(self, href: str) -> str:
-        if (
-            not href
-            or href.startswith("#")
-            or len(href) > _MAX_HREF
-            or href.lower().startswith(("javascript:", "data:"))
-        ):
-            return ""
-        try:
-            return urljoin(self._url, href)
-        except ValueError:
-            return ""
+        if label and href and not self._preformatted:
+            self._pieces[start:] = [f"[{label}]({href})"]
 
     def _preformatted_text(self, *, closing: bool) -> None:
         if closing and self._preformatted:

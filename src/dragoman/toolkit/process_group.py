@@ -56,13 +56,7 @@ def new_token() -> str:
 
 
 def run_command(
-    argv: Sequence[str],
-    *,
-    cwd: str,
-    env: Mapping[str, str],
-    token: str,
-    deadline: Deadline,
-    max_output: int,
+    argv: Sequence[str], *, cwd: str, env: Mapping[str, str], token: str, deadline: Deadline, max_output: int
 ) -> Finished:
     """Run a command and wait for its end. Raises OSError or ValueError if it cannot be started."""
     try:

@@ -149,8 +149,8 @@ def _one_line(text: str) -> str:
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
-def react_emoji_tool(responder: Responder) -> AnyTool:
-    """The tool `react_emoji`."""
+def responder_tools(responder: Responder) -> list[AnyTool]:
+    """The tools `react_emoji` and `send_update`."""
 
     # A reaction that is already there stays as it is.
     @ready(name="react_emoji", needs=["emoji"], idempotent=True)
@@ -162,12 +162,6 @@ def react_emoji_tool(responder: Responder) -> AnyTool:
         """
         return _say(responder.reaction(emoji), "reaction added")
 
-    return react_emoji
-
-
-def send_update_tool(responder: Responder) -> AnyTool:
-    """The tool `send_update`."""
-
     @ready(name="send_update", needs=["message"], retries=0)
     def send_update(*, message: str = "") -> str | Awaitable[str]:
         """Tell the user how the work goes on, while it is not done yet.
@@ -177,7 +171,7 @@ def send_update_tool(responder: Responder) -> AnyTool:
         """
         return _say(responder.update(message), "update sent")
 
-    return send_update
+    return [react_emoji, send_update]
 
 
 def _say(said: _Done, reply: str) -> str | Awaitable[str]:

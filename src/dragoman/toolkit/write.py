@@ -18,7 +18,7 @@ from dragoman.errors import ToolExecutionError, ToolValidationError
 from dragoman.tools import AnyTool, ToolContext
 
 from .base import ready
-from .read import Encoding, detect, is_binary
+from .read import detect, is_binary
 from .workspace import Place, Workspace, failure
 
 MAX_WRITE_BYTES: Final = 16 * 1024 * 1024
@@ -60,8 +60,13 @@ def replace_file(place: Place, data: bytes, before: os.stat_result | None) -> No
 
     Raises OSError and ToolExecutionError.
     """
-    if before is not None:
-        _check_replaceable(place, before)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        kind = "a directory" if stat.S_ISDIR(before.st_mode) else "not a regular file"
+        raise failure(place.path, f"it is {kind}")
+    # Replacing needs the directory's permission only; a file that may not be written to shall stay as it is.
+    effective = os.access in os.supports_effective_ids
+    if before and not os.access(place.name, os.W_OK, dir_fd=place.directory, effective_ids=effective):
+        raise failure(place.path, "it is read-only")
     name = f".{place.name[:100]}.{secrets.token_hex(6)}.tmp"
     mode = 0o666 if before is None else 0o600  # at no time can more people read it than the file that is replaced
     try:
@@ -73,15 +78,6 @@ def replace_file(place: Place, data: bytes, before: os.stat_result | None) -> No
         with suppress(OSError):
             os.unlink(name, dir_fd=place.directory)
         raise
-
-
-def _check_replaceable(place: Place, before: os.stat_result) -> None:
-    if not stat.S_ISREG(before.st_mode):
-        kind = "a directory" if stat.S_ISDIR(before.st_mode) else "not a regular file"
-        raise failure(place.path, f"it is {kind}")
-    # Replacing needs the directory's permission only; a file that may not be written to shall stay as it is.
-    if not os.access(place.name, os.W_OK, dir_fd=place.directory, effective_ids=os.access in os.supports_effective_ids):
-        raise failure(place.path, "it is read-only")
 
 
 def _fill(file: int, data: bytes, before: os.stat_result | None) -> None:
@@ -129,9 +125,15 @@ def edit_tool(workspace: Workspace, *, max_bytes: int = MAX_WRITE_BYTES) -> AnyT
         with workspace.place(file_path) as place:
             before, data = _read_content(place, max_bytes)
             encoding = detect(data[:64], data)
-            text = _decode(place, data, encoding)
-            old, new, starts = _find(place, text, old_string, new_string, replace_all=replace_all)
-            changed = encoding.mark + _encode(place, text.replace(old, new), encoding)
+            try:
+                text = data[len(encoding.mark) :].decode(encoding.name)
+                old, new, starts = _find(place, text, old_string, new_string, replace_all=replace_all)
+                changed = encoding.mark + text.replace(old, new).encode(encoding.name)
+            except UnicodeDecodeError:
+                raise failure(file_path, f"it is not valid {encoding.name.upper()}") from None
+            except UnicodeEncodeError as error:
+                character = error.object[error.start]
+                raise failure(file_path, f"its encoding ({encoding.name}) has no character {character!r}") from None
             if len(changed) > max_bytes:
                 raise failure(file_path, f"it would become too large ({len(changed)} bytes, at most {max_bytes})")
             context.raise_if_cancelled()
@@ -153,21 +155,6 @@ def _read_content(place: Place, max_bytes: int) -> tuple[os.stat_result, bytes]:
     if is_binary(data):
         raise failure(place.path, "it is not text but binary data")
     return before, data
-
-
-def _decode(place: Place, data: bytes, encoding: Encoding) -> str:
-    try:
-        return data[len(encoding.mark) :].decode(encoding.name)
-    except UnicodeDecodeError:
-        raise failure(place.path, f"it is not valid {encoding.name.upper()}") from None
-
-
-def _encode(place: Place, text: str, encoding: Encoding) -> bytes:
-    try:
-        return text.encode(encoding.name)
-    except UnicodeEncodeError as error:
-        character = text[error.start]
-        raise failure(place.path, f"its encoding ({encoding.name}) has no character {character!r}") from None
 
 
 def _find(place: Place, text: str, old: str, new: str, *, replace_all: bool) -> tuple[str, str, list[int]]:
@@ -195,11 +182,8 @@ def _find_all(text: str, piece: str) -> list[int]:
 
 def _check_unchanged(place: Place, before: os.stat_result) -> None:
     """Refuse if the file was written to since it was read; what somebody else wrote must not be lost."""
-    now = place.status()
-    same = now is not None and all(
-        getattr(now, field) == getattr(before, field) for field in ("st_dev", "st_ino", "st_size", "st_mtime_ns")
-    )
-    if not same:
+    now, fields = place.status(), ("st_dev", "st_ino", "st_size", "st_mtime_ns")
+    if now is None or any(getattr(now, field) != getattr(before, field) for field in fields):
         raise failure(place.path, "it changed while it was being edited", hint="Read it again, then edit it.")
 
 

@@ -18,7 +18,7 @@ action = "allow"
 tool = "Bash"
 command = ["git status", "git diff"]
 options = "--stat"
-reason = "looking is free"
+reason = "looking"
 
 [[permissions.rules]]
 action = "deny"
@@ -28,13 +28,7 @@ path = "**/.env"
 POLICY = PermissionPolicy(
     default="deny",
     rules=(
-        Rule(
-            action="allow",
-            tool="Bash",
-            command=("git status", "git diff"),
-            options="--stat",
-            reason="looking is free",
-        ),
+        Rule(action="allow", tool="Bash", command=("git status", "git diff"), options="--stat", reason="looking"),
         Rule(action="deny", tool="*", path="**/.env"),
     ),
 )
