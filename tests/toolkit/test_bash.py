@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.conversation import ToolCall
-from dragoman.toolkit import BashSettings, Workspace, process_group
-from dragoman.toolkit.bash import bash_tool
-from dragoman.toolkit.process_group import processes_of
+from dragoman.toolkit import BashSettings, Workspace, bash as module
+from dragoman.toolkit.bash import bash_tool, processes_of
 from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling, ToolExecutor, ToolRun
 from tests.processes import children, started
 from tests.toolkit.calling import Call, bad, both_colours, call, eventually, good
@@ -33,13 +32,13 @@ def bash(tmp_path: Path) -> AnyTool:
 def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens of the commands that were run, so that a test can look for what is left of them."""
     made: list[str] = []
-    new = process_group.new_token
+    new = module.new_token
 
     def noted() -> str:
         made.append(new())
         return made[-1]
 
-    monkeypatch.setattr("dragoman.toolkit.bash.new_token", noted)
+    monkeypatch.setattr(module, "new_token", noted)
     return made
 
 

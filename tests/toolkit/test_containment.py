@@ -14,9 +14,8 @@ from hypothesis import given, strategies as st
 from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit import Workspace
-from dragoman.toolkit.read import read_tool
+from dragoman.toolkit.files import edit_tool, read_tool, replace_file, write_tool
 from dragoman.toolkit.search import glob_tool, grep_tool
-from dragoman.toolkit.write import edit_tool, replace_file, write_tool
 from tests.toolkit.calling import bad, call, good, meanwhile, words
 
 SECRET = "the secret of the neighbour"

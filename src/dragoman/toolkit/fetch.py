@@ -33,8 +33,8 @@ from dragoman.transport import (
 
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
 from .base import Deadline, OutOfTimeError, ready
+from .files import MAX_IMAGE_BYTES, encoding_of_mark, image_type
 from .page_text import page_text
-from .read import MAX_IMAGE_BYTES, encoding_of_mark, image_type
 
 T = TypeVar("T")
 

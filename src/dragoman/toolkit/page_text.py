@@ -14,6 +14,8 @@ from html import unescape
 from typing import Final
 from urllib.parse import urljoin
 
+from msgspec import Struct
+
 _TAG: Final = re.compile(r"</?([A-Za-z][^\s/>]*)((?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)>")
 _HREF: Final = re.compile(r"(?:^|\s)href\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE).search
 _DROPPED: Final = frozenset(
@@ -86,26 +88,25 @@ def _after(html: str, sign: str, at: int) -> int:
     return len(html) if found < 0 else found + len(sign)
 
 
-class _Reader:
+class _Reader(Struct):
     """Collects lines of text."""
 
-    def __init__(self, url: str) -> None:
-        self._url: str = url
-        self._lines: list[str] = []
-        self._pieces: list[str] = []
-        self._preformatted: int = 0
-        self._lists: list[int | None] = []
-        """For each list around: the number of its last item, or None where items have none."""
-        self._open_link: tuple[str, int] | None = None
-        """Where it leads, and how many pieces were before it. Links do not nest."""
-        self._prefix: str = ""
-        """What the next line begins with."""
-        self.broken: int = 0
+    url: str
+    lines: list[str] = []
+    pieces: list[str] = []
+    preformatted: int = 0
+    lists: list[int | None] = []
+    """For each list around: the number of its last item, or None where items have none."""
+    open_link: tuple[str, int] | None = None
+    """Where it leads, and how many pieces were before it. Links do not nest."""
+    prefix: str = ""
+    """What the next line begins with."""
+    broken: int = 0
 
     def text(self, text: str) -> None:
         if text:
             text = unescape(text)
-            self._pieces.append(text if self._preformatted else re.sub(r"\s+", " ", text))
+            self.pieces.append(text if self.preformatted else re.sub(r"\s+", " ", text))
 
     def tag(self, name: str, attributes: str, *, closing: bool) -> None:
         if name == "br":
@@ -119,14 +120,14 @@ class _Reader:
         elif name in _HEADINGS:
             self._paragraph()
             if not closing:
-                self._prefix = _HEADINGS[name]
+                self.prefix = _HEADINGS[name]
         elif name == "li":
             self._item(closing=closing)
         elif name in ("ul", "ol"):
             self._list(name, closing=closing)
         elif name in ("td", "th"):
             if closing:
-                self._pieces.append(" | ")
+                self.pieces.append(" | ")
         elif name == "tr":
             self._line()
         elif name in _BLOCKS:
@@ -134,23 +135,23 @@ class _Reader:
 
     def finished(self) -> str:
         self._line()
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(self._lines)).strip()
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(self.lines)).strip()
 
     def _line(self) -> None:
-        text = "".join(self._pieces)
-        self._pieces.clear()
-        self._open_link = None
-        if not self._preformatted:
+        text = "".join(self.pieces)
+        self.pieces.clear()
+        self.open_link = None
+        if not self.preformatted:
             # A row of a table ends with a separator too many.
             text = re.sub(r" {2,}", " ", text).strip().removesuffix("|").rstrip()
         if text:
-            self._lines.append(self._prefix + text)
-            self._prefix = ""
+            self.lines.append(self.prefix + text)
+            self.prefix = ""
 
     def _paragraph(self) -> None:
         self._line()
-        if self._lines and self._lines[-1] and not self._lists:
-            self._lines.append("")
+        if self.lines and self.lines[-1] and not self.lists:
+            self.lines.append("")
 
     def _link(self, attributes: str, *, closing: bool) -> None:
         if not closing:
@@ -159,44 +160,44 @@ class _Reader:
             if href.startswith("#") or len(href) > _MAX_HREF or href.lower().startswith(("javascript:", "data:")):
                 href = ""
             try:
-                address = urljoin(self._url, href) if href else ""
+                address = urljoin(self.url, href) if href else ""
             except ValueError:
                 address = ""
-            self._open_link = (address, len(self._pieces))
+            self.open_link = (address, len(self.pieces))
             return
-        if self._open_link is None:
+        if self.open_link is None:
             return
-        (href, start), self._open_link = self._open_link, None
-        label = " ".join("".join(self._pieces[start:]).split())
-        if label and href and not self._preformatted:
-            self._pieces[start:] = [f"[{label}]({href})"]
+        (href, start), self.open_link = self.open_link, None
+        label = " ".join("".join(self.pieces[start:]).split())
+        if label and href and not self.preformatted:
+            self.pieces[start:] = [f"[{label}]({href})"]
 
     def _preformatted_text(self, *, closing: bool) -> None:
-        if closing and self._preformatted:
-            self._lines += ["".join(self._pieces).strip("\n"), "```", ""]
-            self._pieces.clear()
-            self._preformatted -= 1
+        if closing and self.preformatted:
+            self.lines += ["".join(self.pieces).strip("\n"), "```", ""]
+            self.pieces.clear()
+            self.preformatted -= 1
         elif not closing:
             self._paragraph()
-            if not self._preformatted:
-                self._lines.append("```")
-                self._preformatted += 1
+            if not self.preformatted:
+                self.lines.append("```")
+                self.preformatted += 1
 
     def _list(self, name: str, *, closing: bool) -> None:
         self._line()
         if not closing:
-            self._lists.append(0 if name == "ol" else None)
-        elif self._lists:
-            self._lists.pop()
+            self.lists.append(0 if name == "ol" else None)
+        elif self.lists:
+            self.lists.pop()
             self._paragraph()
 
     def _item(self, *, closing: bool) -> None:
         self._line()
         if closing:
             return
-        indent = "  " * min(len(self._lists) - 1, 8) if self._lists else ""
+        indent = "  " * min(len(self.lists) - 1, 8) if self.lists else ""
         sign = "-"
-        if self._lists and (number := self._lists[-1]) is not None:
-            self._lists[-1] = number + 1
+        if self.lists and (number := self.lists[-1]) is not None:
+            self.lists[-1] = number + 1
             sign = f"{number + 1}."
-        self._prefix = f"{indent}{sign} "
+        self.prefix = f"{indent}{sign} "

@@ -16,12 +16,11 @@ from .base import ready
 from .bash import BashSettings, bash_tool
 from .calculator import calculator_tool
 from .fetch import FetchSettings, fetch_tool
-from .read import read_tool
+from .files import edit_tool, read_tool, write_tool
 from .responder import Responder, responder_tools
 from .search import GrepLimits, glob_tool, grep_tool
 from .skills.store import SkillStore, skill_tools
 from .workspace import Workspace
-from .write import edit_tool, write_tool
 
 
 def toolkit(

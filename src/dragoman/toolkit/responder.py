@@ -179,19 +179,18 @@ def _say(said: _Done, reply: str) -> str | Awaitable[str]:
     return reply if said is None else _Saying(said, reply)
 
 
-class _Saying:
+class _Saying(Struct, eq=False):
     """An async responder at work; the executor awaits it, or closes it where nobody waits any more."""
 
-    def __init__(self, said: Awaitable[None], reply: str) -> None:
-        self._said: Awaitable[None] = said
-        self._reply: str = reply
+    said: Awaitable[None]
+    reply: str
 
     def __await__(self) -> Generator[Any, Any, str]:
-        yield from self._said.__await__()
-        return self._reply
+        yield from self.said.__await__()
+        return self.reply
 
     def close(self) -> None:
-        discard(self._said)
+        discard(self.said)
 
     def __del__(self) -> None:
         self.close()

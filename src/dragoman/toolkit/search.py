@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import closing
-from typing import Annotated, Final, Literal, TypeAlias
+from pathlib import Path
+from typing import IO, Annotated, Final, Literal, TypeAlias, cast
 
+import msgspec
 from msgspec import Meta, Struct
 
-from dragoman.errors import ToolError, ToolValidationError
+from dragoman.errors import ToolError, ToolExecutionError, ToolValidationError
 from dragoman.tools import AnyTool, ToolContext
 
 from .base import Deadline, OutOfTimeError, ready
-from .matcher import Matcher
-from .read import detect, is_binary
+from .files import detect, is_binary
 from .walk import PathPattern, PatternError, Walk
 from .workspace import Workspace
 
@@ -57,7 +61,7 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
         """
         wanted = _path_pattern(pattern, "pattern")
         deadline = Deadline.of(context, _GLOB_SECONDS)
-        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, deadline=deadline)
+        walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
         found: list[str] = []
         size = 0
         for below, _ in walk.files():
@@ -113,7 +117,7 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
         """
         wanted = _path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None
         began, deadline = time.monotonic(), Deadline.of(context, limits.seconds)
-        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, deadline=deadline)
+        walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
         search = _Search(limits, mode, context_lines)
         with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline)) as matcher:
             try:
@@ -227,3 +231,98 @@ class _Search:
 
 def _narrow(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… [{len(line)} characters]"
+
+
+# --- a regular expression at work ------------------------------------------------------------------------------------
+# Some expressions take longer than the age of the universe for a short line, and while Python tries one nothing else in
+# the same process goes on. So match_worker.py tries them, in a process that can be ended.
+
+_WORKER: Final = str(Path(__file__).with_name("match_worker.py"))
+_NEEDED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Some interpreters do not find their own library without."""
+
+
+class Found(Struct, frozen=True):
+    """The lines of one text that fit."""
+
+    lines: list[int] = []
+    """Their numbers, from 0; not more than asked for."""
+    count: int = 0
+    """How many there are in all."""
+    failed: str = ""
+
+
+class Matcher:
+    """One expression; close it after use. OutOfTimeError says that the time is over, and the child is gone."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool, deadline: Deadline) -> None:
+        self._deadline: Deadline = deadline
+        self._unread: bytes = b""
+        if not sys.executable:
+            message = "regular expressions need a Python interpreter to run in, and this program does not name one."
+            raise ToolExecutionError(message, hint="Set sys.executable to one.")
+        try:
+            # Nothing of our environment, none of our open files, none of the signals of our terminal.
+            self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- our own file, no shell
+                [sys.executable, "-I", "-S", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolExecutionError(f"the search could not be started: {error.strerror or error}.") from error
+        self._requests: IO[bytes] = cast("IO[bytes]", self._child.stdin)
+        self._replies: IO[bytes] = cast("IO[bytes]", self._child.stdout)
+        try:
+            os.set_blocking(self._requests.fileno(), False)
+            self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
+            hello = msgspec.json.decode(self._line(), type=Found)
+            if hello.failed:
+                raise ToolValidationError(f"the argument pattern is not a regular expression: {hello.failed[:300]}.")
+        except BaseException:
+            self.close()
+            raise
+
+    def search(self, text: bytes, limit: int) -> Found:
+        """The lines of a text in UTF-8 that fit."""
+        self._deadline.check()
+        self._send(msgspec.json.encode({"size": len(text), "limit": limit}) + b"\n" + text)
+        return msgspec.json.decode(self._line(), type=Found)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.wait()
+        self._requests.close()
+        self._replies.close()
+
+    def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._deadline.wait_for(self._requests.fileno(), writing=True)
+            try:
+                view = view[os.write(self._requests.fileno(), view[:65536]) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise _gone() from None
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._unread:
+            self._deadline.wait_for(self._replies.fileno())
+            data = os.read(self._replies.fileno(), 65536)
+            if not data:
+                raise _gone()
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+
+def _gone() -> ToolExecutionError:
+    message = "the search ended unexpectedly; the pattern may need too much memory."
+    return ToolExecutionError(message, hint="Use a simpler pattern.")

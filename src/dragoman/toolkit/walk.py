@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.errors import ToolError
 
@@ -162,30 +162,28 @@ MAX_ENTRIES: Final = 200_000
 _MAX_DEPTH: Final = 100
 
 
-class Walk:
-    """One walk below a directory, in the order of names. `stopped` says if a limit was reached.
+class Walk(Struct):
+    """One walk below a directory, in the order of names.
 
     A link to a file is reported as such, and resolved with all checks by whoever opens it.
     """
 
-    def __init__(
-        self, workspace: Workspace, path: str, *, wanted: PathPattern | None, ignoring: bool, deadline: Deadline
-    ) -> None:
-        self._workspace: Workspace = workspace
-        self.path: str = path
-        self._wanted: PathPattern | None = wanted
-        """For the paths below `path`; None for all."""
-        self._ignoring: bool = ignoring
-        """Whether what .gitignore files name is left out."""
-        self._deadline: Deadline = deadline
-        self._skip: int = 0
-        self._left: int = MAX_ENTRIES
-        self.stopped: bool = False
+    workspace: Workspace
+    path: str
+    wanted: PathPattern | None
+    """For the paths below `path`; None for all."""
+    ignoring: bool
+    """Whether what .gitignore files name is left out."""
+    deadline: Deadline
+    stopped: bool = False
+    """Whether a limit was reached."""
+    skip: int = 0
+    left: int = field(default_factory=lambda: MAX_ENTRIES)
 
     def files(self) -> Generator[tuple[str, bool], None, None]:
         """The path of each file, relative to the workspace, and whether it is a link."""
-        with self._workspace.directory(self.path) as (_, start):
-            self._skip = len(start) + 1 if start else 0
+        with self.workspace.directory(self.path) as (_, start):
+            self.skip = len(start) + 1 if start else 0
         ignored: list[IgnoreRule] = []
         parts = start.split("/") if start else []
         for depth in range(len(parts)):
@@ -201,11 +199,11 @@ class Walk:
                 return
             below = f"{path}/{name}" if path else name
             is_directory = kind == "directory"
-            if self._ignoring and is_directory and name in _ALWAYS_IGNORED:
+            if self.ignoring and is_directory and name in _ALWAYS_IGNORED:
                 continue
             if is_ignored(ignored, below, is_directory=is_directory):
                 continue
-            wanted, path_below = self._wanted, below[self._skip :]
+            wanted, path_below = self.wanted, below[self.skip :]
             if not is_directory:
                 if wanted is None or wanted.fits(path_below):
                     yield below, kind == "link"
@@ -213,8 +211,8 @@ class Walk:
                 yield from self._inside(below, ignored, depth + 1)
 
     def _ignore_rules(self, directory: str) -> list[IgnoreRule]:
-        if self._ignoring:
-            with suppress(ToolError), self._workspace.reading(f"{directory or '.'}/.gitignore") as (file, _):
+        if self.ignoring:
+            with suppress(ToolError), self.workspace.reading(f"{directory or '.'}/.gitignore") as (file, _):
                 text = os.pread(file, _MAX_IGNORE_BYTES, 0).decode("utf-8", "replace")
                 return ignore_rules(directory, text)
         return []
@@ -224,12 +222,12 @@ class Walk:
         found: dict[str, str] = {}
         with (
             suppress(ToolError, PermissionError),
-            self._workspace.directory(path) as (directory, _),
+            self.workspace.directory(path) as (directory, _),
             os.scandir(directory) as entries,
         ):
             for entry in entries:
-                self._left -= 1
-                if self._left < 0 or self._is_over():
+                self.left -= 1
+                if self.left < 0 or self._is_over():
                     self.stopped = True
                     break
                 with suppress(OSError):
@@ -244,7 +242,7 @@ class Walk:
     def _is_over(self) -> bool:
         """Whether the time is over. Raises if nobody waits any more."""
         try:
-            self._deadline.check()
+            self.deadline.check()
         except OutOfTimeError:
             self.stopped = True
         return self.stopped

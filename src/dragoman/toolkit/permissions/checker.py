@@ -14,6 +14,7 @@ import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
@@ -61,11 +62,6 @@ class PermissionChecker:
         self._lock: threading.Lock = threading.Lock()
         self._session: tuple[CompiledRule, ...] = ()
         """Rules that a person has agreed to, the latest last."""
-
-    @property
-    def policy(self) -> PermissionPolicy:
-        """The rules that it goes by."""
-        return self._judge.policy
 
     # --- deciding ---
 
@@ -206,18 +202,12 @@ def suggest_rules(subject: Subject, around: Surroundings) -> tuple[Rule, ...]:
     """
     literally = "".join([f"[{letter}]" if letter in "*?[" else letter for letter in subject.tool])
     base = Rule(action="allow", tool=literally, version=subject.version)
-    wider = _wider(base, subject, around)
-    if wider is not None and not _is_covered(wider, subject, around):
-        wider = None
     exact = structs.replace(base, arguments=subject.arguments)
-    return (exact,) if wider is None else (exact, wider)
-
-
-def _is_covered(rule: Rule, subject: Subject, around: Surroundings) -> bool:
-    try:
-        return compile_rule(rule, around).covers(subject, Places(around))
-    except (ConfigurationError, OSError, ValueError):  # no address, or no file name: then no rule either
-        return False
+    with suppress(ConfigurationError, OSError, ValueError):  # no address, or no file name: then no rule either
+        wider = _wider(base, subject, around)
+        if wider is not None and compile_rule(wider, around).covers(subject, Places(around)):
+            return (exact, wider)
+    return (exact,)
 
 
 def _wider(base: Rule, subject: Subject, around: Surroundings) -> Rule | None:
@@ -227,7 +217,9 @@ def _wider(base: Rule, subject: Subject, around: Surroundings) -> Rule | None:
     if subject.commands:
         return _for_command(base, subject.commands[0])
     if subject.urls:
-        return structs.replace(base, host=tuple(sorted({_origin(url) for url in subject.urls})))
+        # Whatever is not the plainest form of an address is no pattern for hosts.
+        origins = {re.split(r"(?<=[^:/])[/?#]", url)[0] for url in subject.urls}
+        return structs.replace(base, host=tuple(sorted(origins)))
     if subject.paths:
         folders = tuple(sorted({_folder(path, around) for path in subject.paths}))
         is_pattern = any(letter in folder for folder in folders for letter in "*?[")
@@ -248,11 +240,6 @@ def _for_command(base: Rule, text: str) -> Rule | None:
     if any("=" in word for word in options):  # whatever else could be its value
         return None
     return structs.replace(base, command=" ".join(words[:count]), options=tuple(options), path=".")
-
-
-def _origin(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.split('/')[0].split('?')[0].split('#')[0]}"
 
 
 def _folder(path: str, around: Surroundings) -> str:

@@ -184,7 +184,8 @@ class CommandPattern(Struct, frozen=True):
         rest = command.words[len(self.words) :]
         if self.exact or self._is_closed:
             return not rest
-        return all(self._may_follow(word.text) for word in rest)
+        options = {option_name(word.text) for word in rest} - {""}
+        return "*" in self.options or options <= self.options
 
     @property
     def _is_closed(self) -> bool:
@@ -193,10 +194,6 @@ class CommandPattern(Struct, frozen=True):
             return True
         names_script = len(self.words) > 1 and self.words[-1][:1] not in "-+"
         return _is_interpreter(program) and not names_script
-
-    def _may_follow(self, text: str) -> bool:
-        name = option_name(text)
-        return not name or name in self.options or "*" in self.options
 
     def touches(self, text: ShellText) -> Match:
         """Whether the text does this, or might: for rules that deny or ask."""
@@ -222,8 +219,8 @@ class CommandPattern(Struct, frozen=True):
 
     def _follows(self, rest: list[str], *, unsure: bool) -> Match:
         """Whether the pattern's other words are among these, in this order; other words may stand in between."""
-        wanted = [word for word in self.words[1:] if not _is_cluster(word)]
-        if _is_subsequence(wanted, rest):
+        wanted, left = [word for word in self.words[1:] if not _is_cluster(word)], iter(rest)
+        if all(any(word == other for other in left) for word in wanted):
             letters = {letter for word in self.words[1:] if _is_cluster(word) for letter in word[1:]}
             given = {letter for word in rest if _is_cluster(word) for letter in word[1:]}
             if letters <= given:
@@ -288,8 +285,3 @@ def _same_program(given: str, wanted: str) -> bool:
 def _is_cluster(word: str) -> bool:
     """`-rf`: letters that could also be given one by one, and in another order."""
     return re.fullmatch(r"-[A-Za-z]+", word) is not None
-
-
-def _is_subsequence(wanted: list[str], given: list[str]) -> bool:
-    rest = iter(given)
-    return all(any(word == other for other in rest) for word in wanted)

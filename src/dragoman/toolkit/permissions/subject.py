@@ -10,12 +10,13 @@ import hashlib
 import os
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
@@ -77,15 +78,14 @@ class Subject(Struct, frozen=True, kw_only=True):
         return _digest(self.tool, self.arguments)
 
 
-class _Sorter:
-    def __init__(self, kinds: Mapping[str, Kind], *, guesses: bool) -> None:
-        self._kinds: Mapping[str, Kind] = kinds
-        self._guesses: bool = guesses
-        self.found: dict[Kind, list[str]] = {"command": [], "path": [], "url": [], "text": [], "environment": []}
-        self.unclear: bool = False
+class _Sorter(Struct):
+    kinds: Mapping[str, Kind]
+    guesses: bool
+    found: defaultdict[Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
+    unclear: bool = False
 
     def take(self, name: str, value: object, kind: Kind = "text", depth: int = 0) -> None:
-        kind = self._kinds.get(name) or _BY_NAME.get(name.lower()) or kind
+        kind = self.kinds.get(name) or _BY_NAME.get(name.lower()) or kind
         if depth > _DEEPEST:
             self.unclear = True
         elif isinstance(value, str):
@@ -106,7 +106,7 @@ class _Sorter:
             self.unclear = True
 
     def _text(self, value: str, kind: Kind) -> None:
-        if kind == "text" and self._guesses and len(value) <= _LONGEST_GUESS:
+        if kind == "text" and self.guesses and len(value) <= _LONGEST_GUESS:
             if _URL.match(value):
                 kind = "url"
             elif _PATHLIKE.match(value) and "\n" not in value:
