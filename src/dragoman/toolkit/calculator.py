@@ -228,12 +228,9 @@ _CONSTANTS: Final[dict[str, Fraction]] = {
     "e": Fraction("2.7182818284590452353602874713526624977572470937000"),
 }
 _FUNCTIONS: Final[dict[str, Callable[..., Fraction | int]]] = {
+    **{name: _with_floats(getattr(math, name)) for name in ("acos", "asin", "atan", "cos", "sin", "tan")},
     "abs": Fraction.__abs__,
-    "acos": _with_floats(math.acos),
-    "asin": _with_floats(math.asin),
-    "atan": _with_floats(math.atan),
     "ceil": Fraction.__ceil__,
-    "cos": _with_floats(math.cos),
     "exp": _with_decimals(Decimal.exp),
     "floor": Fraction.__floor__,
     "ln": _logarithm,
@@ -243,9 +240,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Fraction | int]]] = {
     "max": lambda *values: max(values),
     "min": lambda *values: min(values),
     "round": _round,
-    "sin": _with_floats(math.sin),
     "sqrt": _square_root,
-    "tan": _with_floats(math.tan),
 }
 
 
