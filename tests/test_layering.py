@@ -71,7 +71,7 @@ def test_the_house_as_it_is_keeps_every_contract(house: Path) -> None:
         ("dragoman.attic", "", LAYERS),  # a room that is not in the list
         ("dragoman.loop.step", "from dragoman.tools.registry import ToolRegistry", DOORS),
         ("dragoman.transport.http", "import dragoman.providers.profiles", TRANSPORT),
-        ("dragoman.toolkit.read", "from dragoman.chat import client", FACADE),
+        ("dragoman.toolkit.files", "from dragoman.chat import client", FACADE),
         ("dragoman.conversation.blocks", "import asyncio", PURE),
         ("dragoman.conversation.late", "def now():\n    from time import time", PURE),
         ("dragoman.providers.gemini.encode", "import httptools", PURE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -52,6 +53,14 @@ def good(result: ToolResult) -> str:
 def bad(result: ToolResult, kind: str) -> str:
     assert (result.is_error, result.error_type) == (True, kind), result.text
     return result.text
+
+
+def eventually(happened: Callable[[], bool]) -> bool:
+    """Whether something happens within ten seconds: what ends in another thread or process may take a moment."""
+    end = time.monotonic() + 10
+    while not happened() and time.monotonic() < end:
+        time.sleep(0.02)
+    return happened()
 
 
 @contextmanager

@@ -14,58 +14,51 @@ from hypothesis import given, strategies as st
 from dragoman.conversation import ToolResult
 from dragoman.errors import ConfigurationError, ToolError
 from dragoman.toolkit import Workspace
-from dragoman.toolkit.read import read_tool
+from dragoman.toolkit.files import edit_tool, read_tool, replace_file, write_tool
 from dragoman.toolkit.search import glob_tool, grep_tool
-from dragoman.toolkit.write import edit_tool, write_tool
 from tests.toolkit.calling import bad, call, good, meanwhile, words
 
 SECRET = "the secret of the neighbour"
 
 
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    directory = tmp_path / "outside"
-    (directory / "deep").mkdir(parents=True)
-    (directory / "secret.txt").write_text(SECRET)
-    (directory / "deep" / "secret.txt").write_text(SECRET)
-    return directory
+LINKS = {
+    "to_file": "{base}/outside/secret.txt", "to_directory": "{base}/outside", "up": "..", "up_and_out": "../outside",
+    "chain": "chain2", "chain2": "sub/../../outside", "sub/back": "../../outside/deep",
+    "sub/deep/far": "../../../outside/secret.txt", "to_root_of_all": "/", "to_etc": "/etc", "to_proc": "/proc/self",
+    "loop": "loop", "loop_a": "loop_b", "loop_b": "loop_a", "dangling_out": "../outside/new.txt",
+    "sibling": "../root-other", "inside": "sub/inner.txt", "inside_absolute": "{base}/root/sub/inner.txt",
+    "inside_directory": "sub",
+}  # fmt: skip
 
 
-@pytest.fixture
-def root(tmp_path: Path, outside: Path) -> Path:
-    """A workspace full of traps."""
-    root = tmp_path / "root"
+def make_tree(base: Path) -> Path:
+    """A workspace full of traps, and secrets beside it."""
+    root = base / "root"
+    for name in ("outside/secret.txt", "outside/deep/secret.txt", "root-other/secret.txt"):
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_text(SECRET)
     (root / "sub" / "deep").mkdir(parents=True)
     (root / "plain.txt").write_text("plain")
     (root / "sub" / "inner.txt").write_text("inner")
-    links = {
-        "to_file": outside / "secret.txt",
-        "to_directory": outside,
-        "up": "..",
-        "up_and_out": "../outside",
-        "chain": "chain2",
-        "chain2": "sub/../../outside",
-        "sub/back": "../../outside/deep",
-        "sub/deep/far": "../../../outside/secret.txt",
-        "to_root_of_all": "/",
-        "to_etc": "/etc",
-        "to_proc": "/proc/self",
-        "loop": "loop",
-        "loop_a": "loop_b",
-        "loop_b": "loop_a",
-        "dangling_out": "../outside/new.txt",
-        "sibling": f"../{root.name}-other",
-        "inside": "sub/inner.txt",
-        "inside_absolute": root / "sub" / "inner.txt",
-        "inside_directory": "sub",
-    }
-    for name, target in links.items():
-        (root / name).symlink_to(target)
-    sibling = tmp_path / "root-other"
-    sibling.mkdir()
-    (sibling / "secret.txt").write_text(SECRET)
+    for name, target in LINKS.items():
+        (root / name).symlink_to(target.format(base=base))
     os.mkfifo(root / "pipe")
     return root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_tree(tmp_path)
+
+
+@pytest.fixture
+def outside(tmp_path: Path, root: Path) -> Path:
+    return tmp_path / "outside"
+
+
+@pytest.fixture(scope="module")
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tree(tmp_path_factory.mktemp("tree"))
 
 
 HOSTILE = words(
@@ -79,6 +72,9 @@ HOSTILE = words(
     "{root}/../outside/secret.txt {root}/to_directory/secret.txt {root}/sub/../../outside/secret.txt "
     "{parent}/outside/secret.txt {parent} .. up to_directory /"
 )
+
+
+TOOLS = ["Read", "Write", "Edit", "Glob", "Grep"]
 
 
 def called(tool: str, root: Path, path: str) -> ToolResult:
@@ -98,7 +94,7 @@ def everything(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "Glob", "Grep"])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_what_is_outside_is_refused(root: Path, outside: Path, tool: str, path: str) -> None:
     before = everything(outside)
     text = bad(called(tool, root, path.format(root=root, parent=root.parent)), "denied")
@@ -110,13 +106,13 @@ def test_what_is_outside_is_refused(root: Path, outside: Path, tool: str, path: 
 @pytest.mark.parametrize(
     "path", ["loop", "loop_a", "loop/x", "no\0thing", "x" * 300, "/".join(["sub/.."] * 600), "pipe/x"]
 )
-@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "Glob", "Grep"])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_paths_that_lead_nowhere_are_errors_of_the_call(root: Path, tool: str, path: str) -> None:
     assert "cannot use" in bad(called(tool, root, path), "execution")
 
 
 @pytest.mark.parametrize("path", ["x" * 1_000_000, "../" + "x" * 1_000_000, "/x" * 500_000, "\0" * 1_000_000])
-@pytest.mark.parametrize("tool", ["Read", "Write", "Edit", "Glob", "Grep"])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_an_error_is_short_however_long_the_path(root: Path, tool: str, path: str) -> None:
     assert len(called(tool, root, path).text) < 3000
 
@@ -195,7 +191,7 @@ def swapping(root: Path, outside: Path) -> Callable[[], None]:
     return swap
 
 
-@pytest.mark.parametrize("tool", ["Read", "Edit", "Write", "Glob", "Grep"])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_a_directory_that_becomes_a_link_meanwhile_leads_nowhere(root: Path, outside: Path, tool: str) -> None:
     before = everything(outside)
     rounds = 15 if tool == "Grep" else 300
@@ -226,8 +222,6 @@ def test_a_link_put_in_the_place_of_a_file_is_replaced_not_followed(root: Path, 
     with workspace.place("plain.txt") as place:
         (root / "plain.txt").unlink()
         (root / "plain.txt").symlink_to(outside / "secret.txt")
-        from dragoman.toolkit.write import replace_file
-
         replace_file(place, b"new", None)
     assert (root / "plain.txt").read_text() == "new"
     assert not (root / "plain.txt").is_symlink()
@@ -244,49 +238,17 @@ def test_nothing_stays_open(root: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-PARTS = st.sampled_from(
-    [
-        *words(".. . sub deep up to_directory chain sub/back inside secret.txt plain.txt outside"),
-        "",
-    ]
-)
+PARTS = words(".. . sub deep up to_directory chain sub/back inside inside_directory secret.txt plain.txt outside")
 
 
-@given(parts=st.lists(PARTS, min_size=1, max_size=8), absolute=st.booleans())
-def test_no_path_at_all_leads_outside(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[str], absolute: bool
-) -> None:
-    root = _shared_tree(tmp_path_factory)
-    path = "/".join(parts)
-    workspace = Workspace(root)
+@given(parts=st.lists(st.sampled_from([*PARTS, ""]), min_size=1, max_size=8), absolute=st.booleans())
+def test_no_path_at_all_leads_outside(shared_root: Path, parts: list[str], absolute: bool) -> None:
+    root, path = shared_root, "/".join(parts)
     try:
-        with workspace.place(f"{root}/{path}" if absolute else path) as place:
+        with Workspace(root).place(f"{root}/{path}" if absolute else path) as place:
             where = Path(f"/proc/self/fd/{place.directory}").resolve() if Path("/proc/self/fd").exists() else root
     except ToolError:
         return
     assert where == root or root in where.parents
     # What we say it is called is what the system calls it.
     assert os.path.realpath(root / place.path) == str(root / place.path) or not (root / place.path).exists()
-
-
-_TREES: list[Path] = []
-
-
-def _shared_tree(factory: pytest.TempPathFactory) -> Path:
-    if not _TREES:
-        base = factory.mktemp("tree")
-        root, outside = base / "root", base / "outside"
-        (root / "sub" / "deep").mkdir(parents=True)
-        outside.mkdir()
-        (outside / "secret.txt").write_text(SECRET)
-        (root / "plain.txt").write_text("plain")
-        for name, target in {
-            "up": "..",
-            "to_directory": "../outside",
-            "chain": "sub/../../outside",
-            "sub/back": "../..",
-            "inside": "sub",
-        }.items():
-            (root / name).symlink_to(target)
-        _TREES.append(root)
-    return _TREES[0]

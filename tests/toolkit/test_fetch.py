@@ -18,7 +18,7 @@ from dragoman.toolkit import FetchSettings
 from dragoman.toolkit.addresses import Target, target_of
 from dragoman.toolkit.fetch import _is_same_origin, _Visit, fetch_tool  # pyright: ignore[reportPrivateUsage]
 from dragoman.tools import AnyTool, ToolRun
-from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
+from tests.toolkit.calling import Call, bad, both_colours, call, good
 from tests.transport.authority import Authority
 from tests.transport.server import Exchange, Script, Server
 
@@ -26,18 +26,11 @@ HERE = FetchSettings(allow_networks=("127.0.0.1",), seconds=20.0)
 EVERYWHERE = FetchSettings(allow_networks=("127.0.0.1",), seconds=20.0, follow_to_other_hosts=True)
 
 NAMES = {
-    "public.test": ["127.0.0.1"],
-    "other.test": ["127.0.0.1"],
-    "private.test": ["10.0.0.5"],
-    "metadata.test": ["169.254.169.254"],
-    "loopback.test": ["127.0.0.2"],
-    "six.test": ["::1"],
-    "mapped.test": ["::ffff:10.0.0.1"],
-    "both.test": ["127.0.0.1", "192.168.0.1"],
-    "scoped.test": ["fe80::1%lo"],
-    "nat64.test": ["64:ff9b::a00:1"],
-    "odd.test": ["not an address"],
-}
+    "public.test": ["127.0.0.1"], "other.test": ["127.0.0.1"], "private.test": ["10.0.0.5"],
+    "metadata.test": ["169.254.169.254"], "loopback.test": ["127.0.0.2"], "six.test": ["::1"],
+    "mapped.test": ["::ffff:10.0.0.1"], "both.test": ["127.0.0.1", "192.168.0.1"], "scoped.test": ["fe80::1%lo"],
+    "nat64.test": ["64:ff9b::a00:1"], "odd.test": ["not an address"], "localhost": ["127.0.0.2"],
+}  # fmt: skip
 
 
 def resolve(host: str, _port: int) -> list[str]:
@@ -153,20 +146,11 @@ def test_a_bomb_of_compression_is_not_unpacked(server: Server, bomb: bytes) -> N
 
 
 @pytest.mark.parametrize("script", [silent, dripping, dripping_head])
-@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+@both_colours
 def test_a_page_that_takes_too_long(called: Call, server: Server, script: Script) -> None:
     server.scripts = {"/": script}
     fetch = fetch_tool(settings=FetchSettings(allow_networks=("127.0.0.1",), seconds=0.5))
     assert "did not answer in time" in bad(called(fetch, url=server.url), "timeout")
-    server.wait_for_open(0)
-
-
-@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
-def test_a_fetch_that_is_cancelled_lets_go(called: Call, server: Server, fetch: AnyTool) -> None:
-    server.scripts = {"/": silent}
-    run = ToolRun()
-    threading.Timer(0.3, run.cancel).start()
-    bad(called(fetch, run=run, url=server.url), "cancelled")
     server.wait_for_open(0)
 
 
@@ -184,7 +168,7 @@ def deaf() -> Iterator[socket.socket]:
             each.close()
 
 
-@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+@both_colours
 @pytest.mark.parametrize("phase", ["lookup", "connecting", "TLS", "head", "body", "endless"])
 def test_cancelling_ends_a_fetch_at_once_in_every_phase(
     called: Call, phase: str, server: Server, deaf: socket.socket, monkeypatch: pytest.MonkeyPatch
@@ -217,7 +201,8 @@ def test_cancelling_ends_a_fetch_at_once_in_every_phase(
         late = time.monotonic() - cancelled[0]
     released.set()
     bad(result, "cancelled")
-    assert late < 1.0, "0.05 seconds where the machine has nothing else to do"
+    assert late < 10, "0.05 seconds where the machine has nothing else to do, and 20 without cancelling"
+    server.wait_for_open(0)
 
 
 def test_a_lookup_that_never_ends(server: Server) -> None:
@@ -262,42 +247,27 @@ def test_replies_that_are_none(server: Server, fetch: AnyTool, reply: bytes) -> 
 ELSEWHERE = [name for name in NAMES if name not in ("public.test", "other.test")]
 
 
-@pytest.mark.parametrize("host", ELSEWHERE)
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_names_that_lead_to_private_addresses(server: Server, fetch: AnyTool, host: str, scheme: str) -> None:
-    bad(call(fetch, url=f"{scheme}://{host}:{server.port}/"), "denied")
-    assert server.connections == 0
-
-
 LITERALS = ["127.0.0.2", "10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.2]", "[fd00:ec2::254]", "2130706434"]
 LITERALS += ["0x7f.0.0.2", "0177.0.0.2", "127.2", "0", "localhost.", "[64:ff9b::127.0.0.2]", "[::]", "0.0.0.0"]
 
 
-@pytest.mark.parametrize("host", LITERALS)
-def test_private_addresses(server: Server, host: str) -> None:
-    fetch = fetch_tool(settings=HERE, resolve=lambda _host, _port: ["127.0.0.2"])
-    bad(call(fetch, url=f"http://{host}:{server.port}/latest/meta-data/"), "denied")
+@pytest.mark.parametrize("host", [*ELSEWHERE, *LITERALS])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_hosts_that_are_not_public(server: Server, fetch: AnyTool, host: str, scheme: str) -> None:
+    bad(call(fetch, url=f"{scheme}://{host}:{server.port}/latest/meta-data/"), "denied")
     assert server.connections == 0
 
 
 REDIRECTS = [f"http://{host}:{{port}}/" for host in [*ELSEWHERE, *LITERALS]]
-REDIRECTS += [
-    "file:///etc/passwd",
-    "gopher://127.0.0.1:{port}/",
-    "http://u:p@public.test:{port}/",
-    "//127.0.0.2:{port}/",
-    "http:\\\\127.0.0.2",
-]
+REDIRECTS += ["file:///etc/passwd", "gopher://127.0.0.1:{port}/", "http://u:p@public.test:{port}/"]
+REDIRECTS += ["//127.0.0.2:{port}/", "http:\\\\127.0.0.2"]
 
 
 @pytest.mark.parametrize("location", REDIRECTS)
 @pytest.mark.parametrize("settings", [HERE, EVERYWHERE], ids=["same host", "any host"])
 def test_redirects_that_lead_there(server: Server, settings: FetchSettings, location: str) -> None:
-    def names(host: str, port: int) -> list[str]:
-        return ["127.0.0.2"] if host.startswith("localhost") else resolve(host, port)
-
     server.scripts = {"/": redirect(location)}
-    fetch = fetch_tool(settings=settings, resolve=names)
+    fetch = fetch_tool(settings=settings, resolve=resolve)
     assert call(fetch, url=f"http://public.test:{server.port}/").is_error
     assert server.connections == 1
 
@@ -337,19 +307,21 @@ def test_what_counts_as_one_server(one: str, other: str, same: bool) -> None:
     assert _is_same_origin(target_of(one), target_of(other)) is same
 
 
-def test_a_name_is_looked_up_once_and_that_very_address_is_asked(server: Server) -> None:
+def test_a_name_is_looked_up_once_for_each_page_and_that_very_address_is_asked(server: Server) -> None:
     """Rebinding: the second answer of the resolver would be another one."""
     asked: list[str] = []
 
     def changing(host: str, _port: int) -> list[str]:
         asked.append(host)
-        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+        return ["127.0.0.1"] if len(asked) in (1, 3) else ["127.0.0.2"]
 
     server.scripts = {"/": page("there"), "/again": redirect("/")}
     fetch = fetch_tool(settings=HERE, resolve=changing)
     assert good(call(fetch, url=f"http://changing.test:{server.port}/")) == "there"
     assert asked == ["changing.test"]
     bad(call(fetch, url=f"http://changing.test:{server.port}/"), "denied")
+    bad(call(fetch, url=f"http://changing.test:{server.port}/again"), "denied")  # by the redirect's own lookup
+    assert (server.connections, len(asked)) == (2, 4)
 
 
 def test_proxies_of_the_environment_are_not_used(
@@ -374,20 +346,8 @@ def test_certificates_are_checked_against_the_name(called: Call, tmp_path: Path)
     with Server({"/": page("safe")}, tls=authority.server("public.test")) as server:
         fetch = fetch_tool(settings=trusting, resolve=resolve)
         assert good(called(fetch, url=f"https://public.test:{server.port}/")) == "safe"
-        text = bad(called(fetch, url=f"https://other.test:{server.port}/"), "execution")
-        assert "certificate is not trusted" in text
-        text = bad(
-            called(fetch_tool(settings=HERE, resolve=resolve), url=f"https://public.test:{server.port}/"), "execution"
-        )
-        assert "certificate is not trusted" in text
+        wrong = [called(fetch, url=f"https://other.test:{server.port}/")]
+        wrong.append(called(fetch_tool(settings=HERE, resolve=resolve), url=f"https://public.test:{server.port}/"))
     with Server({"/": page("safe")}, tls=authority.server("public.test", expired=True)) as server:
-        text = bad(called(fetch, url=f"https://public.test:{server.port}/"), "execution")
-        assert "certificate is not trusted" in text
-
-
-def test_a_redirect_to_the_same_name_is_looked_up_and_checked_again(server: Server) -> None:
-    answers = [["127.0.0.1"], ["127.0.0.2"]]
-    server.scripts = {"/": redirect("/x"), "/x": page("there")}
-    fetch = fetch_tool(settings=HERE, resolve=lambda _host, _port: answers.pop(0))
-    bad(call(fetch, url=f"http://changing.test:{server.port}/"), "denied")
-    assert server.connections == 1
+        wrong.append(called(fetch, url=f"https://public.test:{server.port}/"))
+    assert all("certificate is not trusted" in bad(each, "execution") for each in wrong)

@@ -1,4 +1,4 @@
-"""All ready tools together."""
+"""All ready tools together, and `now`."""
 
 from __future__ import annotations
 
@@ -10,60 +10,34 @@ import pytest
 
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit import FetchSettings, MemorySkillStore, NullResponder, Workspace, toolkit
-from tests.toolkit.calling import bad, call
+from dragoman.toolkit.ready import now_tool
+from tests.toolkit.calling import Call, bad, both_colours, call, good, words
 
 ALWAYS = ["Read", "Write", "Edit", "Glob", "Grep", "Bash", "Fetch", "calculator", "now"]
 
 
-def test_which_tools_there_are(tmp_path: Path) -> None:
+def test_which_tools_there_are_and_what_they_say_of_themselves(tmp_path: Path) -> None:
     assert [tool.name for tool in toolkit(tmp_path)] == ALWAYS
-    assert [tool.name for tool in toolkit(Workspace(tmp_path), responder=NullResponder())] == [
-        *ALWAYS,
-        "react_emoji",
-        "send_update",
-    ]
-
-
-def test_skills_come_with_their_tools(tmp_path: Path) -> None:
-    assert [tool.name for tool in toolkit(tmp_path, skills=MemorySkillStore([]))] == [
-        *ALWAYS,
-        "Skill",
-        "LoadSkillSupporting",
-    ]
-
-
-def test_what_each_tool_says_of_itself_is_true(tmp_path: Path) -> None:
-    tools = toolkit(tmp_path, responder=NullResponder())
-    assert [tool.name for tool in tools if tool.options.read_only] == [
-        "Read",
-        "Glob",
-        "Grep",
-        "Fetch",
-        "calculator",
-        "now",
-    ]
+    tools = toolkit(Workspace(tmp_path), responder=NullResponder(), skills=MemorySkillStore([]))
+    assert [tool.name for tool in tools] == [*ALWAYS, *words("react_emoji send_update Skill LoadSkillSupporting")]
+    changing = words("Write Edit Bash react_emoji send_update")
+    assert [tool.name for tool in tools if not tool.options.read_only] == changing
     assert [tool.name for tool in tools if not tool.options.idempotent] == ["Edit", "Bash", "send_update"]
     assert [tool.name for tool in tools if tool.options.retries == 0] == ["Edit", "Bash", "send_update"]
 
 
+NEEDED = {
+    "Read": "file_path", "Write": "file_path", "Edit": "file_path", "Glob": "pattern", "Grep": "pattern",
+    "Bash": "command", "Fetch": "url", "calculator": "expression", "react_emoji": "emoji", "send_update": "message",
+    "Skill": "name",
+}  # fmt: skip
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    needed = {
-        "Read": "file_path",
-        "Write": "file_path",
-        "Glob": "pattern",
-        "Grep": "pattern",
-        "Bash": "command",
-        "Fetch": "url",
-        "calculator": "expression",
-        "react_emoji": "emoji",
-        "send_update": "message",
-        "Skill": "name",
-        "Edit": "file_path",
-    }
     others = {"Write": {"content": "x"}, "Edit": {"old_string": "x", "new_string": "y"}}
     tools = toolkit(tmp_path, responder=NullResponder(), skills=MemorySkillStore([]))
-    for tool in tools.filtered(needed):
-        name, other = needed[tool.name], others.get(tool.name, {})
+    for tool in tools.filtered(NEEDED):
+        name, other = NEEDED[tool.name], others.get(tool.name, {})
         assert name in tool.spec.schema["required"]
         for given in ({}, {name: ""}, {name: None}):
             assert bad(call(tool, **other, **given), "validation") == f"missing {name} argument"
@@ -81,3 +55,10 @@ def test_the_package_alone_loads_nothing() -> None:
     program = "import sys, dragoman.toolkit; print([m for m in sys.modules if m.startswith('dragoman.')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['dragoman._door', 'dragoman._version', 'dragoman.toolkit']"
+
+
+@both_colours
+def test_the_time_here_and_there(called: Call) -> None:
+    now = now_tool(clock=lambda: 1_700_000_000.0)
+    assert good(called(now)) == good(called(now, timezone="")) == "2023-11-14T22:13:20+00:00 (Tuesday, UTC)"
+    assert good(called(now, timezone="Asia/Tokyo")) == "2023-11-15T07:13:20+09:00 (Wednesday, Asia/Tokyo)"

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import io
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,12 @@ from dragoman.conversation import ToolCall
 from dragoman.toolkit import (
     CallbackResponder,
     ConsoleResponder,
-    NullResponder,
     PermissionAnswer,
     PermissionRequest,
+    Responder,
     Rule,
 )
-from dragoman.toolkit.responder import react_emoji_tool, send_update_tool
+from dragoman.toolkit.responder import responder_tools
 from dragoman.tools import ToolConfig, ToolErrorHandling, ToolExecutor
 from tests.toolkit.calling import Call, bad, both_colours, call, good
 
@@ -101,44 +103,41 @@ def test_the_model_cannot_command_the_terminal(evil: str) -> None:
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
-class Recorder:
-    def __init__(self, *, is_async: bool) -> None:
-        self.said: list[str] = []
-        self.is_async = is_async
+def said_by(said: list[str], *, is_async: bool, error: Exception | None = None) -> Callable[[str], Any]:
+    """A method of a responder, plain or async, that notes what is said, or fails."""
 
-    def take(self, text: str) -> object:
-        if not self.is_async:
-            self.said.append(text)
-            return None
+    def take(text: str) -> None:
+        said.append(text)
+        if error is not None:
+            raise error
 
-        async def later() -> None:
-            await asyncio.sleep(0)
-            self.said.append(text)
+    async def take_later(text: str) -> None:
+        await asyncio.sleep(0)
+        take(text)
 
-        return later()
+    return take_later if is_async else take
+
+
+either_responder = pytest.mark.parametrize("is_async", [False, True], ids=["plain responder", "async responder"])
 
 
 @both_colours
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain responder", "async responder"])
+@either_responder
 def test_the_person_sees_it_and_the_model_reads_that(called: Call, is_async: bool) -> None:
-    recorder = Recorder(is_async=is_async)
-    responder = CallbackResponder(reaction=recorder.take, update=recorder.take)  # type: ignore[arg-type]
-    assert good(called(react_emoji_tool(responder), emoji="👍")) == "reaction added"
-    assert good(called(send_update_tool(responder), message="half done")) == "update sent"
-    assert recorder.said == ["👍", "half done"]
+    said: list[str] = []
+    take = said_by(said, is_async=is_async)
+    react, update = responder_tools(CallbackResponder(reaction=take, update=take))
+    assert good(called(react, emoji="👍")) == "reaction added"
+    assert good(called(update, message="half done")) == "update sent"
+    assert said == ["👍", "half done"]
 
 
 @both_colours
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain responder", "async responder"])
+@either_responder
 def test_what_the_responder_complains_about_is_what_the_model_reads(called: Call, is_async: bool) -> None:
-    def fails(_text: str) -> None:
-        raise OSError("the channel is archived")
-
-    async def fails_later(_text: str) -> None:
-        raise OSError("the channel is archived")
-
-    responder = CallbackResponder(reaction=fails_later if is_async else fails)
-    assert bad(called(react_emoji_tool(responder), emoji="x"), "execution") == "the channel is archived"
+    fails = said_by([], is_async=is_async, error=OSError("the channel is archived"))
+    react, _ = responder_tools(CallbackResponder(reaction=fails))
+    assert bad(called(react, emoji="x"), "execution").endswith("OSError: the channel is archived")
 
 
 def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:
@@ -146,7 +145,7 @@ def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:
         await asyncio.sleep(0)
 
     async def main() -> None:
-        tool = send_update_tool(CallbackResponder(update=late))
+        tool = responder_tools(CallbackResponder(update=late))[1]
         async with ToolExecutor([tool]) as executor:
             tasks = [
                 asyncio.create_task(executor.aexecute(ToolCall("1", tool.name, json.dumps({"message": "hi"}))))
@@ -164,13 +163,11 @@ def test_an_update_that_nobody_waits_for_leaves_nothing_behind() -> None:
 
 def test_a_message_is_not_sent_twice() -> None:
     sent: list[str] = []
-
-    def fails(text: str) -> None:
-        sent.append(text)
-        raise OSError("perhaps it arrived")
-
-    tool = send_update_tool(CallbackResponder(update=fails))
-    call(tool, config=ToolConfig(tool_error_handling=ToolErrorHandling.RETRY), message="hi")
+    fails = said_by(sent, is_async=False, error=OSError("perhaps it arrived"))
+    _, update = responder_tools(CallbackResponder(update=fails))
+    call(update, config=ToolConfig(tool_error_handling=ToolErrorHandling.RETRY), message="hi")
     assert sent == ["hi"]
-    assert not tool.options.idempotent
-    assert react_emoji_tool(NullResponder()).options.idempotent
+
+
+def test_a_responder_has_no_method_that_nobody_calls() -> None:
+    assert [name for name in dir(Responder) if not name.startswith("_")] == ["ask_permission", "reaction", "update"]

@@ -1,18 +1,22 @@
-"""`Grep`: findings, caps, and expressions that never end."""
+"""`Grep` and `Glob`: findings, caps, expressions and patterns that never end, and what .gitignore files leave out."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from dragoman.toolkit import GrepLimits, Workspace
-from dragoman.toolkit.search import grep_tool
+from dragoman.toolkit.search import glob_tool, grep_tool
+from dragoman.toolkit.walk import PathPattern, ignore_rules, is_ignored
 from dragoman.tools import AnyTool, ToolConfig, ToolRun
-from tests.toolkit.calling import Call, acall, bad, both_colours, call, good
+from tests.processes import children
+from tests.toolkit.calling import Call, bad, both_colours, call, eventually, good, words
 
 ENDLESS = r"^(a|a|b?a)*$"
 BAIT = "a" * 60 + "!"
@@ -20,14 +24,8 @@ BAIT = "a" * 60 + "!"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    files = {
-        "a.py": "import os\n\ndef f():\n    return os\n",
-        "src/b.py": "OS = 1\r\nlast os\r\n",
-        "src/c.txt": "no match\n",
-        ".git/d": "os\n",
-        "out/e": "os\n",
-        ".gitignore": "out/\n",
-    }
+    files = {"a.py": "import os\n\ndef f():\n    return os\n", "src/b.py": "OS = 1\r\nlast os\r\n"}
+    files |= {"src/c.txt": "no match\n", ".git/d": "os\n", "out/e": "os\n", ".gitignore": "out/\n"}
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content.encode())
@@ -72,23 +70,9 @@ def test_what_is_no_expression(grep: AnyTool, pattern: str) -> None:
 @pytest.mark.parametrize("pattern", [ENDLESS, r"^(a+)+$", r"^(([a-z])+.)+[A-Z]([a-z])+$", r"(.*a){25}b"])
 def test_an_expression_that_never_ends_is_ended(called: Call, root: Path, pattern: str) -> None:
     (root / "bait").write_text("a" * 40 + "!" * 3 + "\n" + "a" * 5000)
-    grep = grep_tool(Workspace(root), limits=GrepLimits(seconds=0.5))
-    text = good(called(grep, pattern=pattern))
-    assert "[Stopped after 0.5 seconds, in bait. Use a simpler pattern" in text
-    assert no_worker_is_left()
-
-
-def no_worker_is_left() -> bool:
-    mine = os.getpid()
-    for process in Path("/proc").iterdir() if Path("/proc/self").exists() else ():
-        try:
-            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (process / "cmdline").read_bytes()
-        except (OSError, ValueError, IndexError):
-            continue
-        if parent == mine and b"match_worker.py" in command:
-            return False
-    return True
+    grep, born = grep_tool(Workspace(root), limits=GrepLimits(seconds=0.5)), children()
+    assert "[Stopped after 0.5 seconds, in bait. Use a simpler pattern" in good(called(grep, pattern=pattern))
+    assert children() <= born
 
 
 def test_the_time_of_the_run_counts_too(root: Path, grep: AnyTool) -> None:
@@ -97,17 +81,13 @@ def test_the_time_of_the_run_counts_too(root: Path, grep: AnyTool) -> None:
     assert "[Stopped after 1." in text
 
 
-@pytest.mark.parametrize("called", [call, acall], ids=["plain", "async"])
+@both_colours
 def test_a_search_that_is_cancelled_ends_its_child(called: Call, root: Path, grep: AnyTool) -> None:
     (root / "1").write_text(BAIT)
-    run = ToolRun()
+    run, born = ToolRun(), children()
     threading.Timer(0.3, run.cancel).start()
     bad(called(grep, run=run, pattern=ENDLESS, path="1"), "cancelled")
-    for _ in range(100):  # on an event loop the thread is left behind and ends a moment later
-        if no_worker_is_left():
-            return
-        time.sleep(0.05)
-    pytest.fail("the child still runs")
+    assert eventually(lambda: children() <= born), "on an event loop the thread is left behind and ends a moment later"
 
 
 def test_what_is_not_searched_is_told(root: Path, grep: AnyTool) -> None:
@@ -123,3 +103,172 @@ def test_what_is_not_searched_is_told(root: Path, grep: AnyTool) -> None:
     assert good(call(grep, pattern="import", path="link")) == "a.py:1:import os"
     assert "a pipe" in bad(call(grep, pattern="os", path="pipe"), "execution")
     assert "does not exist" in bad(call(grep, pattern="os", path="nothing"), "execution")
+
+
+# --- Glob ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def glob(root: Path) -> AnyTool:
+    return glob_tool(Workspace(root), max_paths=5)
+
+
+@both_colours
+def test_paths_in_order(called: Call, glob: AnyTool) -> None:
+    assert good(called(glob, pattern="**")).splitlines() == [".gitignore", "a.py", "src/b.py", "src/c.txt"]
+    assert good(called(glob, pattern="*.py", path="src")) == "src/b.py"
+    assert good(called(glob, pattern="*.none")) == "[No file fits.]"
+
+
+def test_what_is_ignored_can_be_asked_for(glob: AnyTool) -> None:
+    assert good(call(glob, pattern="out/*")) == "[No file fits.]"
+    assert good(call(glob, pattern="out/*", include_ignored=True)) == "out/e"
+    assert good(call(glob, pattern=".git/*", include_ignored=True)) == ".git/d"
+    assert good(call(glob, pattern="*", path=".git")) == ".git/d"
+
+
+def test_many_paths_are_cut(root: Path, glob: AnyTool) -> None:
+    for number in range(10):
+        (root / f"m{number}").touch()
+    lines = good(call(glob, pattern="m*")).splitlines()
+    assert lines[:5] == ["m0", "m1", "m2", "m3", "m4"]
+    assert lines[5:] == ["[Cut after 5 paths. To see others, use a narrower pattern or path.]"]
+
+
+def test_a_name_cannot_pretend_to_be_two(root: Path, glob: AnyTool) -> None:
+    (root / "evil\n[Cut after 5 paths]").touch()
+    assert good(call(glob, pattern="evil*")) == "evil\\n[Cut after 5 paths]"
+
+
+def test_a_huge_tree_is_not_walked_to_the_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.toolkit.walk.MAX_ENTRIES", 20)
+    for number in range(50):
+        (root / f"m{number}").touch()
+    *found, last = good(call(glob_tool(Workspace(root)), pattern="**")).split("\n")
+    assert len(found) <= 20
+    assert last.startswith("[Not everything was searched")
+
+
+def test_links_to_directories_are_not_entered(root: Path, glob: AnyTool) -> None:
+    (root / "round").symlink_to(".")
+    assert good(call(glob, pattern="round/**")) == "[No file fits.]"
+
+
+def test_long_paths_are_cut_by_their_size(root: Path) -> None:
+    deep = root / "/".join(["d" * 200] * 10)
+    deep.mkdir(parents=True)
+    for number in range(100):
+        (deep / f"{number:03}").touch()
+    text = good(call(glob_tool(Workspace(root)), pattern="d*/**"))
+    assert len(text) < 70_000
+    assert text.endswith("paths. To see others, use a narrower pattern or path.]")
+
+
+# --- patterns --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("*.py", ["a.py", ".py"], ["a/b.py", "a.pyc"]),
+        ("**/*.py", ["a.py", "a/b.py", "a/b/c.py"], ["a.txt"]),
+        ("src/**", ["src/a", "src/a/b"], ["lib/a"]),
+        ("src/**/test_?.py", ["src/test_a.py", "src/x/y/test_b.py"], ["src/test_ab.py", "test_a.py"]),
+        ("{a,b}.txt", ["a.txt", "b.txt"], ["c.txt", "a,b.txt"]),
+        ("x{1,{2,3}}y", ["x1y", "x2y", "x3y"], ["xy", "x{2,3}y"]),
+        ("{only}", ["{only}"], ["only"]),
+        ("a{", ["a{"], ["a"]),
+        ("[a-c]x", ["ax", "cx"], ["dx"]),
+        ("[!a]x", ["bx"], ["ax"]),
+        ("[", ["["], ["x"]),
+        ("./a//b", ["a/b"], ["a", "b"]),
+        ("**", ["a", "a/b"], []),
+        ("**/**/a", ["a", "x/y/a"], ["a/x"]),
+        ("a.b", ["a.b"], ["axb"]),
+        ("a\nb", ["a\nb"], ["a", "b"]),
+    ],
+)
+def test_what_fits(pattern: str, fits: list[str], does_not: list[str]) -> None:
+    compiled = PathPattern(pattern)
+    assert [path for path in fits if not compiled.fits(path)] == []
+    assert [path for path in does_not if compiled.fits(path)] == []
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 100 + "b", "**/a/" * 100 + "b", "[a]*" * 100 + "b", "?*" * 200 + "b", "{*a,**}/" * 6 + "b"]
+)
+def test_no_pattern_takes_long(pattern: str) -> None:
+    compiled = PathPattern(pattern)
+    assert not compiled.fits("a" * 250)
+    assert not compiled.fits("/".join(["a"] * 100))
+
+
+NAMES = st.text("ab.", min_size=1, max_size=4)
+
+
+@given(names=st.lists(NAMES, min_size=1, max_size=5), data=st.data())
+def test_a_pattern_made_from_a_path_fits_it(names: list[str], data: st.DataObject) -> None:
+    names = [name for name in names if name not in {".", ".."}] or ["a"]
+    parts = [data.draw(st.sampled_from([name, "*", "?" * len(name), f"{name[:1]}*", "**"])) for name in names]
+    path = "/".join(names)
+    compiled = PathPattern("/".join(parts))
+    assert compiled.fits(path)
+    for depth in range(1, len(names)):
+        assert compiled.may_hold("/".join(names[:depth]))
+
+
+# --- .gitignore files ------------------------------------------------------------------------------------------------
+
+RULES = """\
+# a comment
+
+*.log
+!keep.log
+/only_here
+build/
+docs/*.txt
+**/deep/x
+a/**/z
+spaced\x20\x20
+\\#odd
+\\!odd
+{a,b}
+tmp*
+!tmp2
+"""
+
+PATHS = words(
+    "x.log sub/x.log keep.log sub/keep.log only_here sub/only_here build/x sub/build/x docs/a.txt "
+    "docs/sub/a.txt other/docs/a.txt deep/x p/q/deep/x a/z a/b/c/z b/a/z spaced #odd !odd {a,b} a_file tmp1 "
+    "tmp2 plain"
+)
+
+
+def ignored(path: str) -> bool:
+    rules = ignore_rules("", RULES)
+    parts = path.split("/")
+    above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+    return any(is_ignored(rules, each, is_directory=True) for each in above) or is_ignored(
+        rules, path, is_directory=False
+    )
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_git_ignores_the_same(tmp_path: Path) -> None:
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    assert git("init", "-q").returncode == 0
+    (tmp_path / ".gitignore").write_text(RULES)
+    for path in PATHS:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    said = git("-c", "core.quotePath=false", "check-ignore", "--no-index", "--", *PATHS).stdout.splitlines()
+    assert [path for path in PATHS if ignored(path)] == said
+
+
+def test_no_ignore_file_takes_long() -> None:
+    rules = ignore_rules("", "*a" * 100 + "b\n" + "**/a/" * 100 + "b\n")
+    assert not is_ignored(rules, "a" * 250, is_directory=False)

@@ -2,11 +2,11 @@
 
 ready.py        `toolkit`: the tools in one registry; `now`      base.py   what each of them is made with
 workspace.py    the directory that tools work in, and the only way to its files
-read.py, write.py                                    `Read`, `Write`, `Edit`
-search.py, walk.py, matcher.py, match_worker.py      `Glob`, `Grep`
-bash.py, process_group.py                            `Bash`
-fetch.py, addresses.py, page_text.py                 `Fetch`
-calculator.py                                        `calculator`
+files.py                                  `Read`, `Write`, `Edit`
+search.py, walk.py, match_worker.py       `Glob`, `Grep`
+bash.py                                   `Bash`
+fetch.py, addresses.py, page_text.py      `Fetch`
+calculator.py                             `calculator`
 responder.py    who is on the other side: console, callbacks, nobody; `react_emoji`, `send_update`
 permissions/    which calls may run
 skills/         `Skill`, `LoadSkillSupporting`

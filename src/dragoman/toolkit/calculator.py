@@ -71,34 +71,32 @@ def calculate(expression: str) -> str:
     raise CalculationError(message)
 
 
-_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9_])(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?")
-_STRANGE: Final = re.compile(r"[^0-9A-Za-z.+\-*/%(),!\s]")
+_STRANGE: Final = re.compile(r"[^0-9A-Za-z_.+\-*/%(),!\s]")
+_BROKEN_NUMBER: Final = re.compile(r"[0-9.](?![eE][+-]?[0-9])[A-Za-z]")
+_LEADING_ZEROS: Final = re.compile(r"(?<![\w.])0+(?=[0-9])")
 _DEEP: Final = re.compile(r"(?:[-+(]\s*){200}")
 _SIGNS: Final = str.maketrans({"^": "**", "×": "*", "÷": "/", "−": "-"})  # noqa: RUF001 -- people write them
 
 
 class _Calculation:
-    """One expression. In its tree the name `_3` stands for the fourth of its numbers, which Python would round."""
+    """One expression. Numbers are taken from its text: in the tree, Python has rounded them."""
 
     def __init__(self, expression: str) -> None:
-        self._numbers: list[Fraction] = []
         text = expression.translate(_SIGNS)
-        if strange := _STRANGE.search(_NUMBER.sub("", text)):
+        if strange := _STRANGE.search(text):
             raise CalculationError(f"{strange[0]!r} is not arithmetic")
         if _DEEP.search(text):
             raise CalculationError("it is nested too deeply")
+        if _BROKEN_NUMBER.search(text):
+            raise CalculationError("it cannot be read as arithmetic")
         # A factorial binds tighter than a power, as only an attribute does in Python.
-        text = " ".join(_NUMBER.sub(self._keep, text).replace("!", " .factorial ").split())
+        self._text: str = " ".join(_LEADING_ZEROS.sub("", text).replace("!", " .factorial ").split())
         try:
-            self._tree: ast.expr = ast.parse(text, mode="eval").body
+            self._tree: ast.expr = ast.parse(self._text, mode="eval").body
         except SyntaxError:
             raise CalculationError("it cannot be read as arithmetic") from None
         except (MemoryError, RecursionError):
             raise CalculationError("it is nested too deeply") from None
-
-    def _keep(self, found: re.Match[str]) -> str:
-        self._numbers.append(_fraction(Decimal(found[0])))
-        return f" _{len(self._numbers) - 1} "
 
     @property
     def value(self) -> Fraction:
@@ -108,14 +106,15 @@ class _Calculation:
         if depth > MAX_DEPTH:
             raise CalculationError("it is nested too deeply")
         match node:
-            case ast.Name(id=name) if name.startswith("_"):
-                return self._numbers[int(name[1:])]
+            case ast.Constant():
+                return _fraction(Decimal(self._text[node.col_offset : node.end_col_offset]))
             case ast.Name(id=name) if name.lower() in _CONSTANTS:
                 return _CONSTANTS[name.lower()]
             case ast.Attribute(value=inner, attr="factorial"):
                 return _factorial(self._evaluate(inner, depth + 1))
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-                return self._signed(node, depth)
+                value = self._evaluate(node.operand, depth + 1)
+                return -value if isinstance(node.op, ast.USub) else value
             case ast.BinOp(op=ast.Pow()):
                 return _bounded(_power(self._evaluate(node.left, depth + 1), self._evaluate(node.right, depth + 1)))
             case ast.BinOp() if type(node.op) in _OPERATIONS:
@@ -130,15 +129,6 @@ class _Calculation:
                 raise CalculationError(f"{name[:40]!r} is not known")
             case _:
                 raise CalculationError("it cannot be read as arithmetic")
-
-    def _signed(self, node: ast.expr, depth: int) -> Fraction:
-        """`--+x`, which may have many signs without being deep."""
-        negative = False
-        while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-            negative ^= isinstance(node.op, ast.USub)
-            node = node.operand
-        value = self._evaluate(node, depth + 1)
-        return -value if negative else value
 
     def _chain(self, node: ast.expr, depth: int) -> Fraction:
         """`a + b - c …`, which may be long without being deep."""
@@ -238,12 +228,9 @@ _CONSTANTS: Final[dict[str, Fraction]] = {
     "e": Fraction("2.7182818284590452353602874713526624977572470937000"),
 }
 _FUNCTIONS: Final[dict[str, Callable[..., Fraction | int]]] = {
+    **{name: _with_floats(getattr(math, name)) for name in ("acos", "asin", "atan", "cos", "sin", "tan")},
     "abs": Fraction.__abs__,
-    "acos": _with_floats(math.acos),
-    "asin": _with_floats(math.asin),
-    "atan": _with_floats(math.atan),
     "ceil": Fraction.__ceil__,
-    "cos": _with_floats(math.cos),
     "exp": _with_decimals(Decimal.exp),
     "floor": Fraction.__floor__,
     "ln": _logarithm,
@@ -253,9 +240,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Fraction | int]]] = {
     "max": lambda *values: max(values),
     "min": lambda *values: min(values),
     "round": _round,
-    "sin": _with_floats(math.sin),
     "sqrt": _square_root,
-    "tan": _with_floats(math.tan),
 }
 
 

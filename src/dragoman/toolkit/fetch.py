@@ -27,15 +27,14 @@ from dragoman.transport import (
     MalformedReplyError,
     ReplyReader,
     Routes,
-    Unpacker,
     request_head,
     unpacker,
 )
 
 from .addresses import Network, Resolve, Target, check_address, look_up, networks, system_addresses, target_of
 from .base import Deadline, OutOfTimeError, ready
+from .files import MAX_IMAGE_BYTES, encoding_of_mark, image_type
 from .page_text import page_text
-from .read import MAX_IMAGE_BYTES, image_type
 
 T = TypeVar("T")
 
@@ -139,28 +138,22 @@ class _Visit(Struct, frozen=True):
 
     def follow(self, target: Target) -> tuple[Target, _Page]:
         for _ in range(self.settings.max_redirects + 1):
-            page = _get(target, self._addresses(target), self)
+            found = (
+                [target.address] if target.address else look_up(self.resolve, target.host, target.port, self.deadline)
+            )
+            # Looked up once, and the connection goes to just these. All of them are checked: a name that leads to a
+            # public and to a private address is up to no good.
+            addresses = [str(check_address(each, self.allowed, target.host)) for each in found]
+            page = _get(target, addresses, self)
             location = page.headers.get("location", "")
             if page.status not in _REDIRECTS or not location:
                 return target, page
-            target = self._next(target, location)
+            following = target_of(location, target)
+            if not (self.settings.follow_to_other_hosts or _is_same_origin(target, following)):
+                message = f"{target.url} redirects to another host or port: {following.url}"
+                raise ToolExecutionError(message, hint="Call Fetch with that URL if you want it.")
+            target = following
         raise ToolExecutionError(f"there are more than {self.settings.max_redirects} redirects.")
-
-    def _addresses(self, target: Target) -> list[str]:
-        """Where to connect. Looked up once and checked; the connection goes to just these."""
-        if target.address is not None:
-            found = [target.address]
-        else:
-            found = look_up(self.resolve, target.host, target.port, self.deadline)
-        # All of them: a name that leads to a public and to a private address is up to no good.
-        return [str(check_address(each, self.allowed, target.host)) for each in found]
-
-    def _next(self, target: Target, location: str) -> Target:
-        following = target_of(location, target)
-        if not (self.settings.follow_to_other_hosts or _is_same_origin(target, following)):
-            message = f"{target.url} redirects to another host or port: {following.url}"
-            raise ToolExecutionError(message, hint="Call Fetch with that URL if you want it.")
-        return following
 
     # --- what the model gets ---
 
@@ -211,7 +204,6 @@ def _part(text: str, offset: int, limit: int, *, cut: bool) -> str:
 
 _CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE).search
 _CHARSET_IN_PAGE: Final = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE).search
-_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 # Python's codecs include some that are no encodings of pages and can be made to work for minutes.
 _BELIEVED: Final = re.compile(
     r"utf-8|utf-16(?:-[lb]e)?|utf-32(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp866|koi8-[ru]|mac-roman"
@@ -221,22 +213,17 @@ _BELIEVED: Final = re.compile(
 
 def decode_page(body: bytes, content_type: str) -> str:
     """The text. A byte order mark counts most, then what the header says, then the page itself, then UTF-8."""
-    for mark, name in _MARKS:
-        if body.startswith(mark):
-            return body[len(mark) :].decode(name, "replace")
-    if said := _CHARSET(content_type):
-        return body.decode(_codec(said[1]), "replace")
-    found = _CHARSET_IN_PAGE(body[:2048])
-    return body.decode(_codec(found[1].decode("ascii", "replace")) if found else "utf-8", "replace")
-
-
-def _codec(name: str) -> str:
+    if marked := encoding_of_mark(body):
+        return body[len(marked.mark) :].decode(marked.name, "replace")
+    said, inside = _CHARSET(content_type), _CHARSET_IN_PAGE(body[:2048])
+    name = said[1] if said else inside[1].decode("ascii", "replace") if inside else "utf-8"
     try:
-        found = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except (LookupError, ValueError):
-        return "utf-8"
-    # What pages call Latin-1 is Windows-1252; browsers read it so.
-    return "cp1252" if found in ("iso8859-1", "ascii") else found if _BELIEVED(found) else "utf-8"
+        codec = "utf-8"
+    if codec in ("iso8859-1", "ascii"):  # what pages call Latin-1 is Windows-1252; browsers read it so
+        codec = "cp1252"
+    return body.decode(codec if _BELIEVED(codec) else "utf-8", "replace")
 
 
 # --- one request to addresses that were checked ----------------------------------------------------------------------
@@ -327,32 +314,24 @@ def _exchange(sock: socket.socket, target: Target, visit: _Visit) -> _Page:
     while unsent:
         unsent = unsent[_patiently(sock, partial(sock.send, unsent), visit.deadline, writing=True) :]
     reader = ReplyReader("GET")
-    first = b""
+    piece = b""
     while not reader.head_complete:
-        first = _feed(sock, reader, visit)
+        piece = _feed(sock, reader, visit)
     encoding = reader.headers.get("content-encoding", "").strip().lower()
     if encoding not in _ENCODINGS:
         raise _failed(target, f"it sent a content encoding that nobody asked for ({encoding[:40]})")
-    body, cut = _body(sock, reader, first, unpacker(encoding), visit)
-    return _Page(status=reader.status, headers=reader.headers, body=body, cut=cut)
-
-
-def _body(
-    sock: socket.socket, reader: ReplyReader, piece: bytes, packed: Unpacker | None, visit: _Visit
-) -> tuple[bytes, bool]:
-    body = bytearray()
+    packed, body, most = unpacker(encoding), bytearray(), visit.settings.max_bytes
     while True:
         for at in range(0, len(piece), _SLICE):
-            part = piece[at : at + _SLICE]
-            body += part if packed is None else packed.feed(part)
-            if len(body) > visit.settings.max_bytes:
-                return bytes(body[: visit.settings.max_bytes]), True
-        if reader.complete:
+            if len(body) <= most:
+                part = piece[at : at + _SLICE]
+                body += part if packed is None else packed.feed(part)
+        if reader.complete or len(body) > most:
             break
         piece = _feed(sock, reader, visit)
-    if packed is not None:
+    if packed is not None and len(body) <= most:
         packed.finish()
-    return bytes(body), False
+    return _Page(status=reader.status, headers=reader.headers, body=bytes(body[:most]), cut=len(body) > most)
 
 
 def _feed(sock: socket.socket, reader: ReplyReader, visit: _Visit) -> bytes:

@@ -14,6 +14,8 @@ from html import unescape
 from typing import Final
 from urllib.parse import urljoin
 
+from msgspec import Struct
+
 _TAG: Final = re.compile(r"</?([A-Za-z][^\s/>]*)((?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+)>")
 _HREF: Final = re.compile(r"(?:^|\s)href\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE).search
 _DROPPED: Final = frozenset(
@@ -36,8 +38,9 @@ _CHECKED: Final = 1000
 def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None) -> str:
     """The text of a page, with links made absolute. `check` is called now and then, and raises to end it."""
     reader = _Reader(url)
-    title = _title(html)
-    at = 0
+    title, at = "", 0
+    if (start := _TITLE.search(html[:20_000])) and (end := _ENDS["title"].search(html, start.end())):
+        title = " ".join(unescape(html[start.end() : end.start()]).split())[:300]
     for count in itertools.count():
         opening = html.find("<", at)
         if opening < 0:
@@ -51,19 +54,13 @@ def page_text(html: str, url: str = "", check: Callable[[], None] = lambda: None
     return f"{title}\n\n{body}".strip() if title and not body.startswith(f"# {title}") else body
 
 
-def _title(html: str) -> str:
-    if (start := _TITLE.search(html[:20_000])) and (end := _ENDS["title"].search(html, start.end())):
-        return " ".join(unescape(html[start.end() : end.start()]).split())[:300]
-    return ""
-
-
 def _behind(html: str, opening: int, reader: _Reader) -> int:
     """Take in what begins with this `<`; where to go on."""
     if html.startswith("<!--", opening):
-        return _after(html.find("-->", opening + 2), 3, html)
+        return _after(html, "-->", opening + 2)
     following = html[opening + 1 : opening + 2]
     if following in ("!", "?"):
-        return _after(html.find(">", opening), 1, html)
+        return _after(html, ">", opening)
     if not (following.isalpha() or following == "/"):
         reader.text("<")
         return opening + 1
@@ -72,7 +69,9 @@ def _behind(html: str, opening: int, reader: _Reader) -> int:
         if following == "/" and not html[opening + 2 : opening + 3].isalpha():  # `</>`, `</3`: not a tag
             reader.text("</")
             return opening + 2
-        return _broken(html, opening, reader)
+        # Its quotes do not match. To find that out costs a look at all that follows, so not too often.
+        reader.broken += 1
+        return _after(html, ">", opening) if reader.broken <= _MAX_BROKEN else len(html)
     name, closing = tag[1].lower(), html[opening + 1] == "/"
     if name in _DROPPED and not closing:
         if tag[2].endswith("/") and name == "svg":
@@ -84,37 +83,30 @@ def _behind(html: str, opening: int, reader: _Reader) -> int:
     return tag.end()
 
 
-def _broken(html: str, opening: int, reader: _Reader) -> int:
-    """A tag whose quotes do not match. To find that out costs a look at all that follows, so not too often."""
-    reader.broken += 1
-    end = html.find(">", opening) if reader.broken <= _MAX_BROKEN else -1
-    return len(html) if end < 0 else end + 1
+def _after(html: str, sign: str, at: int) -> int:
+    found = html.find(sign, at)
+    return len(html) if found < 0 else found + len(sign)
 
 
-def _after(found: int, length: int, html: str) -> int:
-    return len(html) if found < 0 else found + length
-
-
-class _Reader:
+class _Reader(Struct):
     """Collects lines of text."""
 
-    def __init__(self, url: str) -> None:
-        self._url: str = url
-        self._lines: list[str] = []
-        self._pieces: list[str] = []
-        self._preformatted: int = 0
-        self._lists: list[int | None] = []
-        """For each list around: the number of its last item, or None where items have none."""
-        self._open_link: tuple[str, int] | None = None
-        """Where it leads, and how many pieces were before it. Links do not nest."""
-        self._prefix: str = ""
-        """What the next line begins with."""
-        self.broken: int = 0
+    url: str
+    lines: list[str] = []
+    pieces: list[str] = []
+    preformatted: int = 0
+    lists: list[int | None] = []
+    """For each list around: the number of its last item, or None where items have none."""
+    open_link: tuple[str, int] | None = None
+    """Where it leads, and how many pieces were before it. Links do not nest."""
+    prefix: str = ""
+    """What the next line begins with."""
+    broken: int = 0
 
     def text(self, text: str) -> None:
         if text:
             text = unescape(text)
-            self._pieces.append(text if self._preformatted else re.sub(r"\s+", " ", text))
+            self.pieces.append(text if self.preformatted else re.sub(r"\s+", " ", text))
 
     def tag(self, name: str, attributes: str, *, closing: bool) -> None:
         if name == "br":
@@ -128,14 +120,14 @@ class _Reader:
         elif name in _HEADINGS:
             self._paragraph()
             if not closing:
-                self._prefix = _HEADINGS[name]
+                self.prefix = _HEADINGS[name]
         elif name == "li":
             self._item(closing=closing)
         elif name in ("ul", "ol"):
             self._list(name, closing=closing)
         elif name in ("td", "th"):
             if closing:
-                self._pieces.append(" | ")
+                self.pieces.append(" | ")
         elif name == "tr":
             self._line()
         elif name in _BLOCKS:
@@ -143,77 +135,69 @@ class _Reader:
 
     def finished(self) -> str:
         self._line()
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(self._lines)).strip()
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(self.lines)).strip()
 
     def _line(self) -> None:
-        text = "".join(self._pieces)
-        self._pieces.clear()
-        self._open_link = None
-        if not self._preformatted:
+        text = "".join(self.pieces)
+        self.pieces.clear()
+        self.open_link = None
+        if not self.preformatted:
             # A row of a table ends with a separator too many.
             text = re.sub(r" {2,}", " ", text).strip().removesuffix("|").rstrip()
         if text:
-            self._lines.append(self._prefix + text)
-            self._prefix = ""
+            self.lines.append(self.prefix + text)
+            self.prefix = ""
 
     def _paragraph(self) -> None:
         self._line()
-        if self._lines and self._lines[-1] and not self._lists:
-            self._lines.append("")
+        if self.lines and self.lines[-1] and not self.lists:
+            self.lines.append("")
 
     def _link(self, attributes: str, *, closing: bool) -> None:
         if not closing:
             found = _HREF(attributes)
-            href = unescape(found[1] or found[2] or found[3] or "") if found else ""
-            self._open_link = (href.strip(), len(self._pieces))
+            href = unescape(found[1] or found[2] or found[3] or "").strip() if found else ""
+            if href.startswith("#") or len(href) > _MAX_HREF or href.lower().startswith(("javascript:", "data:")):
+                href = ""
+            try:
+                address = urljoin(self.url, href) if href else ""
+            except ValueError:
+                address = ""
+            self.open_link = (address, len(self.pieces))
             return
-        if self._open_link is None:
+        if self.open_link is None:
             return
-        (href, start), self._open_link = self._open_link, None
-        label = " ".join("".join(self._pieces[start:]).split())
-        address = self._absolute(href)
-        if label and address and not self._preformatted:
-            self._pieces[start:] = [f"[{label}]({address})"]
-
-    def _absolute(self, href: str) -> str:
-        if (
-            not href
-            or href.startswith("#")
-            or len(href) > _MAX_HREF
-            or href.lower().startswith(("javascript:", "data:"))
-        ):
-            return ""
-        try:
-            return urljoin(self._url, href)
-        except ValueError:
-            return ""
+        (href, start), self.open_link = self.open_link, None
+        label = " ".join("".join(self.pieces[start:]).split())
+        if label and href and not self.preformatted:
+            self.pieces[start:] = [f"[{label}]({href})"]
 
     def _preformatted_text(self, *, closing: bool) -> None:
-        if closing and self._preformatted:
-            self._lines += ["".join(self._pieces).strip("\n"), "```", ""]
-            self._pieces.clear()
-            self._preformatted -= 1
+        if closing and self.preformatted:
+            self.lines += ["".join(self.pieces).strip("\n"), "```", ""]
+            self.pieces.clear()
+            self.preformatted -= 1
         elif not closing:
             self._paragraph()
-            if not self._preformatted:
-                self._lines.append("```")
-                self._preformatted += 1
+            if not self.preformatted:
+                self.lines.append("```")
+                self.preformatted += 1
 
     def _list(self, name: str, *, closing: bool) -> None:
         self._line()
         if not closing:
-            self._lists.append(0 if name == "ol" else None)
-        elif self._lists:
-            self._lists.pop()
+            self.lists.append(0 if name == "ol" else None)
+        elif self.lists:
+            self.lists.pop()
             self._paragraph()
 
     def _item(self, *, closing: bool) -> None:
         self._line()
         if closing:
             return
-        indent = "  " * min(len(self._lists) - 1, 8) if self._lists else ""
+        indent = "  " * min(len(self.lists) - 1, 8) if self.lists else ""
         sign = "-"
-        if self._lists and (number := self._lists[-1]) is not None:
-            self._lists[-1] = number + 1
+        if self.lists and (number := self.lists[-1]) is not None:
+            self.lists[-1] = number + 1
             sign = f"{number + 1}."
-        self._prefix = f"{indent}{sign} "
+        self.prefix = f"{indent}{sign} "

@@ -16,12 +16,11 @@ from .base import ready
 from .bash import BashSettings, bash_tool
 from .calculator import calculator_tool
 from .fetch import FetchSettings, fetch_tool
-from .read import read_tool
-from .responder import Responder, react_emoji_tool, send_update_tool
+from .files import edit_tool, read_tool, write_tool
+from .responder import Responder, responder_tools
 from .search import GrepLimits, glob_tool, grep_tool
-from .skills.store import SkillStore, load_skill_supporting_tool, skill_tool
+from .skills.store import SkillStore, skill_tools
 from .workspace import Workspace
-from .write import edit_tool, write_tool
 
 
 def toolkit(
@@ -52,11 +51,12 @@ def toolkit(
         "now": now_tool,
     }
     if responder is not None:
-        makers["react_emoji"] = lambda: react_emoji_tool(responder)
-        makers["send_update"] = lambda: send_update_tool(responder)
+        makers |= {
+            "react_emoji": lambda: responder_tools(responder)[0],
+            "send_update": lambda: responder_tools(responder)[1],
+        }
     if skills is not None:
-        makers["Skill"] = lambda: skill_tool(skills)
-        makers["LoadSkillSupporting"] = lambda: load_skill_supporting_tool(skills)
+        makers |= {"Skill": lambda: skill_tools(skills)[0], "LoadSkillSupporting": lambda: skill_tools(skills)[1]}
     wanted = list(makers) if only is None else list(only)
     for name in wanted:
         if name not in makers:

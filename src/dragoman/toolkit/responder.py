@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol, TextIO, TypeAlias
 from msgspec import Struct
 
 from dragoman.conversation import ToolCall
-from dragoman.errors import ToolExecutionError
 from dragoman.tools import AnyTool, discard
 
 from .base import ready
@@ -96,15 +95,13 @@ class ConsoleResponder:
     def __init__(self, *, out: TextIO | None = None, ask: Callable[[str], str] | None = None) -> None:
         self._out: TextIO | None = out
         self._ask: Callable[[str], str] = input if ask is None else ask
-        self._lock: threading.Lock = threading.Lock()
+        self._lock: threading.RLock = threading.RLock()
 
     def reaction(self, emoji: str, /) -> None:
-        with self._lock:
-            self._print(f"[{_harmless(emoji)}]")
+        self._print(f"[{_harmless(emoji)}]")
 
     def update(self, text: str, /) -> None:
-        with self._lock:
-            self._print(f"> {_harmless(text)}")
+        self._print(f"> {_harmless(text)}")
 
     def ask_permission(self, request: PermissionRequest, /) -> PermissionAnswer | None:
         """Ask on the terminal; no answer, or none that can be understood, leaves the question open."""
@@ -135,8 +132,9 @@ class ConsoleResponder:
 
     def _print(self, text: str) -> None:
         out = sys.stdout if self._out is None else self._out
-        out.write(f"{text}\n")
-        out.flush()
+        with self._lock:
+            out.write(f"{text}\n")
+            out.flush()
 
 
 def _harmless(text: str) -> str:
@@ -151,8 +149,8 @@ def _one_line(text: str) -> str:
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
-def react_emoji_tool(responder: Responder) -> AnyTool:
-    """The tool `react_emoji`."""
+def responder_tools(responder: Responder) -> list[AnyTool]:
+    """The tools `react_emoji` and `send_update`."""
 
     # A reaction that is already there stays as it is.
     @ready(name="react_emoji", needs=["emoji"], idempotent=True)
@@ -162,13 +160,7 @@ def react_emoji_tool(responder: Responder) -> AnyTool:
         Args:
             emoji: The emoji, or its name as the chat system knows it.
         """
-        return _say(lambda: responder.reaction(emoji), "reaction added")
-
-    return react_emoji
-
-
-def send_update_tool(responder: Responder) -> AnyTool:
-    """The tool `send_update`."""
+        return _say(responder.reaction(emoji), "reaction added")
 
     @ready(name="send_update", needs=["message"], retries=0)
     def send_update(*, message: str = "") -> str | Awaitable[str]:
@@ -177,41 +169,28 @@ def send_update_tool(responder: Responder) -> AnyTool:
         Args:
             message: What to say; one or two sentences.
         """
-        return _say(lambda: responder.update(message), "update sent")
+        return _say(responder.update(message), "update sent")
 
-    return send_update
+    return [react_emoji, send_update]
 
 
-def _say(say: Callable[[], _Done], reply: str) -> str | Awaitable[str]:
-    """The reply once it has been said. What the responder complains about is what the model reads."""
-    try:
-        said = say()
-    except Exception as error:
-        raise _failed(error) from error
+def _say(said: _Done, reply: str) -> str | Awaitable[str]:
+    """The reply once it has been said."""
     return reply if said is None else _Saying(said, reply)
 
 
-class _Saying:
-    """An async responder at work; the executor awaits it."""
+class _Saying(Struct, eq=False):
+    """An async responder at work; the executor awaits it, or closes it where nobody waits any more."""
 
-    def __init__(self, said: Awaitable[None], reply: str) -> None:
-        self._said: Awaitable[None] = said
-        self._reply: str = reply
+    said: Awaitable[None]
+    reply: str
 
     def __await__(self) -> Generator[Any, Any, str]:
-        try:
-            yield from self._said.__await__()
-        except Exception as error:
-            raise _failed(error) from error
-        return self._reply
+        yield from self.said.__await__()
+        return self.reply
 
     def close(self) -> None:
-        """A run that was cancelled in between awaits nothing any more."""
-        discard(self._said)
+        discard(self.said)
 
     def __del__(self) -> None:
         self.close()
-
-
-def _failed(error: Exception) -> ToolExecutionError:
-    return ToolExecutionError(str(error) or type(error).__name__, hint="", details=error)

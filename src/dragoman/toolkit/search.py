@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
+import subprocess
+import sys
 import time
+from collections import Counter
 from contextlib import closing
-from typing import Annotated, Final, Literal, TypeAlias
+from pathlib import Path
+from typing import IO, Annotated, Final, Literal, TypeAlias, cast
 
+import msgspec
 from msgspec import Meta, Struct
 
-from dragoman._descriptors import owned
-from dragoman.errors import ToolValidationError
+from dragoman.errors import ToolError, ToolExecutionError, ToolValidationError
 from dragoman.tools import AnyTool, ToolContext
 
 from .base import Deadline, OutOfTimeError, ready
-from .matcher import Matcher
-from .read import detect, is_binary
+from .files import detect, is_binary
 from .walk import PathPattern, PatternError, Walk
-from .workspace import Workspace, readable_errors
+from .workspace import Workspace
 
 MAX_PATHS: Final = 1000
 Mode: TypeAlias = Literal["content", "files", "count"]
 
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _MAX_LINE: Final = 500
 _MAX_OUTPUT: Final = 64 * 1024
 _GLOB_SECONDS: Final = 20.0
@@ -60,16 +61,15 @@ def glob_tool(workspace: Workspace, *, max_paths: int = MAX_PATHS) -> AnyTool:
         """
         wanted = _path_pattern(pattern, "pattern")
         deadline = Deadline.of(context, _GLOB_SECONDS)
-        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, deadline=deadline)
+        walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
         found: list[str] = []
         size = 0
-        with closing(walk.files()) as files:
-            for _, _, below in files:
-                if len(found) == max_paths or size > _MAX_OUTPUT:
-                    found.append(f"[Cut after {len(found)} paths. To see others, use a narrower pattern or path.]")
-                    break
-                found.append(_one_line(below))
-                size += len(found[-1])
+        for below, _ in walk.files():
+            if len(found) == max_paths or size > _MAX_OUTPUT:
+                found.append(f"[Cut after {len(found)} paths. To see others, use a narrower pattern or path.]")
+                break
+            found.append(_one_line(below))
+            size += len(found[-1])
         return "\n".join([*(found or ["[No file fits.]"]), *([_TOO_MUCH] if walk.stopped else [])])
 
     return glob
@@ -117,7 +117,7 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
         """
         wanted = _path_pattern(glob if "/" in glob else f"**/{glob}", "glob") if glob else None
         began, deadline = time.monotonic(), Deadline.of(context, limits.seconds)
-        walk = Walk(workspace, path or ".", wanted=wanted, ignoring=not include_ignored, deadline=deadline)
+        walk = Walk(workspace, path or ".", wanted, not include_ignored, deadline)
         search = _Search(limits, mode, context_lines)
         with closing(Matcher(pattern, ignore_case=ignore_case, deadline=deadline)) as matcher:
             try:
@@ -133,44 +133,29 @@ def grep_tool(workspace: Workspace, *, limits: GrepLimits = GrepLimits()) -> Any
 
 
 def _search_files(workspace: Workspace, walk: Walk, search: _Search, matcher: Matcher) -> None:
-    limit = search.limits.file_bytes
-    with workspace.place(walk.path) as place, readable_errors(walk.path):
+    with workspace.place(walk.path) as place:
         status = place.status()
     if status is None or not stat.S_ISDIR(status.st_mode):  # one file: say what is wrong with it
-        search.at = _one_line(place.path)
-        with workspace.reading(place.path) as (file, _), readable_errors(walk.path):
-            search.take(place.path, _read(file, limit), matcher)
+        search.take(place.path, _read(workspace, place.path, search.limits.file_bytes), matcher)
         return
-    with closing(walk.files()) as files:
-        for directory, name, below in files:
-            search.at = _one_line(below)
-            search.take(below, _open_and_read(directory, name, limit), matcher)
-            if search.full:
-                return
-        if walk.stopped:
-            search.notes.append(_TOO_MUCH)
-
-
-def _open_and_read(directory: int, name: str, limit: int) -> bytes | str:
-    """The text of a file below the directory that is searched, or why not; a link is nothing to speak of."""
-    try:
-        file = owned(os.open, name, _FILE, dir_fd=directory)
-    except OSError as error:
-        return "" if error.errno == errno.ELOOP else "not accessible"
-    with file:
+    for path, is_link in walk.files():
+        if is_link:
+            continue
         try:
-            return _read(file.number, limit) if stat.S_ISREG(os.fstat(file.number).st_mode) else ""
-        except OSError:
-            return "not accessible"
+            data = _read(workspace, path, search.limits.file_bytes)
+        except ToolError:
+            data = "not accessible"
+        search.take(path, data, matcher)
+        if search.full:
+            return
+    if walk.stopped:
+        search.notes.append(_TOO_MUCH)
 
 
-def _read(file: int, limit: int) -> bytes | str:
+def _read(workspace: Workspace, path: str, limit: int) -> bytes | str:
     """The text of a file in UTF-8, or why it is not searched."""
-    if os.fstat(file).st_size > limit:
-        return "too large"
-    data = b""
-    while len(data) <= limit and (piece := os.read(file, limit + 1 - len(data))):
-        data += piece
+    with workspace.reading(path) as (file, _), open(file, "rb", closefd=False) as content:
+        data = content.read(limit + 1)
     if len(data) > limit:
         return "too large"
     if is_binary(data):
@@ -190,32 +175,29 @@ class _Search:
         self._lines: list[str] = []
         self._shown: int = 0
         self._bytes: int = 0
-        self._skipped: dict[str, int] = {}
+        self._skipped: Counter[str] = Counter()
         self.notes: list[str] = []
         self.at: str = ""
         self.full: bool = False
 
     def take(self, path: str, data: bytes | str, matcher: Matcher) -> None:
         """Search the text of one file, or count why it cannot be searched."""
+        self.at = _one_line(path)
         if isinstance(data, str):
-            self._skipped[data] = self._skipped.get(data, 0) + 1
+            self._skipped[data] += 1
             return
         left = self.limits.lines - self._shown
         found = matcher.search(data, left + 1 if self._mode == "content" else 1)
         if found.failed:
             self.notes.append(f"[{self.at} could not be searched: {found.failed}.]")
         elif self._mode == "content":
-            self._show_lines(path, data, found.lines)
+            self._show_lines(data, found.lines)
         elif found.count:
-            shown = _one_line(path)
-            self._show([shown if self._mode == "files" else f"{shown}:{found.count}"])
+            self._show([self.at if self._mode == "files" else f"{self.at}:{found.count}"])
 
-    def _show_lines(self, path: str, data: bytes, numbers: list[int]) -> None:
-        if not numbers:
-            return
-        lines = data.decode("utf-8", "replace").split("\n")
-        shown, around = _one_line(path), self._context_lines
-        last, fits = -1, set(numbers)
+    def _show_lines(self, data: bytes, numbers: list[int]) -> None:
+        lines = data.decode("utf-8", "replace").split("\n") if numbers else []
+        around, last, fits = self._context_lines, -1, set(numbers)
         for number in numbers:
             if self.full:
                 return
@@ -224,7 +206,7 @@ class _Search:
             group = ["--"] if apart else []
             for at in range(first, min(number + around, len(lines) - 1) + 1):
                 sign = ":" if at in fits else "-"
-                group.append(f"{shown}{sign}{at + 1}{sign}{_narrow(lines[at].removesuffix(chr(13)))}")
+                group.append(f"{self.at}{sign}{at + 1}{sign}{_narrow(lines[at].removesuffix(chr(13)))}")
                 last = at
             self._show(group)
 
@@ -242,12 +224,105 @@ class _Search:
 
     def reply(self) -> str:
         """What the model reads."""
-        notes = list(self.notes)
-        counts = ", ".join(f"{count} {why}" for why, count in sorted(self._skipped.items()) if why)
-        if counts:
-            notes.append(f"[Not searched: {counts}.]")
-        return "\n".join([*(self._lines or ["[No line fits.]"]), *notes])
+        counts = ", ".join(f"{count} {why}" for why, count in sorted(self._skipped.items()))
+        unread = [f"[Not searched: {counts}.]"] if counts else []
+        return "\n".join([*(self._lines or ["[No line fits.]"]), *self.notes, *unread])
 
 
 def _narrow(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… [{len(line)} characters]"
+
+
+# --- a regular expression at work ------------------------------------------------------------------------------------
+# Some expressions take longer than the age of the universe for a short line, and while Python tries one nothing else in
+# the same process goes on. So match_worker.py tries them, in a process that can be ended.
+
+_WORKER: Final = str(Path(__file__).with_name("match_worker.py"))
+_NEEDED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Some interpreters do not find their own library without."""
+
+
+class Found(Struct, frozen=True):
+    """The lines of one text that fit."""
+
+    lines: list[int] = []
+    """Their numbers, from 0; not more than asked for."""
+    count: int = 0
+    """How many there are in all."""
+    failed: str = ""
+
+
+class Matcher:
+    """One expression; close it after use. OutOfTimeError says that the time is over, and the child is gone."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool, deadline: Deadline) -> None:
+        self._deadline: Deadline = deadline
+        self._unread: bytes = b""
+        if not sys.executable:
+            message = "regular expressions need a Python interpreter to run in, and this program does not name one."
+            raise ToolExecutionError(message, hint="Set sys.executable to one.")
+        try:
+            # Nothing of our environment, none of our open files, none of the signals of our terminal.
+            self._child: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 -- our own file, no shell
+                [sys.executable, "-I", "-S", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                env={name: os.environ[name] for name in _NEEDED if name in os.environ},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolExecutionError(f"the search could not be started: {error.strerror or error}.") from error
+        self._requests: IO[bytes] = cast("IO[bytes]", self._child.stdin)
+        self._replies: IO[bytes] = cast("IO[bytes]", self._child.stdout)
+        try:
+            os.set_blocking(self._requests.fileno(), False)
+            self._send(msgspec.json.encode({"pattern": pattern, "ignore_case": ignore_case}) + b"\n")
+            hello = msgspec.json.decode(self._line(), type=Found)
+            if hello.failed:
+                raise ToolValidationError(f"the argument pattern is not a regular expression: {hello.failed[:300]}.")
+        except BaseException:
+            self.close()
+            raise
+
+    def search(self, text: bytes, limit: int) -> Found:
+        """The lines of a text in UTF-8 that fit."""
+        self._deadline.check()
+        self._send(msgspec.json.encode({"size": len(text), "limit": limit}) + b"\n" + text)
+        return msgspec.json.decode(self._line(), type=Found)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.wait()
+        self._requests.close()
+        self._replies.close()
+
+    def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            self._deadline.wait_for(self._requests.fileno(), writing=True)
+            try:
+                view = view[os.write(self._requests.fileno(), view[:65536]) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise _gone() from None
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._unread:
+            self._deadline.wait_for(self._replies.fileno())
+            data = os.read(self._replies.fileno(), 65536)
+            if not data:
+                raise _gone()
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+
+def _gone() -> ToolExecutionError:
+    message = "the search ended unexpectedly; the pattern may need too much memory."
+    return ToolExecutionError(message, hint="Use a simpler pattern.")

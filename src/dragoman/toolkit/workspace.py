@@ -13,7 +13,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,7 @@ _REASONS: Final = {
     errno.EACCES: "it is not accessible",
     errno.EPERM: "it is not accessible",
     errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "it changed while it was being opened",  # a link has been put there since we looked
     errno.ENOSPC: "the disk is full",
     errno.EROFS: "the file system is read-only",
     errno.EMFILE: "too many files are open",
@@ -109,53 +110,50 @@ class Workspace:
 
     @contextmanager
     def place(self, path: str, *, make_parents: bool = False) -> Generator[Place, None, None]:
-        """Follow a path, relative or absolute, to its end, which need not exist. Raises ToolError, never OSError.
+        """Follow a path, relative or absolute, to its end, which need not exist.
 
-        With `make_parents`, directories on the way that do not exist are made.
+        With `make_parents`, directories on the way that do not exist are made. What the system says of the path, here
+        and inside the block, becomes a ToolError that the model can read.
         """
-        with readable_errors(path):
-            follower = _Follower(self.root, self._spellings, path, make_parents=make_parents)
         try:
-            with readable_errors(path):
-                place = follower.to_the_end(self._relative(path))
-            yield place
-        finally:
-            follower.close()
+            with closing(_Follower(self, path, make_parents=make_parents)) as follower:
+                yield follower.to_the_end(self.below(path, path))
+        except OSError as error:
+            raise failure(path, error) from error
+        except (ValueError, UnicodeError) as error:  # a NUL, or half a surrogate pair
+            raise failure(path, "the path cannot be a file name") from error
 
     @contextmanager
     def reading(self, path: str) -> Generator[tuple[int, str], None, None]:
         """A regular file, open for reading, and its path relative to the root."""
-        with self.place(path) as place:
-            with readable_errors(path):
-                file = place.open_file()
-            with file:
-                yield file.number, place.path
+        with self.place(path) as place, place.open_file() as file:
+            yield file.number, place.path
 
     @contextmanager
     def directory(self, path: str) -> Generator[tuple[int, str], None, None]:
         """A directory, open, and its path relative to the root (empty for the root itself)."""
-        with self.place(path) as place:
-            with readable_errors(path):
-                directory = place.open_directory()
-            with directory:
-                yield directory.number, "" if place.path == "." else place.path
+        with self.place(path) as place, place.open_directory() as directory:
+            yield directory.number, "" if place.path == "." else place.path
 
-    def _relative(self, path: str) -> list[str]:
-        if "\0" in path:
-            raise failure(path, "the path has a NUL character")
-        if path.startswith("/"):
-            return _below(_parts(path), self._spellings, path)
-        return list(_parts(path))
+    def below(self, target: str, path: str) -> list[str]:
+        """The parts of a target on the way of a path; an absolute one is refused if it does not begin with the root."""
+        parts = _parts(target)
+        if not target.startswith("/"):
+            return list(parts)
+        for root in self._spellings:
+            if parts[: len(root)] == root:
+                return list(parts[len(root) :])
+        raise _outside(path)
 
 
 class _Follower:
     """Follows one path. `stack` holds the directories from the root to where we are, all of them open."""
 
-    def __init__(self, root: str, spellings: tuple[tuple[str, ...], ...], path: str, *, make_parents: bool) -> None:
-        self._spellings: tuple[tuple[str, ...], ...] = spellings
+    def __init__(self, workspace: Workspace, path: str, *, make_parents: bool) -> None:
+        self._workspace: Workspace = workspace
         self._path: str = path
         self._make_parents: bool = make_parents
-        self._stack: list[Descriptor] = [owned(os.open, root, _DIRECTORY)]
+        self._stack: list[Descriptor] = [owned(os.open, workspace.root, _DIRECTORY)]
         self._names: list[str] = []
         self._links: int = 0
 
@@ -177,11 +175,9 @@ class _Follower:
                 self._links += 1
                 if self._links > _MAX_LINKS:
                     raise failure(self._path, "there are too many symbolic links on the way")
-                if target.startswith("/"):
-                    self._to_the_root()
-                    waiting.extendleft(reversed(_below(_parts(target), self._spellings, self._path)))
-                else:
-                    waiting.extendleft(reversed(_parts(target)))
+                while target.startswith("/") and self._names:
+                    self._up()
+                waiting.extendleft(reversed(self._workspace.below(target, self._path)))
             elif waiting:
                 self._down(part)
             else:
@@ -202,10 +198,6 @@ class _Follower:
         self._stack.pop().close()
         self._names.pop()
 
-    def _to_the_root(self) -> None:
-        while self._names:
-            self._up()
-
     def _link(self, part: str) -> str | None:
         """Where a link of this name leads, or None if it is no link."""
         try:
@@ -221,41 +213,15 @@ class _Follower:
         if self._make_parents:
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=self._stack[-1].number)
-        try:
-            inner = owned(os.open, part, _DIRECTORY, dir_fd=self._stack[-1].number)
-        except OSError as error:
-            if error.errno == errno.ELOOP:  # a link has been put there since we looked
-                raise failure(self._path, "it changed while it was being opened") from error
-            raise
+        inner = owned(os.open, part, _DIRECTORY, dir_fd=self._stack[-1].number)
         self._stack.append(inner)
         self._names.append(part)
         if is_system(os.fstat(inner.number)):
             raise _denied_system(self._path)
 
 
-@contextmanager
-def readable_errors(path: str) -> Generator[None, None, None]:
-    """Turn what the system says of a path into an error that the model can read."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise failure(path, "it changed while it was being opened") from error
-        raise failure(path, error) from error
-    except (ValueError, UnicodeError) as error:  # half a surrogate pair, say
-        raise failure(path, "the path cannot be a file name") from error
-
-
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
-
-
-def _below(parts: tuple[str, ...], spellings: tuple[tuple[str, ...], ...], path: str) -> list[str]:
-    """What an absolute path says below the root; refused if it does not begin with it."""
-    for root in spellings:
-        if parts[: len(root)] == root:
-            return list(parts[len(root) :])
-    raise _outside(path)
 
 
 def _outside(path: str) -> ToolDeniedError:

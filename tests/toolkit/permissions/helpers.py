@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from dragoman.conversation import ToolCall
 from dragoman.toolkit import PermissionChecker, PermissionPolicy, Rule
-from dragoman.tools import AnyTool, tool
+from dragoman.tools import AnyTool, Tool, tool
+
+E = TypeVar("E")
+C = TypeVar("C")
 
 ran: list[tuple[str, str]] = []
 """What the tools were really called with."""
@@ -44,6 +48,12 @@ def look(anything: str = "", count: int = 1) -> str:
     return "seen"
 
 
+def remote(description: str = "Runs a query.", **properties: object) -> AnyTool:
+    """A tool of a server, of which only a schema is known."""
+    schema: dict[str, object] = {"type": "object", "properties": {"query": {}, "path": {}, **properties}}
+    return Tool.from_schema(lambda **_: "ran", schema, name="db.run", description=description)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+
+
 TOOLS: list[AnyTool] = [bash, read, write, fetch, look]
 BY_NAME = {each.name: each for each in TOOLS}
 
@@ -70,3 +80,8 @@ def decision(
     """What the rules say of a call to one of the tools above."""
     checker = PermissionChecker(PermissionPolicy(rules=tuple(rules), default=default), workspace=workspace)
     return checker.judge(made, BY_NAME.get(made.name)).action
+
+
+def pairs(table: Mapping[E, Sequence[C]]) -> list[tuple[E, C]]:
+    """What is expected and a case, from a table of what is expected of which cases."""
+    return [(expected, case) for expected, cases in table.items() for case in cases]

@@ -5,6 +5,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from dragoman.toolkit import (
     PermissionRequest,
     Rule,
 )
-from dragoman.tools import Tool, ToolExecutor, ToolRun
-from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran
+from dragoman.tools import ToolExecutor, ToolRun
+from tests.toolkit.permissions.helpers import BY_NAME, TOOLS, allow, ask, call, deny, ran, remote
 from tests.tools.cases import Runner, both_colours, one
 
 YES = PermissionAnswer(allowed=True)
@@ -46,8 +47,6 @@ class Person:
         self.answers = list(answers)
         self.asked: list[PermissionRequest] = []
         self.threads: list[threading.Thread] = []
-        self.at_once = 0
-        self.most_at_once = 0
 
     def answer(self, request: PermissionRequest) -> Any:
         self.asked.append(request)
@@ -65,10 +64,7 @@ class PlainPerson(Person):
 
 class AsyncPerson(Person):
     async def ask_permission(self, request: PermissionRequest) -> Any:
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0.001)
-        self.at_once -= 1
         return self.answer(request)
 
 
@@ -176,20 +172,19 @@ def test_a_rule_can_be_allowed_for_the_session(execute_all: Runner) -> None:
     assert results("git diff --output=x") == ["denied"]
 
 
+ODD_ANSWERS: list[object] = [
+    allow("Bash"),
+    "yes",
+    True,
+    1,
+    ValueError("the window was closed: hunter2"),
+    StopIteration(),
+]
+ODD_ANSWERS += [PermissionAnswer(allowed=True, remember="session")]  # type: ignore[arg-type]
+
+
 @both_colours
-@pytest.mark.parametrize(
-    "answer",
-    [
-        allow("Bash"),
-        "yes",
-        True,
-        1,
-        PermissionAnswer(allowed=True, remember="session"),  # type: ignore[arg-type]
-        ValueError("the window was closed: hunter2"),
-        StopIteration(),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("answer", ODD_ANSWERS, ids=repr)
 def test_an_answer_that_does_not_fit_is_not_a_yes(execute_all: Runner, answer: object) -> None:
     for person in (PlainPerson, AsyncPerson, OddPerson):
         _, executor = checked(responder=person(answer))
@@ -252,43 +247,28 @@ def test_ctrl_c_at_a_question_reaches_the_program() -> None:
 def test_a_tool_that_has_changed_is_asked_about_again() -> None:
     somebody = PlainPerson(ALWAYS, NO)
     checker = PermissionChecker(responder=somebody)
-
-    def version(description: str) -> Any:
-        return Tool.from_schema(
-            lambda **_: "ran", {"type": "object", "properties": {"x": {}}}, name="remote", description=description
-        )
-
-    for description, expected in [("adds", None), ("adds", None), ("adds, and sends your mail away", "denied")]:
-        with ToolExecutor([version(description)], permission=checker) as executor:
-            assert executor.execute(call("remote", x=1)).error_type == expected
+    for tool, expected in [(remote(), None), (remote(), None), (remote("Sends your mail away."), "denied")]:
+        with ToolExecutor([tool], permission=checker) as executor:
+            assert executor.execute(call("db.run", query=1)).error_type == expected
     assert len(somebody.asked) == 2
-
-
-# --- without an executor ---------------------------------------------------------------------------------------------
 
 
 def test_many_threads_and_loops_share_one_checker() -> None:
     somebody = PlainPerson(*[ALWAYS] * 32)
     checker, executor = checked(responder=somebody)
-    results: list[str] = []
+    calls = [call("Bash", command=f"ls {number % 4}") for number in range(12)]
 
-    def plainly() -> None:
+    def plainly() -> list[str]:
         with executor() as running:
-            results.extend(running.execute(call("Bash", command=f"ls {n % 4}")).text for n in range(12))
+            return [running.execute(each).text for each in calls]
 
-    def on_a_loop() -> None:
-        async def main() -> None:
-            async with executor() as running:
-                results.extend([(await running.aexecute(call("Bash", command=f"ls {n % 4}"))).text for n in range(12)])
+    async def on_a_loop() -> list[str]:
+        async with executor() as running:
+            return [(await running.aexecute(each)).text for each in calls]
 
-        asyncio.run(main())
-
-    threads = [threading.Thread(target=target) for target in [plainly, on_a_loop] * 4]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert results == ["done"] * 96
+    with ThreadPoolExecutor(8) as threads:
+        jobs = [threads.submit(each) for each in [plainly, lambda: asyncio.run(on_a_loop())] * 4]
+        assert [job.result(60) for job in jobs] == [["done"] * 12] * 8
     # Those who ask at the same moment all ask; nobody asks again what was answered before.
     assert 4 <= len(somebody.asked) <= 32
     assert checker.judge(call("Bash", command="ls 1"), BY_NAME["Bash"]).source == "session"

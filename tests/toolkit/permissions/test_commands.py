@@ -10,243 +10,108 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from dragoman.errors import ConfigurationError
 from dragoman.toolkit.permissions.rules import Match
 from dragoman.toolkit.permissions.shell import LONGEST, compile_command, read_shell
-from tests.toolkit.permissions.helpers import allow, call, decision, deny
+from tests.toolkit.permissions.helpers import allow, call, decision, deny, pairs
 
 STATUS = [allow("Bash", command="git status", options=("--short", "-s"))]
 
 WELCOME = [
-    "git status",
-    "  git   status\t",
-    "git status src",
-    "git status --short",
-    "git status -s src tests",
-    "git status --short=yes",
-    "git status -- src",
-    "git status 'a file.py'",
-    'git status "a file.py"',
-    "git status ''",
-    "\ngit status\n\n",
-]
+    "git status", "  git   status\t", "git status src", "git status --short", "git status -s src tests",
+    "git status --short=yes", "git status -- src", "git status 'a file.py'", 'git status "a file.py"',
+    "git status ''", "\ngit status\n\n",
+]  # fmt: skip
 
 HOSTILE = [
     # a second command
-    "git status; rm -rf /",
-    "git status ;rm -rf /",
-    "git status;",
-    "git status && rm -rf /",
-    "git status&&rm -rf /",
-    "git status || rm -rf /",
-    "git status | sh",
-    "git status |& sh",
-    "git status & rm -rf /",
-    "git status &",
-    "git status\nrm -rf /",
-    "git status\r\nrm -rf /",
-    "\nrm -rf /\ngit status",
-    "rm -rf /; git status",
-    "true && git status",
-    "! git status",
-    "(git status)",
-    "{ git status; }",
-    "git status ;; rm",
+    "git status; rm -rf /", "git status ;rm -rf /", "git status;", "git status && rm -rf /", "git status&&rm -rf /",
+    "git status || rm -rf /", "git status | sh", "git status |& sh", "git status & rm -rf /", "git status &",
+    "git status\nrm -rf /", "git status\r\nrm -rf /", "\nrm -rf /\ngit status", "rm -rf /; git status",
+    "true && git status", "! git status", "(git status)", "{ git status; }", "git status ;; rm",
     # substitution
-    "git status $(rm -rf /)",
-    "git status `rm -rf /`",
-    'git status "$(rm -rf /)"',
-    'git status "`rm -rf /`"',
-    "git status $((1+1))",
-    "git status ${IFS}",
-    "git status ${x:-$(rm -rf /)}",
-    "git status $HOME",
-    'git status "$HOME"',
-    "git status <(rm -rf /)",
-    "git status >(rm -rf /)",
-    "$(git status)",
-    "`git status`",
-    "$0 status",
-    "git${IFS}status",
-    "git status $'\\x3b' rm",
-    'git status $"x"',
-    "git status @(a|b)",
+    "git status $(rm -rf /)", "git status `rm -rf /`", 'git status "$(rm -rf /)"', 'git status "`rm -rf /`"',
+    "git status $((1+1))", "git status ${IFS}", "git status ${x:-$(rm -rf /)}", "git status $HOME",
+    'git status "$HOME"', "git status <(rm -rf /)", "git status >(rm -rf /)", "$(git status)", "`git status`",
+    "$0 status", "git${IFS}status", "git status $'\\x3b' rm", 'git status $"x"', "git status @(a|b)",
     # redirection
-    "git status > /etc/passwd",
-    "git status >> ~/.bashrc",
-    "git status >/etc/passwd",
-    "git status 2>/etc/passwd",
-    "git status &> /etc/passwd",
-    "git status >| /etc/passwd",
-    "git status < /etc/passwd",
-    "git status <<EOF\nrm\nEOF",
-    "git status <<< rm",
-    ">x git status",
+    "git status > /etc/passwd", "git status >> ~/.bashrc", "git status >/etc/passwd", "git status 2>/etc/passwd",
+    "git status &> /etc/passwd", "git status >| /etc/passwd", "git status < /etc/passwd", "git status <<EOF\nrm\nEOF",
+    "git status <<< rm", ">x git status",
     # variables for one command
-    "X=1 git status",
-    "PATH=/tmp/evil git status",
-    "LD_PRELOAD=/tmp/evil.so git status",
-    "GIT_PAGER='rm -rf /' git status",
-    "A[0]=1 git status",
-    "A+=1 git status",
+    "X=1 git status", "PATH=/tmp/evil git status", "LD_PRELOAD=/tmp/evil.so git status",
+    "GIT_PAGER='rm -rf /' git status", "A[0]=1 git status", "A+=1 git status",
     # another command around it
-    "env git status",
-    "env X=1 git status",
-    "env -S 'git status'",
-    "sudo git status",
-    "eval git status",
-    "exec git status",
-    "command git status",
-    "builtin git status",
-    "time git status",
-    "nohup git status",
-    "xargs git status",
-    "sh -c 'git status'",
-    "bash -c 'git status; rm -rf /'",
-    "watch git status",
-    "if git status; then rm -rf /; fi",
-    "for x in git status; do rm; done",
-    "while git status; do rm; done",
-    "function git { rm; }; git status",
-    "git() { rm -rf /; }; git status",
-    "alias git=rm; git status",
-    "coproc git status",
-    "[[ git status ]]",
+    "env git status", "env X=1 git status", "env -S 'git status'", "sudo git status", "eval git status",
+    "exec git status", "command git status", "builtin git status", "time git status", "nohup git status",
+    "xargs git status", "sh -c 'git status'", "bash -c 'git status; rm -rf /'", "watch git status",
+    "if git status; then rm -rf /; fi", "for x in git status; do rm; done", "while git status; do rm; done",
+    "function git { rm; }; git status", "git() { rm -rf /; }; git status", "alias git=rm; git status",
+    "coproc git status", "[[ git status ]]",
     # options that turn the command into another one
-    "git -c core.pager='rm -rf /' status",
-    "git -c core.fsmonitor=/tmp/evil status",
-    "git --exec-path=/tmp/evil status",
-    "git -C /tmp/evil status",
-    "git --git-dir=/tmp/evil status",
-    "git --config-env=core.pager=X status",
-    "git status --output=/etc/passwd",
-    "git status -c core.pager=rm",
-    "git status --shor",
-    "git status -sx",
-    "git status '--output=/etc/passwd'",
-    'git status "-c" core.pager=rm',
-    "git status -- --output=/etc/passwd",
-    "git status +x",
-    "git status @/tmp/arguments",
-    "git status SHELL=/tmp/evil",
+    "git -c core.pager='rm -rf /' status", "git -c core.fsmonitor=/tmp/evil status",
+    "git --exec-path=/tmp/evil status", "git -C /tmp/evil status", "git --git-dir=/tmp/evil status",
+    "git --config-env=core.pager=X status", "git status --output=/etc/passwd", "git status -c core.pager=rm",
+    "git status --shor", "git status -sx", "git status '--output=/etc/passwd'", 'git status "-c" core.pager=rm',
+    "git status -- --output=/etc/passwd", "git status +x", "git status @/tmp/arguments", "git status SHELL=/tmp/evil",
     # what the shell makes of words
-    "git status *",
-    "git status ?",
-    "git status [a-z]*",
-    "git status {a,b}",
-    "git status ~",
-    "git status ~root/.ssh",
-    "git status --short=~/x",
-    "git status !!",
-    "git status # rm",
-    "git status \\; rm",
-    "git status \\\nrm",
-    "git stat\\us",
-    "g'i't status",
-    '"git" status',
-    "git 'status'",
-    "'git status'",
-    "git status 'open",
-    'git status "open',
-    "git status \\",
+    "git status *", "git status ?", "git status [a-z]*", "git status {a,b}", "git status ~", "git status ~root/.ssh",
+    "git status --short=~/x", "git status !!", "git status # rm", "git status \\; rm", "git status \\\nrm",
+    "git stat\\us", "g'i't status", '"git" status', "git 'status'", "'git status'", "git status 'open",
+    'git status "open', "git status \\",
     # another program
-    "/tmp/evil/git status",
-    "./git status",
-    "../git status",
-    "Git status",
-    "GIT STATUS",
-    "git statusx",
-    "git  status-x",
-    "gitstatus",
-    "git",
-    "git stash",
-    "status git",
-    "\uff47it status",
-    "git\u00a0status",
-    "git\u200b status",
-    "git status\x00; rm",
-    "git status \x1b[2K",
-    "git status \u202e",
-    "git status \u2028rm",
-    "git\x0bstatus",
-    "",
-    "   ",
-    ";",
-    "'",
-    "git status " + "x" * LONGEST,
-]
+    "/tmp/evil/git status", "./git status", "../git status", "Git status", "GIT STATUS", "git statusx",
+    "git  status-x", "gitstatus", "git", "git stash", "status git", "\uff47it status", "git\u00a0status",
+    "git\u200b status", "git status\x00; rm", "git status \x1b[2K", "git status \u202e", "git status \u2028rm",
+    "git\x0bstatus", "", "   ", ";", "'", "git status " + "x" * LONGEST,
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", WELCOME)
-def test_a_plain_command_is_allowed(command: str) -> None:
-    assert decision(STATUS, call("Bash", command=command)) == "allow"
-
-
-@pytest.mark.parametrize("command", HOSTILE)
-def test_a_hostile_command_is_not_allowed_by_a_rule_for_git_status(command: str) -> None:
-    assert decision(STATUS, call("Bash", command=command)) == "ask"
+@pytest.mark.parametrize(("expected", "command"), pairs({"allow": WELCOME, "ask": HOSTILE}))
+def test_a_rule_for_git_status_allows_that_and_nothing_else(expected: str, command: str) -> None:
+    assert decision(STATUS, call("Bash", command=command)) == expected
 
 
 def test_a_list_of_words_is_a_command_too() -> None:
-    import json
-
-    from dragoman.conversation import ToolCall
-
-    def judged(words: list[str]) -> str:
-        return decision(STATUS, ToolCall("1", "run", json.dumps({"argv": words})))
-
     rules = [allow("run", command="git status")]
-    assert decision(rules, ToolCall("1", "run", '{"argv": ["git", "status"]}')) == "allow"
-    assert decision(rules, ToolCall("1", "run", '{"argv": ["git", "status", "; rm"]}')) == "allow", "one operand"
-    assert decision(rules, ToolCall("1", "run", '{"argv": ["git status"]}')) == "ask"
-    assert judged(["git", "status"]) == "ask", "the rule is for Bash"
+    assert decision(rules, call("run", argv=["git", "status"])) == "allow"
+    assert decision(rules, call("run", argv=["git", "status", "; rm"])) == "allow", "one operand"
+    assert decision(rules, call("run", argv=["git status"])) == "ask"
+    assert decision(STATUS, call("run", argv=["git", "status"])) == "ask", "the rule is for Bash"
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        {"cwd": "/"},
-        {"cwd": "../elsewhere"},
-        {"env": {"GIT_PAGER": "rm"}},
-        {"env": {"PATH": "/tmp/evil"}},
-    ],
+    "arguments", [{"cwd": "/"}, {"cwd": "../elsewhere"}, {"env": {"GIT_PAGER": "rm"}}, {"env": {"PATH": "/tmp/evil"}}]
 )
 def test_what_the_rule_does_not_mention_must_be_harmless(arguments: dict[str, object], tmp_path: Path) -> None:
     assert decision(STATUS, call("Bash", command="git status"), tmp_path) == "allow"
     assert decision(STATUS, call("Bash", command="git status", **arguments), tmp_path) == "ask"
 
 
-def test_exact_means_that_nothing_follows() -> None:
-    rules = [allow("Bash", command="make test", exact=True)]
-    assert decision(rules, call("Bash", command="make test")) == "allow"
-    assert decision(rules, call("Bash", command="make test more")) == "ask"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "command", "expected"),
-    [
-        ("env", "env", "allow"),
-        ("env", "env rm", "ask"),
-        ("sudo apt", "sudo apt", "allow"),
-        ("sudo apt", "sudo apt update", "ask"),
-        ("bash -c", "bash -c 'rm -rf /'", "ask"),
-        ("timeout 5", "timeout 5 rm", "ask"),
-        ("python", "python evil.py", "ask"),
-        ("python3.12", "python3.12 evil.py", "ask"),
-        ("python -c", "python -c 'import os'", "ask"),
-        ("python -m pytest", "python -m pytest tests", "allow"),
-        ("node build.js", "node build.js all", "allow"),
-        ("/usr/bin/env", "/usr/bin/env rm", "ask"),
-        ("npm run test", "npm run test", "allow"),
-        ("'my tool' go", "'my tool' go x", "allow"),
-        ("git log", "git log HEAD~3", "allow"),
+LETTER = {
+    "allow": [
+        ("env", "env"), ("sudo apt", "sudo apt"), ("python -m pytest", "python -m pytest tests"),
+        ("node build.js", "node build.js all"), ("npm run test", "npm run test"), ("'my tool' go", "'my tool' go x"),
+        ("git log", "git log HEAD~3"),
     ],
-)
-def test_programs_that_run_others_are_allowed_only_to_the_letter(pattern: str, command: str, expected: str) -> None:
+    "ask": [
+        ("env", "env rm"), ("sudo apt", "sudo apt update"), ("bash -c", "bash -c 'rm -rf /'"),
+        ("timeout 5", "timeout 5 rm"), ("python", "python evil.py"), ("python3.12", "python3.12 evil.py"),
+        ("python -c", "python -c 'import os'"), ("/usr/bin/env", "/usr/bin/env rm"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("expected", "case"), pairs(LETTER))
+def test_programs_that_run_others_are_allowed_only_to_the_letter(expected: str, case: tuple[str, str]) -> None:
+    pattern, command = case
     assert decision([allow("Bash", command=pattern)], call("Bash", command=command)) == expected
 
 
-def test_all_options_may_be_allowed_in_so_many_words() -> None:
-    rules = [allow("Bash", command="ls", options="*")]
-    assert decision(rules, call("Bash", command="ls -la --color=no src")) == "allow"
-    assert decision(rules, call("Bash", command="ls -la; rm x")) == "ask"
+def test_exactly_these_words_or_all_options() -> None:
+    exact = [allow("Bash", command="make test", exact=True)]
+    assert decision(exact, call("Bash", command="make test")) == "allow"
+    assert decision(exact, call("Bash", command="make test more")) == "ask"
+    free = [allow("Bash", command="ls", options="*")]
+    assert decision(free, call("Bash", command="ls -la --color=no src")) == "allow"
+    assert decision(free, call("Bash", command="ls -la; rm x")) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -260,98 +125,44 @@ def test_a_pattern_that_is_no_plain_command_is_refused(pattern: str) -> None:
 # --- to deny ---------------------------------------------------------------------------------------------------------
 
 REMOVES = [
-    "rm x",
-    "rm",
-    "/bin/rm x",
-    "./rm x",
-    "\\rm x",
-    "'rm' x",
-    'r""m x',
-    "r\\m x",
-    "RM x",
-    "rm.exe x",
-    "ls; rm x",
-    "ls && rm x",
-    "ls | rm x",
-    "ls & rm x",
-    "ls\nrm x",
-    "(rm x)",
-    "{ rm x; }",
-    "$(rm x)",
-    "`rm x`",
-    'echo "$(rm x)"',
-    "X=1 rm x",
-    ">log rm x",
-    "sudo rm x",
-    "env A=b rm x",
-    "xargs rm < list",
-    "find . -exec rm {} +",
-    "find . -exec rm x",
-    "bash -c 'rm x'",
-    'sh -c "cd /; rm x"',
-    "eval 'rm x'",
-    "timeout 5 rm x",
-    "python -c 'import os; os.system(\"rm x\")'",
-    "if true; then rm x; fi",
-    "for f in *; do rm $f; done",
-    "cat <<EOF | sh\nrm x\nEOF",
-    "true; # comment\nrm x",
-    "echo 'open; rm x",
-    "nohup rm x &",
-    "ssh host rm x",
-]
+    "rm x", "rm", "/bin/rm x", "./rm x", "\\rm x", "'rm' x", 'r""m x', "r\\m x", "RM x", "rm.exe x", "ls; rm x",
+    "ls && rm x", "ls | rm x", "ls & rm x", "ls\nrm x", "(rm x)", "{ rm x; }", "$(rm x)", "`rm x`", 'echo "$(rm x)"',
+    "X=1 rm x", ">log rm x", "sudo rm x", "env A=b rm x", "xargs rm < list", "find . -exec rm {} +",
+    "find . -exec rm x", "bash -c 'rm x'", 'sh -c "cd /; rm x"', "eval 'rm x'", "timeout 5 rm x",
+    "python -c 'import os; os.system(\"rm x\")'", "if true; then rm x; fi", "for f in *; do rm $f; done",
+    "cat <<EOF | sh\nrm x\nEOF", "true; # comment\nrm x", "echo 'open; rm x", "nohup rm x &", "ssh host rm x",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", REMOVES)
-def test_a_denied_command_is_found_wherever_it_can_be_seen(command: str) -> None:
-    assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == "deny"
+MAY_REMOVE = [
+    "$X x", "$(printf 'r%s' m) x", "`echo cm0gLXJm | base64 -d` x", "eval $X", "bash -c $X", "foo 'rm x'",
+    "git -c alias.x='!rm y' x", "x" * (LONGEST + 1),
+]  # fmt: skip
+OTHERS = ["ls rm", "git rm x", "echo rm", "ls; echo rm", "rmdir x", "ls *.py", "echo $HOME"]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "$X x",
-        "$(printf 'r%s' m) x",
-        "`echo cm0gLXJm | base64 -d` x",
-        "eval $X",
-        "bash -c $X",
-        "foo 'rm x'",
-        "git -c alias.x='!rm y' x",
-        "x" * (LONGEST + 1),
+@pytest.mark.parametrize(("expected", "command"), pairs({"deny": REMOVES, "ask": MAY_REMOVE, "allow": OTHERS}))
+def test_a_denied_command_is_found_wherever_it_can_be_seen(expected: str, command: str) -> None:
+    assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == expected
+
+
+SEVERAL_WORDS = {
+    ("git push", "deny"): [
+        "git push", "git push origin main --force", "git -C /x push", "git -c a=b push origin", "cd x && git push",
     ],
-)
-def test_a_command_that_may_be_a_denied_one_is_asked_about(command: str) -> None:
-    assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == "ask"
+    ("git push", "allow"): ["git pull"],
+    ("git push", "ask"): ["git $X"],
+    ("rm -rf", "deny"): ["rm -rf x", "rm -fr x", "rm -r -f x", "rm -Rrvf x", "rm x -rf"],
+    ("rm -rf", "ask"): ["rm --recursive --force x"],
+    ("rm -rf", "allow"): ["rm x", "rm -r x"],
+    ("curl --upload-file", "deny"): ["curl --upload-file x y"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ["ls rm", "git rm x", "echo rm", "ls; echo rm", "rmdir x", "ls *.py", "echo $HOME"])
-def test_other_commands_are_not_taken_for_a_denied_one(command: str) -> None:
-    assert decision([deny("Bash", command="rm"), allow("Bash")], call("Bash", command=command)) == "allow"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "command", "expected"),
-    [
-        ("git push", "git push", "deny"),
-        ("git push", "git push origin main --force", "deny"),
-        ("git push", "git -C /x push", "deny"),
-        ("git push", "git -c a=b push origin", "deny"),
-        ("git push", "git pull", "allow"),
-        ("git push", "git $X", "ask"),
-        ("git push", "cd x && git push", "deny"),
-        ("rm -rf", "rm -rf x", "deny"),
-        ("rm -rf", "rm -fr x", "deny"),
-        ("rm -rf", "rm -r -f x", "deny"),
-        ("rm -rf", "rm -Rrvf x", "deny"),
-        ("rm -rf", "rm x -rf", "deny"),
-        ("rm -rf", "rm --recursive --force x", "ask"),
-        ("rm -rf", "rm x", "allow"),
-        ("rm -rf", "rm -r x", "allow"),
-        ("curl --upload-file", "curl --upload-file x y", "deny"),
-    ],
-)
-def test_a_denied_command_of_several_words(pattern: str, command: str, expected: str) -> None:
-    assert decision([deny("Bash", command=pattern), allow("Bash")], call("Bash", command=command)) == expected
+@pytest.mark.parametrize(("expected", "command"), pairs(SEVERAL_WORDS))
+def test_a_denied_command_of_several_words(expected: tuple[str, str], command: str) -> None:
+    pattern, action = expected
+    assert decision([deny("Bash", command=pattern), allow("Bash")], call("Bash", command=command)) == action
 
 
 @pytest.mark.parametrize("conditions", [{"exact": True}, {"options": ("-r",)}])

@@ -18,45 +18,26 @@ AROUND = Surroundings.of("/nowhere/work", "/nowhere/home")
 STRENGTH = {"deny": 2, "ask": 1, "allow": 0}
 
 COMMANDS = [
-    "git status",
-    "git status; rm x",
-    "rm x",
-    "$(rm x)",
-    "git status -s",
-    "env git status",
-    "ls *",
-    "'git' status",
-]
+    "git status", "git status; rm x", "rm x", "$(rm x)", "git status -s", "env git status", "ls *", "'git' status",
+]  # fmt: skip
 FILES = ["src/a.py", ".env", "../x", "/etc/passwd", "src", "~/x"]
 ADDRESSES = ["https://a.example/", "https://b.example/x", "https://a.example@b.example/", "nonsense"]
 
 
-def options(name: str, values: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.one_of(st.just({}), st.sampled_from(values).map(lambda value: {name: value}))
+CONDITIONS: list[dict[str, Any]] = [
+    {}, {"command": "git status"}, {"command": ("git", "rm")}, {"command": "rm"}, {"path": "src"}, {"path": "**/.env"},
+    {"path": ("src/*.py", "/etc")}, {"host": "a.example"}, {"host": "*"}, {"command": "git", "path": "src"},
+]  # fmt: skip
 
 
 @st.composite
 def rules(draw: st.DrawFn) -> Rule:
-    conditions: dict[str, Any] = draw(
-        st.sampled_from(
-            [
-                {},
-                {"command": "git status"},
-                {"command": ("git", "rm")},
-                {"command": "rm"},
-                {"path": "src"},
-                {"path": "**/.env"},
-                {"path": ("src/*.py", "/etc")},
-                {"host": "a.example"},
-                {"host": "*"},
-                {"command": "git", "path": "src"},
-            ]
-        )
+    return Rule(
+        action=draw(st.sampled_from(["allow", "deny", "ask"])),
+        tool=draw(st.sampled_from(["*", "Bash", "R*", "Fetch", "Write", "l??k", "bash"])),
+        reason=draw(st.sampled_from(["", "because", "of that"])),
+        **draw(st.sampled_from(CONDITIONS)),
     )
-    made = {"action": draw(st.sampled_from(["allow", "deny", "ask"])), **conditions}
-    made["tool"] = draw(st.sampled_from(["*", "Bash", "R*", "Fetch", "Write", "l??k", "bash"]))
-    made["reason"] = draw(st.sampled_from(["", "because", "of that"]))
-    return Rule(**made)
 
 
 @st.composite

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.errors import ConfigurationError
-from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path, place_of
+from dragoman.toolkit.permissions.places import Places, Surroundings, compile_path
 from dragoman.toolkit.permissions.rules import Match
-from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny
+from tests.toolkit.permissions.helpers import allow, ask, call, decision, deny, pairs
 
 
 @pytest.fixture
@@ -34,33 +34,12 @@ def workspace(tmp_path: Path) -> Path:
 
 
 HOSTILE = [
-    "../outside/secret",
-    "src/../../outside/secret",
-    "src/out/secret",
-    "src/out-file",
-    "src/out",
-    "src/out/../outside/secret",
-    "relative/secret",
-    "chain/secret",
-    "dangling",
-    "loop",
-    "loop/x",
-    "/etc/passwd",
-    "//etc/passwd",
-    "/proc/self/environ",
-    "~/.ssh/id_rsa",
-    "~root/.ssh/id_rsa",
-    "~",
-    "..",
-    "../work-not/x",
-    "./../outside",
-    "src/deep/../../../outside/secret",
-    "src/./../../outside",
-    "file:///etc/passwd",
-    "a\0b",
-    "C:\\Windows",
-    "x/" * 3000,
-]
+    "../outside/secret", "src/../../outside/secret", "src/out/secret", "src/out-file", "src/out",
+    "src/out/../outside/secret", "relative/secret", "chain/secret", "dangling", "loop", "loop/x", "/etc/passwd",
+    "//etc/passwd", "/proc/self/environ", "~/.ssh/id_rsa", "~root/.ssh/id_rsa", "~", "..", "../work-not/x",
+    "./../outside", "src/deep/../../../outside/secret", "src/./../../outside", "file:///etc/passwd", "a\0b",
+    "C:\\Windows", "x/" * 3000,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", HOSTILE)
@@ -90,95 +69,68 @@ def test_a_tool_that_writes_asks_even_inside(workspace: Path) -> None:
     assert decision([], call("Write", file_path="src/a.py"), workspace) == "ask"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
-    [
-        ("src", "src/a.py", "allow"),
-        ("src/", "src/deep/x", "allow"),
-        ("src", "src", "allow"),
-        ("src", "srcs/a.py", "ask"),
-        ("src/*.py", "src/a.py", "allow"),
-        ("src/*.py", "src/deep/a.py", "ask"),
-        ("src/**/*.py", "src/deep/a.py", "allow"),
-        ("src/**/*.py", "src/a.py", "allow"),
-        ("**/*.py", "a.py", "allow"),
-        ("**/*.py", "src/deep/er/a.py", "allow"),
-        ("**/*.py", "src/a.pyc", "ask"),
-        ("**", "src/a.py", "allow"),
-        ("**", "/etc/passwd", "ask"),
-        ("*", "src", "allow"),
-        ("*", "src/a.py", "ask"),
-        ("s?c/[ab].py", "src/a.py", "allow"),
-        ("s?c/[ab].py", "src/c.py", "ask"),
-        ("src/../docs", "docs/x", "allow"),
-        ("src/../docs", "src/x", "ask"),
-        ("SRC", "src/a.py", "ask"),
-        ("link", "link/a.py", "ask"),
-        ("src/out", "src/out/secret", "ask"),
-        ("/", "/etc/passwd", "allow"),
+ALLOWING = {
+    ("src", "allow"): ["src/a.py", "src"],
+    ("src/", "allow"): ["src/deep/x"],
+    ("src", "ask"): ["srcs/a.py"],
+    ("src/*.py", "allow"): ["src/a.py"],
+    ("src/*.py", "ask"): ["src/deep/a.py"],
+    ("src/**/*.py", "allow"): ["src/deep/a.py", "src/a.py"],
+    ("**/*.py", "allow"): ["a.py", "src/deep/er/a.py"],
+    ("**/*.py", "ask"): ["src/a.pyc"],
+    ("**", "allow"): ["src/a.py"],
+    ("**", "ask"): ["/etc/passwd"],
+    ("*", "allow"): ["src"],
+    ("*", "ask"): ["src/a.py"],
+    ("s?c/[ab].py", "allow"): ["src/a.py"],
+    ("s?c/[ab].py", "ask"): ["src/c.py"],
+    ("src/../docs", "allow"): ["docs/x"],
+    ("src/../docs", "ask"): ["src/x"],
+    ("SRC", "ask"): ["src/a.py"],
+    ("link", "ask"): ["link/a.py"],
+    ("src/out", "ask"): ["src/out/secret"],
+    ("/", "allow"): ["/etc/passwd"],
+}
+DENYING = {
+    (".env", "deny"): [".env", "./src/../.env", "src/env", ".ENV"],
+    (".env", "ask"): [".", "loop", "a\0b"],
+    (".env", "allow"): [".envrc", "docs"],
+    ("**/.env", "deny"): ["src/deep/.env", ".env/below"],
+    ("**/.env", "ask"): ["src"],
+    ("**/.e*", "deny"): ["src/deep/.env"],
+    ("src", "deny"): ["src/deep/x", "link/a.py"],
+    ("link", "deny"): ["link/a.py", "src/a.py"],
+    ("src/out", "deny"): ["src/out/secret"],
+    ("../outside", "deny"): ["src/out/secret", "src/out-file", "dangling"],
+    ("caf\u00e9", "deny"): ["cafe\u0301/x"],
+    ("~/secrets", "deny"): ["~/secrets/x"],
+}
+IN_COMMANDS = {
+    "allow": ["cat src/a.py", "cat src/a.py src/deep/b"],
+    "ask": [
+        "cat", "cat ../outside/secret", "cat src/a.py /etc/passwd", "cat src/out/secret", "cat src/*", "cat .e*",
+        "cat $X", "grep -r key .",
     ],
-)
-def test_patterns_that_allow(pattern: str, path: str, expected: str, workspace: Path) -> None:
-    assert decision([allow("Write", path=pattern)], call("Write", file_path=path), workspace) == expected
-
-
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
-    [
-        (".env", ".env", "deny"),
-        (".env", "./src/../.env", "deny"),
-        (".env", "src/env", "deny"),
-        (".env", ".ENV", "deny"),
-        (".env", ".envrc", "allow"),
-        ("**/.env", "src/deep/.env", "deny"),
-        ("**/.env", ".env/below", "deny"),
-        ("**/.e*", "src/deep/.env", "deny"),
-        ("src", "src/deep/x", "deny"),
-        ("src", "link/a.py", "deny"),
-        ("link", "link/a.py", "deny"),
-        ("link", "src/a.py", "deny"),
-        ("src/out", "src/out/secret", "deny"),
-        ("../outside", "src/out/secret", "deny"),
-        ("../outside", "src/out-file", "deny"),
-        ("../outside", "dangling", "deny"),
-        (".env", ".", "ask"),
-        ("**/.env", "src", "ask"),
-        (".env", "docs", "allow"),
-        (".env", "loop", "ask"),
-        (".env", "a\0b", "ask"),
-        ("caf\u00e9", "cafe\u0301/x", "deny"),
-        ("~/secrets", "~/secrets/x", "deny"),
+    "deny": [
+        "cat .env", "cat src/env", "cat < .env", "X=.env cat src/a.py", "cat $(echo .env)", "cat --from=.env",
+        "cat -f.env", "echo .env; ls",
     ],
-)
-def test_patterns_that_deny(pattern: str, path: str, expected: str, workspace: Path) -> None:
-    rules = [deny("Write", path=pattern), allow("Write")]
-    assert decision(rules, call("Write", file_path=path), workspace) == expected
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("cat src/a.py", "allow"),
-        ("cat src/a.py src/deep/b", "allow"),
-        ("cat", "ask"),
-        ("cat ../outside/secret", "ask"),
-        ("cat src/a.py /etc/passwd", "ask"),
-        ("cat src/out/secret", "ask"),
-        ("cat src/*", "ask"),
-        ("cat .env", "deny"),
-        ("cat src/env", "deny"),
-        ("cat < .env", "deny"),
-        ("X=.env cat src/a.py", "deny"),
-        ("cat $(echo .env)", "deny"),
-        ("cat --from=.env", "deny"),
-        ("cat -f.env", "deny"),
-        ("cat .e*", "ask"),
-        ("cat $X", "ask"),
-        ("echo .env; ls", "deny"),
-        ("grep -r key .", "ask"),
-    ],
-)
-def test_paths_within_commands(command: str, expected: str, workspace: Path) -> None:
+@pytest.mark.parametrize(("rule", "path"), pairs(ALLOWING))
+def test_patterns_that_allow(rule: tuple[str, str], path: str, workspace: Path) -> None:
+    assert decision([allow("Write", path=rule[0])], call("Write", file_path=path), workspace) == rule[1]
+
+
+@pytest.mark.parametrize(("rule", "path"), pairs(DENYING))
+def test_patterns_that_deny(rule: tuple[str, str], path: str, workspace: Path) -> None:
+    rules = [deny("Write", path=rule[0]), allow("Write")]
+    assert decision(rules, call("Write", file_path=path), workspace) == rule[1]
+
+
+@pytest.mark.parametrize(("expected", "command"), pairs(IN_COMMANDS))
+def test_paths_within_commands(expected: str, command: str, workspace: Path) -> None:
     rules = [allow("Bash", command="cat", path="src"), deny("Bash", path=".env")]
     assert decision(rules, call("Bash", command=command), workspace) == expected
 
@@ -200,9 +152,9 @@ def test_a_path_of_a_tool_that_nobody_knows_is_found_by_its_look(workspace: Path
 
 def test_a_path_that_cannot_be_a_file_name_is_nowhere(workspace: Path) -> None:
     around = Surroundings.of(workspace)
-    assert place_of("\ud800", around) is None
-    assert place_of("x" * 300, around) is None
-    assert place_of("", around) is None
+    assert Places(around).of("\ud800") is None
+    assert Places(around).of("x" * 300) is None
+    assert Places(around).of("") is None
 
 
 @pytest.mark.parametrize("pattern", ["", " ", "a\0b"])
@@ -221,19 +173,19 @@ PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "**", "*.py", "?", ".env", "
 @given(PATTERNS, PATHS)
 def test_what_a_pattern_covers_it_also_touches(pattern: str, path: str) -> None:
     around = Surroundings.of("/nowhere/work", "/nowhere/home")
-    compiled, place = compile_path(pattern, around), place_of(path, around)
+    compiled, place = compile_path(pattern, around), Places(around).of(path)
     assert place is not None
     if compiled.covers(place):
         assert compiled.touches(place, Places(around)) is Match.YES
     if compiled.touches(place, Places(around)) is Match.YES:
-        below = place_of(f"{path}/below", around)
+        below = Places(around).of(f"{path}/below")
         assert compiled.touches(below, Places(around)) is Match.YES, "all below what is denied is denied"
 
 
 @given(PATHS)
 def test_inside_is_what_the_system_says(path: str) -> None:
     around = Surroundings.of("/nowhere/work", "/nowhere/home")
-    place = place_of(path, around)
+    place = Places(around).of(path)
     assert place is not None
     real = os.path.normpath(path if path.startswith("/") else f"/nowhere/work/{path}")
     assert compile_path(".", around).covers(place) == (real == "/nowhere/work" or real.startswith("/nowhere/work/"))
@@ -267,5 +219,5 @@ def test_patterns_mean_what_a_regular_expression_says(pattern: str, path: str) -
     plain = "".join(f"{part}/" for part in path.split("/") if part not in ("", "."))
     glob = any(letter in pattern for letter in "*?")
     expected = re.fullmatch(regex, plain) if glob else re.match(regex, plain)
-    place = place_of(path, around)
+    place = Places(around).of(path)
     assert compile_path(pattern, around).covers(place) == bool(expected)

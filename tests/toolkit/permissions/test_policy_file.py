@@ -18,7 +18,7 @@ action = "allow"
 tool = "Bash"
 command = ["git status", "git diff"]
 options = "--stat"
-reason = "looking is free"
+reason = "looking"
 
 [[permissions.rules]]
 action = "deny"
@@ -28,13 +28,7 @@ path = "**/.env"
 POLICY = PermissionPolicy(
     default="deny",
     rules=(
-        Rule(
-            action="allow",
-            tool="Bash",
-            command=("git status", "git diff"),
-            options="--stat",
-            reason="looking is free",
-        ),
+        Rule(action="allow", tool="Bash", command=("git status", "git diff"), options="--stat", reason="looking"),
         Rule(action="deny", tool="*", path="**/.env"),
     ),
 )
@@ -56,7 +50,7 @@ def test_a_policy_from_toml_and_json() -> None:
         ({"rules": [{"action": "allow", "tool": "x"}, {"acton": 1}]}, r"rules\[1\]\.acton: .*did you mean action\?"),
         ({"rules": [{"action": "permit", "tool": "x"}]}, r"Invalid enum value 'permit'.*rules\[0\]\.action"),
         ({"rules": [{"action": "allow"}]}, "missing required field `tool`"),
-        ({"rules": [{"action": "allow", "tool": " "}]}, "empty tool pattern"),
+        ({"rules": [{"action": "allow", "tool": " "}]}, "an empty tool"),
         ({"rules": [{"action": "allow", "tool": "x", "command": [""]}]}, "empty command"),
         ({"rules": [{"action": "allow", "tool": "x", "path": 1}]}, "path"),
         ({"rules": [{"action": "allow", "tool": "x", "options": "-s"}]}, "no command"),

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import os
-import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dragoman.errors import SkillError, SkillNotFoundError
 from dragoman.toolkit import DirectorySkillStore, SkillLimits
+from tests.toolkit.calling import meanwhile
 
 SECRET = "the secret outside"
 
@@ -22,6 +22,15 @@ def put(
     return directory
 
 
+FILES = ("references/guide.md", "scripts/run.py", "assets/deep/er/x.txt", ".hidden", ".git/config")
+LINKS = {
+    "inside-link.md": "references/guide.md", "inside-dir": "references", "link.md": "{outside}/secret.md",
+    "relative.md": "../../outside/secret.md", "chain.md": "relative.md", "folder": "{outside}",
+    "neighbour.md": "../other/private.md", "neighbours": "../other", "loop": "loop", "dangling": "nowhere", "up": "..",
+    "proc": "/proc/self",
+}  # fmt: skip
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A directory of skills with every way out that can be made of files, and secrets outside."""
@@ -29,27 +38,14 @@ def root(tmp_path: Path) -> Path:
     outside.mkdir()
     (outside / "secret.md").write_text(SECRET)
     put(outside, "evil", body=SECRET)
-    pdf = put(root, "pdf", "Reads PDFs.")
-    for path in ("references/guide.md", "scripts/run.py", "assets/deep/er/x.txt", ".hidden", ".git/config"):
+    pdf, other = put(root, "pdf", "Reads PDFs."), put(root, "other")
+    (other / "private.md").write_text(SECRET)
+    for path in FILES:
         (pdf / path).parent.mkdir(parents=True, exist_ok=True)
         (pdf / path).write_text(f"content of {path}")
-    (pdf / "picture.png").write_bytes(b"\x89PNG\0\xff")
-    other = put(root, "other")
-    (other / "private.md").write_text(SECRET)
-    (pdf / "inside-link.md").symlink_to(pdf / "references" / "guide.md")
-    (pdf / "inside-dir").symlink_to("references")
-    (pdf / "link.md").symlink_to(outside / "secret.md")
-    (pdf / "relative.md").symlink_to("../../outside/secret.md")
-    (pdf / "chain.md").symlink_to("relative.md")
-    (pdf / "folder").symlink_to(outside)
-    (pdf / "neighbour.md").symlink_to("../other/private.md")
-    (pdf / "neighbours").symlink_to("../other")
-    (pdf / "loop").symlink_to("loop")
-    (pdf / "dangling").symlink_to("nowhere")
-    (pdf / "up").symlink_to("..")
-    (pdf / "proc").symlink_to("/proc/self")
+    for name, target in LINKS.items():
+        (pdf / name).symlink_to(target.format(outside=outside))
     os.mkfifo(pdf / "pipe")
-    (pdf / "big.txt").write_bytes(b"x" * 2_000)
     return root
 
 
@@ -58,57 +54,16 @@ def store(*roots: Path, **limits: int) -> DirectorySkillStore:
 
 
 HOSTILE_PATHS = [
-    "../other/private.md",
-    "../../outside/secret.md",
-    "references/../../other/private.md",
-    "references/../../../outside/secret.md",
-    "./../other/private.md",
-    "..",
-    ".",
-    "/",
-    "//",
-    "",
-    "link.md",
-    "relative.md",
-    "chain.md",
-    "folder/secret.md",
-    "neighbour.md",
-    "neighbours/private.md",
-    "up/other/private.md",
-    "up/pdf/references/guide.md",
-    "proc/environ",
-    "loop",
-    "loop/x",
-    "dangling",
-    "pipe",
-    "references",
-    "references/",
-    "nothing.md",
-    "references/guide.md/x",
-    ".hidden",
-    ".git/config",
-    "references/.hidden",
-    "~/x",
-    "~root/x",
-    "references\\guide.md",
-    "..\\..\\outside\\secret.md",
-    "C:\\x",
-    "file:///etc/passwd",
-    "references/guide.md\0.png",
-    "references/guide.md\n",
-    "references/\u202eguide.md",
-    "....//other/private.md",
-    "%2e%2e/other/private.md",
-    "..%2fother/private.md",
-    "\uff0e\uff0e/other/private.md",
-    "a/" * 300,
-    "x" * 600,
-    "x" * 300,
-    "/etc/passwd",
-    "/proc/self/environ",
-    "/dev/stdin",
-    "\ud800",
-]
+    "../other/private.md", "../../outside/secret.md", "references/../../other/private.md",
+    "references/../../../outside/secret.md", "./../other/private.md", "..", ".", "/", "//", "", "link.md",
+    "relative.md", "chain.md", "folder/secret.md", "neighbour.md", "neighbours/private.md", "up/other/private.md",
+    "up/pdf/references/guide.md", "proc/environ", "loop", "loop/x", "dangling", "pipe", "references", "references/",
+    "nothing.md", "references/guide.md/x", ".hidden", ".git/config", "references/.hidden", "~/x", "~root/x",
+    "references\\guide.md", "..\\..\\outside\\secret.md", "C:\\x", "file:///etc/passwd", "references/guide.md\0.png",
+    "references/guide.md\n", "references/\u202eguide.md", "....//other/private.md", "%2e%2e/other/private.md",
+    "..%2fother/private.md", "\uff0e\uff0e/other/private.md", "a/" * 300, "x" * 600, "x" * 300, "/etc/passwd",
+    "/proc/self/environ", "/dev/stdin", "\ud800",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", HOSTILE_PATHS)
@@ -122,53 +77,19 @@ def test_nothing_outside_a_skill_is_read_for_it(path: str, root: Path) -> None:
         assert len(caught.value.message) < 800
 
 
-@pytest.mark.parametrize(
-    ("path", "content"),
-    [
-        ("references/guide.md", "content of references/guide.md"),
-        ("./references//guide.md", "content of references/guide.md"),
-        ("scripts/run.py", "content of scripts/run.py"),
-        ("assets/deep/er/x.txt", "content of assets/deep/er/x.txt"),
-        ("inside-link.md", "content of references/guide.md"),
-        ("inside-dir/guide.md", "content of references/guide.md"),
-    ],
-)
-def test_files_of_a_skill_are_read(path: str, content: str, root: Path) -> None:
-    found = store(root).load_supporting("pdf", path)
-    assert (found.skill, found.text) == ("pdf", content)
+def test_files_of_a_skill_are_read(root: Path) -> None:
+    read = {path: path for path in ("references/guide.md", "scripts/run.py", "assets/deep/er/x.txt")}
+    read |= dict.fromkeys(["./references//guide.md", "inside-link.md", "inside-dir/guide.md"], "references/guide.md")
+    for path, file in read.items():
+        found = store(root).load_supporting("pdf", path)
+        assert (found.skill, found.text) == ("pdf", f"content of {file}")
 
 
 HOSTILE_NAMES = [
-    "../outside/evil",
-    "../outside",
-    "..",
-    ".",
-    "",
-    " ",
-    "/",
-    "pdf/../other",
-    "pdf/",
-    "./pdf",
-    "pdf\0",
-    "pdf\nx",
-    "pdf/references",
-    "pdf\\..\\other",
-    "PDF",
-    "~",
-    "~/pdf",
-    ".git",
-    "evil",
-    "p" * 65,
-    "pdf\u202e",
-    "/etc",
-    "C:\\x",
-    "*",
-    "p?f",
-    "[p]df",
-    "%70df",
-    "\ud800",
-    "-pdf",
-]
+    "../outside/evil", "../outside", "..", ".", "", " ", "/", "pdf/../other", "pdf/", "./pdf", "pdf\0", "pdf\nx",
+    "pdf/references", "pdf\\..\\other", "PDF", "~", "~/pdf", ".git", "evil", "p" * 65, "pdf\u202e", "/etc", "C:\\x",
+    "*", "p?f", "[p]df", "%70df", "\ud800", "-pdf",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
@@ -182,15 +103,12 @@ def test_a_name_is_no_way_out_either(name: str, root: Path) -> None:
 
 def test_a_skill_that_is_a_link_out_of_its_directory_is_left_out(root: Path, tmp_path: Path) -> None:
     (root / "evil").symlink_to(tmp_path / "outside" / "evil")
-    (root / "file-link").mkdir()
+    for name in ("file-link", "neighbour-link", "pipe", "folder", "dangling"):
+        (root / name).mkdir()
     (root / "file-link" / "SKILL.md").symlink_to(tmp_path / "outside" / "evil" / "SKILL.md")
-    (root / "neighbour-link").mkdir()
     (root / "neighbour-link" / "SKILL.md").symlink_to("../other/private.md")
-    (root / "pipe").mkdir()
     os.mkfifo(root / "pipe" / "SKILL.md")
-    (root / "folder").mkdir()
     (root / "folder" / "SKILL.md").mkdir()
-    (root / "dangling").mkdir()
     (root / "dangling" / "SKILL.md").symlink_to("nowhere")
     (root / "alias").symlink_to("pdf")
     found = store(root)
@@ -205,26 +123,19 @@ def test_a_skill_that_is_a_link_out_of_its_directory_is_left_out(root: Path, tmp
 def test_links_that_change_meanwhile_read_nothing_else(root: Path) -> None:
     """Somebody exchanges a file for a link again and again while it is read."""
     target, found = root / "pdf" / "flip.md", store(root)
-    done = threading.Event()
 
     def flip() -> None:
-        while not done.is_set():
-            for make in (lambda: target.write_text("fine"), lambda: target.symlink_to(root / "other" / "private.md")):
-                target.unlink(missing_ok=True)
-                make()
+        for make in (lambda: target.write_text("fine"), lambda: target.symlink_to(root / "other" / "private.md")):
+            target.unlink(missing_ok=True)
+            make()
 
-    thread = threading.Thread(target=flip)
-    thread.start()
     read: set[str | None] = set()
-    try:
+    with meanwhile(flip):
         for _ in range(300):
             try:
                 read.add(found.load_supporting("pdf", "flip.md").text)
             except SkillError:
                 read.add("refused")
-    finally:
-        done.set()
-        thread.join(30)
     assert SECRET not in read
     assert "refused" in read or "fine" in read
 
@@ -245,15 +156,6 @@ def test_changes_are_seen(tmp_path: Path) -> None:
     assert [skill.name for skill in found.list()] == ["b"]
     with pytest.raises(SkillNotFoundError):
         found.load("a")
-
-
-def test_a_link_inside_the_directory_is_followed_and_still_contained(root: Path) -> None:
-    put(root, "target")
-    (root / "aaa").symlink_to("target")
-    found = store(root)
-    assert "target" in {skill.name for skill in found.list()}
-    with pytest.raises(SkillError):
-        found.load_supporting("target", "../other/private.md")
 
 
 @pytest.mark.parametrize("declared", ["pdf", "PDF", "\uff50df"])
@@ -277,14 +179,6 @@ def test_two_that_declare_one_name_that_is_nobodys_directory(tmp_path: Path) -> 
     assert any("b/SKILL.md is that of" in problem for problem in found.problems)
 
 
-def test_sockets_are_no_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(root / "pdf")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("s")
-        with pytest.raises(SkillError):
-            store(root).load_supporting("pdf", "s")
-
-
 def test_caps(tmp_path: Path) -> None:
     for number in range(5):
         put(tmp_path, f"s{number}")
@@ -299,32 +193,21 @@ def test_caps(tmp_path: Path) -> None:
     with pytest.raises(SkillError, match="too large: big has more than 99 bytes"):
         store(tmp_path, file_bytes=99).load_supporting("s0", "big")
     assert len(store(tmp_path, file_bytes=100).load_supporting("s0", "big").data) == 100
+    os.truncate(tmp_path / "s0" / "big", 1 << 40)
+    with pytest.raises(SkillError, match="too large"):  # a file without end is read no further than the cap
+        store(tmp_path).load_supporting("s0", "big")
     for number in range(10):
         (tmp_path / "s0" / f"f{number}").touch()
     assert len(store(tmp_path, listed_files=4).load("s0").files) == 4
 
 
-def test_a_file_without_end_is_read_no_further_than_the_cap(tmp_path: Path) -> None:
-    put(tmp_path, "a")
-    with (tmp_path / "a" / "sparse").open("wb") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(SkillError, match="too large"):
-        store(tmp_path).load_supporting("a", "sparse")
-
-
 def test_many_threads_share_a_store(tmp_path: Path) -> None:
     for number in range(10):
         put(tmp_path, f"s{number}")
-    found, seen = store(tmp_path), list[int]()
+    found = store(tmp_path)
 
-    def look() -> None:
-        seen.extend(len(found.list()) for _ in range(20))
-        seen.extend(len(found.load(f"s{number}").body) for number in range(10))
+    def look(_: int) -> list[int]:
+        return [len(found.list()), *(len(found.load(f"s{number}").body) for number in range(10))]
 
-    threads = [threading.Thread(target=look) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(set(seen)) == [6, 10]
-    assert len(seen) == 240
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(look, range(80))) == [[10, *[6] * 10]] * 80

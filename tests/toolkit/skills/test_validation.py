@@ -79,56 +79,19 @@ BAD = {
     "brackets": ("a", "---\nname: a\ndescription: x\nallowed-tools: [Read]\n---\n"),
     "tab": ("a", "---\nname: a\n\tdescription: x\n---\n"),
     "open quote": ("a", "---\nname: a\ndescription: 'x\n---\n"),
+    "byte order mark": ("a", "\ufeff---\nname: a\ndescription: x\n---\n"),
 }
-DIFFERENT: dict[str, tuple[str, str | bytes, bool, str]] = {
-    "dashes in a value": (
-        "a",
-        "---\nname: a\ncompatibility: x --- y\ndescription: z\n---\n",
-        True,
-        "The reference ends the front matter at any three dashes; we end it at a line of them.",
-    ),
-    "dashes on the first line": (
-        "a",
-        "---name: a\ndescription: x\n---\n",
-        False,
-        "The reference takes what follows the dashes for front matter; the line should be dashes only.",
-    ),
-    "closing dashes with text": (
-        "a",
-        "---\nname: a\ndescription: x\n--- y\n",
-        False,
-        "As above, for the last line.",
-    ),
-    "license is a list": (
-        "a",
-        "---\nname: a\ndescription: x\nlicense:\n  - MIT\n---\n",
-        False,
-        "The specification says that it is a name; the reference does not look.",
-    ),
-    "metadata is a text": (
-        "a",
-        "---\nname: a\ndescription: x\nmetadata: y\n---\n",
-        False,
-        "The specification says that it is a map; the reference does not look.",
-    ),
-    "tools are a map": (
-        "a",
-        "---\nname: a\ndescription: x\nallowed-tools:\n  Read: yes\n---\n",
-        False,
-        "The specification says text or list; the reference does not look.",
-    ),
-    "deep metadata": (
-        "a",
-        "---\nname: a\ndescription: x\nmetadata:\n  b:\n    c: d\n---\n",
-        False,
-        "The specification says texts; the reference writes what is deeper as Python would print it.",
-    ),
-    "byte order mark": (
-        "a",
-        b"\xef\xbb\xbf---\nname: a\ndescription: x\n---\n",
-        False,
-        "Both refuse it; named here because we read past it and say so.",
-    ),
+DIFFERENT: dict[str, tuple[str, bool]] = {
+    # The reference ends the front matter at any three dashes, and takes what else stands on their line for a part of
+    # it; we end it at a line that is dashes only.
+    "dashes in a value": ("---\nname: a\ncompatibility: x --- y\ndescription: z\n---\n", True),
+    "dashes on the first line": ("---name: a\ndescription: x\n---\n", False),
+    "closing dashes with text": ("---\nname: a\ndescription: x\n--- y\n", False),
+    # What the specification says of these, the reference does not look at.
+    "license is a list": ("---\nname: a\ndescription: x\nlicense:\n  - MIT\n---\n", False),
+    "metadata is a text": ("---\nname: a\ndescription: x\nmetadata: y\n---\n", False),
+    "tools are a map": ("---\nname: a\ndescription: x\nallowed-tools:\n  Read: yes\n---\n", False),
+    "deep metadata": ("---\nname: a\ndescription: x\nmetadata:\n  b:\n    c: d\n---\n", False),
 }
 
 
@@ -149,11 +112,10 @@ def test_bad_skills_are_bad_to_both(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", DIFFERENT)
 def test_where_we_differ_there_is_a_reason(case: str, tmp_path: Path) -> None:
-    folder, text, good, reason = DIFFERENT[case]
-    directory = made(tmp_path, folder, text)
+    text, good = DIFFERENT[case]
+    directory = made(tmp_path, "a", text)
     assert (validate_skill(directory) == ()) is good
-    if case != "byte order mark":
-        assert (skills_ref.validate(directory) == []) is not good, f"no longer different: {reason}"
+    assert (skills_ref.validate(directory) == []) is not good, "no longer different"
 
 
 def test_what_is_no_skill_at_all(tmp_path: Path) -> None:

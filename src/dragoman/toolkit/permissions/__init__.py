@@ -5,6 +5,5 @@ subject.py     what a call is about: commands, paths, addresses
 shell.py       reading the text of a command; command patterns
 places.py      path patterns and host patterns
 judge.py       does a rule cover a call, is it touched by one; which rule wins
-suggestions.py rules to remember about a call
-checker.py     the PermissionChecker: judge, remember, ask a person, write the audit line
+checker.py     the PermissionChecker: judge, ask a person, remember, write the audit line
 """

@@ -14,6 +14,7 @@ import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
@@ -21,15 +22,15 @@ import msgspec
 from msgspec import structs
 
 from dragoman.conversation import ToolCall
-from dragoman.errors import DragomanError, ToolError
+from dragoman.errors import ConfigurationError, DragomanError, ToolError
 from dragoman.toolkit.responder import AsksPermission, PermissionAnswer, PermissionRequest
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, WorkerThreads
 
 from .judge import CompiledRule, Judge, Verdict, compile_rule
-from .places import Surroundings
-from .rules import PermissionPolicy, Rule, policy_from
-from .subject import Subject, subject_of
-from .suggestions import suggest_rules
+from .places import Places, Surroundings
+from .rules import PermissionPolicy, Rule, policy_from, words_in
+from .shell import option_name, read_shell
+from .subject import READY_TOOLS, Subject, subject_of
 
 _AUDIT: Final = logging.getLogger("dragoman.audit")
 _MOST_RULES: Final = 1_000
@@ -62,36 +63,91 @@ class PermissionChecker:
         self._session: tuple[CompiledRule, ...] = ()
         """Rules that a person has agreed to, the latest last."""
 
-    @property
-    def policy(self) -> PermissionPolicy:
-        """The rules that it goes by."""
-        return self._judge.policy
+    # --- deciding ---
 
-    # --- the executor's check ---
-
-    def __call__(self, call: ToolCall, tool: AnyTool, context: ToolContext[object]) -> Decision | Awaitable[Decision]:
-        return self._check(call, tool, self._door)
+    def __call__(
+        self, call: ToolCall, tool: AnyTool, context: ToolContext[object], *, door: str = ""
+    ) -> Decision | Awaitable[Decision]:
+        return self.check(call, tool, door=door)
 
     def at(self, door: str) -> PermissionCheck:
         """The same check, for calls that come through another door; the audit line says which."""
-
-        def check(call: ToolCall, tool: AnyTool, _: ToolContext[object]) -> Decision | Awaitable[Decision]:
-            return self._check(call, tool, door)
-
-        return cast("PermissionCheck", check)
-
-    # --- without an executor ---
+        return partial(self, door=door)
 
     def judge(self, call: ToolCall, tool: AnyTool | None = None) -> Verdict:
         """What would be decided and why, without asking anybody and without an audit line."""
-        return self._verdict(subject_of(call, tool))
+        return self._judge.decide(subject_of(call, tool), self._session)
 
     def check(self, call: ToolCall, tool: AnyTool | None = None, *, door: str = "") -> Decision | Awaitable[Decision]:
-        """Decide about a call that no executor runs, such as one of a program's own tools.
+        """Decide about a call, also one that no executor runs, such as one of a program's own tools.
 
-        As for the executor: a decision, or an awaitable of one where a person is asked on an event loop.
+        A decision, or an awaitable of one where a person is asked on an event loop.
         """
-        return self._check(call, tool, door or self._door)
+        door = door or self._door
+        try:
+            subject = subject_of(call, tool)
+        except ToolError:
+            # The executor has read the arguments before it asks; whoever has not gets a refusal, and a line. What is
+            # wrong with them is not said here: it would quote them.
+            subject = Subject(tool=call.name, read_only=False, unclear=True, arguments=call.arguments)
+            return self._conclude(subject, Verdict("deny", "its arguments cannot be read", "error"), door)
+        asked = self._judge.decide(subject, self._session)
+        if asked.action != "ask" or self._responder is None:
+            return self._conclude(subject, asked, door)
+        rules = suggest_rules(subject, self._judge.around)
+        ask = self._responder.ask_permission
+        question = partial(_attempt, partial(ask, PermissionRequest(call=call, reason=asked.reason, rules=rules)))
+        if inspect.iscoroutinefunction(ask):
+            return self._await_answer(subject, asked, door, question)
+        if _is_on_loop():
+            return self._await_answer(subject, asked, door, lambda: asyncio.wrap_future(self._workers.submit(question)))
+        said = question()
+        if inspect.isawaitable(said):  # a plain function that is not: its question begins with the awaiting
+            return self._await_answer(subject, asked, door, lambda: said)
+        return self._conclude(subject, self._read_answer(subject, said, asked), door)
+
+    async def _await_answer(
+        self, subject: Subject, asked: Verdict, door: str, question: Callable[[], object]
+    ) -> Decision:
+        try:
+            said = question()
+            while inspect.isawaitable(said):
+                said = cast("object", await said)
+        except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
+            said = error
+        return self._conclude(subject, self._read_answer(subject, said, asked), door)
+
+    def _read_answer(self, subject: Subject, said: object, asked: Verdict) -> Verdict:
+        """What an answer means, and keep it if it is to be kept."""
+        if said is None:
+            return asked
+        if isinstance(said, Exception):
+            return Verdict("deny", f"the question could not be asked ({type(said).__name__})", "error")
+        remember: object = getattr(said, "remember", None)
+        for given, expected in ((said, PermissionAnswer), (remember, Rule | None)):
+            if not isinstance(given, expected):  # it comes from foreign code
+                return Verdict("deny", f"the answer was of type {type(given).__name__}", "error")
+        answer = cast("PermissionAnswer", said)
+        action, reason = ("allow", "the user allowed it") if answer.allowed else ("deny", "the user refused")
+        if answer.remember is not None:
+            # Whatever the rule says, it is about the tool that was shown.
+            version = answer.remember.version or subject.version
+            try:
+                self.remember(structs.replace(answer.remember, action=action, version=version, reason=answer.reason))
+            except DragomanError as error:
+                return Verdict("deny", f"the rule cannot be remembered: {error.message}", "error")
+        return Verdict(action, answer.reason or reason, "person", asked.rule)
+
+    def _conclude(self, subject: Subject, verdict: Verdict, door: str) -> Decision:
+        audit(self._logger, subject, verdict, door=door)
+        match verdict.action:
+            case "allow":
+                # Who has just said yes, or yes for the session, is not asked again by a tool that wants approval.
+                return Allow(approved=verdict.source in ("person", "session"))
+            case "deny":
+                return Deny(verdict.reason)
+            case "ask":
+                return Ask(verdict.reason)
 
     # --- the session ---
 
@@ -113,88 +169,13 @@ class PermissionChecker:
         """Forget all rules of the session."""
         self._session = ()
 
-    # --- deciding ---
 
-    def _verdict(self, subject: Subject) -> Verdict:
-        return self._judge.decide(subject, self._session)
-
-    def _check(self, call: ToolCall, tool: AnyTool | None, door: str) -> Decision | Awaitable[Decision]:
-        try:
-            subject = subject_of(call, tool)
-        except ToolError:
-            # The executor has read the arguments before it asks; whoever has not gets a refusal, and a line. What is
-            # wrong with them is not said here: it would quote them.
-            subject = Subject(tool=call.name, read_only=False, unclear=True, arguments=call.arguments)
-            return self._conclude(subject, Verdict("deny", "its arguments cannot be read", "error"), door)
-        asked = self._verdict(subject)
-        if asked.action != "ask" or self._responder is None:
-            return self._conclude(subject, asked, door)
-        rules = suggest_rules(subject, self._judge.around)
-        request = PermissionRequest(call=call, reason=asked.reason, rules=rules)
-        ask: Callable[[], object] = partial(self._responder.ask_permission, request)
-        if inspect.iscoroutinefunction(self._responder.ask_permission):
-            return self._ask_on_loop(subject, asked, door, ask)
-        if _is_on_loop():
-            return self._ask_on_loop(
-                subject, asked, door, lambda: asyncio.wrap_future(self._workers.submit(partial(_call, ask)))
-            )
-        try:
-            said = ask()
-        except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
-            return self._conclude(subject, _failed(error), door)
-        if inspect.isawaitable(said):  # a plain function that is not: its question begins with the awaiting
-            return self._ask_on_loop(subject, asked, door, lambda: said)
-        return self._conclude(subject, self._read_answer(subject, said, asked), door)
-
-    async def _ask_on_loop(self, subject: Subject, asked: Verdict, door: str, ask: Callable[[], object]) -> Decision:
-        try:
-            said = ask()
-            while inspect.isawaitable(said):
-                said = cast("object", await said)
-        except Exception as error:  # noqa: BLE001 -- as above
-            return self._conclude(subject, _failed(error), door)
-        return self._conclude(subject, self._read_answer(subject, said, asked), door)
-
-    def _read_answer(self, subject: Subject, said: object, asked: Verdict) -> Verdict:
-        """What an answer means, and keep it if it is to be kept."""
-        answer = cast("PermissionAnswer | None", said)
-        if answer is None:
-            return asked
-        for given, expected in ((answer, PermissionAnswer), (getattr(answer, "remember", None), Rule | None)):
-            if not isinstance(given, expected):  # it comes from foreign code
-                return Verdict("deny", f"the answer was of type {type(given).__name__}", "error")
-        action, said = ("allow", "the user allowed it") if answer.allowed else ("deny", "the user refused")
-        if answer.remember is not None:
-            # Whatever the rule says, it is about the tool that was shown.
-            version = answer.remember.version or subject.version
-            try:
-                self.remember(structs.replace(answer.remember, action=action, version=version, reason=answer.reason))
-            except DragomanError as error:
-                return Verdict("deny", f"the rule cannot be remembered: {error.message}", "error")
-        return Verdict(action, answer.reason or said, "person", asked.rule)
-
-    def _conclude(self, subject: Subject, verdict: Verdict, door: str) -> Decision:
-        audit(self._logger, subject, verdict, door=door)
-        match verdict.action:
-            case "allow":
-                # Who has just said yes, or yes for the session, is not asked again by a tool that wants approval.
-                return Allow(approved=verdict.source in ("person", "session"))
-            case "deny":
-                return Deny(verdict.reason)
-            case "ask":
-                return Ask(verdict.reason)
-
-
-def _failed(error: Exception) -> Verdict:
-    return Verdict("deny", f"the question could not be asked ({type(error).__name__})", "error")
-
-
-def _call(ask: Callable[[], object]) -> object:
-    """Call it in a thread for asyncio, whose futures take no StopIteration: they would never be done."""
+def _attempt(ask: Callable[[], object]) -> object:
+    """What was said, or the error: a future of asyncio that a StopIteration is put into would never be done."""
     try:
         return ask()
-    except StopIteration as error:
-        raise RuntimeError("the responder raised StopIteration") from error
+    except Exception as error:  # noqa: BLE001 -- a question that failed is not a yes
+        return error
 
 
 def _is_on_loop() -> bool:
@@ -204,6 +185,70 @@ def _is_on_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+# --- rules to remember -----------------------------------------------------------------------------------------------
+
+_READERS: Final = words_in("cat cut diff du file grep head ls md5sum nl sha256sum stat tail tree wc")
+"""Programs that only read, whatever words follow; their options are those of the call."""
+_GIT_READERS: Final = words_in("blame diff log ls-files show status")
+
+
+def suggest_rules(subject: Subject, around: Surroundings) -> tuple[Rule, ...]:
+    """The rule for exactly this call, then a wider one that a person may choose instead, never "always" by itself.
+
+    A wider rule is offered only where its text says all that it allows: for files, pages and commands that read, of
+    which the meaning of every argument is known, and for a tool as a whole. Both hold only until the tool changes.
+    """
+    literally = "".join([f"[{letter}]" if letter in "*?[" else letter for letter in subject.tool])
+    base = Rule(action="allow", tool=literally, version=subject.version)
+    exact = structs.replace(base, arguments=subject.arguments)
+    with suppress(ConfigurationError, OSError, ValueError):  # no address, or no file name: then no rule either
+        wider = _wider(base, subject, around)
+        if wider is not None and compile_rule(wider, around).covers(subject, Places(around)):
+            return (exact, wider)
+    return (exact,)
+
+
+def _wider(base: Rule, subject: Subject, around: Surroundings) -> Rule | None:
+    if subject.tool not in READY_TOOLS:
+        # Of other tools nobody knows what an argument does: all of the tool, or nothing.
+        return base if subject.version != "unknown" else None
+    if subject.commands:
+        return _for_command(base, subject.commands[0])
+    if subject.urls:
+        # Whatever is not the plainest form of an address is no pattern for hosts.
+        origins = {re.split(r"(?<=[^:/])[/?#]", url)[0] for url in subject.urls}
+        return structs.replace(base, host=tuple(sorted(origins)))
+    if subject.paths:
+        folders = tuple(sorted({_folder(path, around) for path in subject.paths}))
+        is_pattern = any(letter in folder for folder in folders for letter in "*?[")
+        return None if is_pattern else structs.replace(base, path=folders)
+    return base
+
+
+def _for_command(base: Rule, text: str) -> Rule | None:
+    command = read_shell(text).simple
+    if command is None:
+        return None
+    words = [word.text for word in command.words]
+    is_git = words[0] == "git" and len(words) > 1 and words[1] in _GIT_READERS
+    if not is_git and words[0] not in _READERS:
+        return None
+    count = 1 + is_git
+    options = sorted({word for word in words[count:] if option_name(word)})
+    if any("=" in word for word in options):  # whatever else could be its value
+        return None
+    return structs.replace(base, command=" ".join(words[:count]), options=tuple(options), path=".")
+
+
+def _folder(path: str, around: Surroundings) -> str:
+    real = os.path.realpath(os.path.join(around.real, path))  # noqa: PTH118
+    folder = real if os.path.isdir(real) else os.path.dirname(real)  # noqa: PTH112, PTH120
+    if folder == around.real:  # all of the workspace would be too much for one file
+        folder = real
+    inside = os.path.relpath(folder, around.real)
+    return inside if not inside.startswith("..") else folder
 
 
 # --- the audit line --------------------------------------------------------------------------------------------------

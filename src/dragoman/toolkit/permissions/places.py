@@ -59,42 +59,6 @@ class Place(Struct, frozen=True):
     is_directory: bool = False
 
 
-def place_of(text: str, around: Surroundings) -> Place | None:
-    """What a path means; None if it cannot be told."""
-    if not text or len(text) > _LONGEST or "\0" in text or _ELSEWHERE.match(text):
-        return None
-    spellings = [text]
-    if text.startswith("~"):  # some programs take this for the home directory, others for a name
-        spellings.append(around.home + text[1:] if text[:2] in ("~", "~/") else os.path.expanduser(text))  # noqa: PTH111
-    try:
-        return _place(spellings, around)
-    except (OSError, ValueError):  # a chain of links without end, half a surrogate pair
-        return None
-
-
-def _place(spellings: list[str], around: Surroundings) -> Place:
-    written: set[str] = set()
-    real: set[str] = set()
-    for spelling in spellings:
-        joined = os.path.join(around.real, spelling)  # noqa: PTH118 -- Path would drop a trailing part silently
-        plain = os.path.normpath(joined)
-        written |= {plain, os.path.normpath(os.path.join(around.workspace, spelling))}  # noqa: PTH118
-        # `link/../x` ends beside the link's target, unless a program tidies the text up first.
-        real |= {_real(joined), _real(plain)}
-    is_directory = any(os.path.isdir(each) for each in real)  # noqa: PTH112
-    ends = tuple(map(parts_of, sorted(real)))
-    return Place(ends, frozenset(map(_folded, (*ends, *map(parts_of, written)))), is_directory)
-
-
-def _real(path: str) -> str:
-    """Where a path ends, links resolved; its last parts need not exist."""
-    try:
-        return os.path.realpath(path, strict=True)
-    except (FileNotFoundError, NotADirectoryError):
-        return os.path.realpath(path)
-    # Any other error means that it cannot be told: without `strict`, Python would stop looking there and not say so.
-
-
 class Places:
     """What the paths of one call mean. Each is looked up once, however many rules ask."""
 
@@ -106,8 +70,27 @@ class Places:
     def of(self, path: str) -> Place | None:
         """What a path means; None if it cannot be told."""
         if path not in self._known:
-            self._known[path] = place_of(path, self.around)
+            is_path = path and len(path) <= _LONGEST and "\0" not in path and not _ELSEWHERE.match(path)
+            try:
+                self._known[path] = self._look_up(path) if is_path else None
+            except (OSError, ValueError):  # a chain of links without end, half a surrogate pair
+                self._known[path] = None
         return self._known[path]
+
+    def _look_up(self, path: str) -> Place:
+        around, written, real = self.around, set[str](), set[str]()
+        spellings = [path]
+        if path.startswith("~"):  # some programs take this for the home directory, others for a name
+            spellings.append(around.home + path[1:] if path[:2] in ("~", "~/") else os.path.expanduser(path))  # noqa: PTH111
+        for spelling in spellings:
+            joined = os.path.join(around.real, spelling)  # noqa: PTH118 -- Path would drop a trailing part silently
+            plain = os.path.normpath(joined)
+            written |= {plain, os.path.normpath(os.path.join(around.workspace, spelling))}  # noqa: PTH118
+            # `link/../x` ends beside the link's target, unless a program tidies the text up first.
+            real |= {_real(joined), _real(plain)}
+        is_directory = any(os.path.isdir(each) for each in real)  # noqa: PTH112
+        ends = tuple(map(parts_of, sorted(real)))
+        return Place(ends, frozenset(map(_folded, (*ends, *map(parts_of, written)))), is_directory)
 
     def is_inside(self, place: Place | None) -> bool:
         """Whether the path certainly ends in the workspace."""
@@ -120,6 +103,15 @@ class Places:
             resolved = parts_of(os.path.realpath("/" + "/".join(base)))
             self._bases[base] = frozenset({_folded(base), _folded(resolved)})
         return self._bases[base]
+
+
+def _real(path: str) -> str:
+    """Where a path ends, links resolved; its last parts need not exist."""
+    try:
+        return os.path.realpath(path, strict=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return os.path.realpath(path)
+    # Any other error means that it cannot be told: without `strict`, Python would stop looking there and not say so.
 
 
 class PathPattern(Struct, frozen=True):
@@ -273,22 +265,12 @@ def hosts_in(text: str) -> set[str]:
 def _canonical(host: str) -> str:
     """One spelling for all: without the last dot, in ASCII, and of an IP address the usual form."""
     name = host.lower().rstrip(".")
-    if name.startswith("["):
-        return _canonical_ip(name.strip("[]").partition("%")[0]) or name
     try:
+        if name.startswith("["):
+            address = ipaddress.IPv6Address(name.strip("[]").partition("%")[0])
+            return str(address.ipv4_mapped or f"[{address.compressed}]")
         name = name.encode("idna").decode() if not name.isascii() else name
-    except UnicodeError:
-        return name
-    try:
         # 127.1, 0x7f000001 and 2130706433 are all 127.0.0.1 to the system's resolver.
         return socket.inet_ntoa(socket.inet_aton(name)) if name[:1].isdigit() else name
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # no address, or no name of the DNS
         return name
-
-
-def _canonical_ip(text: str) -> str:
-    try:
-        address = ipaddress.IPv6Address(text)
-    except ValueError:
-        return ""
-    return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{address.compressed}]"

@@ -59,11 +59,18 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
     def __post_init__(self) -> None:
         for field in _LISTED:
-            given: object = getattr(self, field)
+            given: Texts | list[str] = getattr(self, field)
             if isinstance(given, list):  # as people write it in Python; a rule does not change afterwards
-                msgspec.structs.force_setattr(self, field, tuple(cast("list[str]", given)))
-        if not self.tool or not all(name.strip() for name in texts(self.tool)):
-            raise ConfigurationError("A rule has an empty tool pattern.", hint="Name the tool, or say '*' for all.")
+                given = tuple(given)
+                msgspec.structs.force_setattr(self, field, given)
+            if not all(text.strip() for text in texts(given)) or (field == "tool" and not given):
+                message = f"The rule for {self.tool!r} has an empty {field}."
+                hint = (
+                    "Name the tool, or say '*' for all."
+                    if field == "tool"
+                    else f"Leave {field} out if it does not matter."
+                )
+                raise ConfigurationError(message, hint=hint)
         if (self.options or self.exact) and not self.command:
             message = f"The rule for {self.tool!r} has options or exact, and no command."
             raise ConfigurationError(message, hint="Say which command they belong to.")
@@ -74,10 +81,6 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
                 message = f"The rule for {self.tool!r} has arguments that are not JSON."
                 raise ConfigurationError(message, hint="""Write an object, such as '{"x": 1}'.""") from None
             msgspec.structs.force_setattr(self, "arguments", plain)
-        for field in _LISTED:
-            if "" in texts(getattr(self, field)):
-                message = f"The rule for {self.tool!r} has an empty {field}."
-                raise ConfigurationError(message, hint=f"Leave {field} out if it does not matter.")
 
     @property
     def label(self) -> str:

@@ -184,7 +184,8 @@ class CommandPattern(Struct, frozen=True):
         rest = command.words[len(self.words) :]
         if self.exact or self._is_closed:
             return not rest
-        return all(self._may_follow(word.text) for word in rest)
+        options = {option_name(word.text) for word in rest} - {""}
+        return "*" in self.options or options <= self.options
 
     @property
     def _is_closed(self) -> bool:
@@ -193,10 +194,6 @@ class CommandPattern(Struct, frozen=True):
             return True
         names_script = len(self.words) > 1 and self.words[-1][:1] not in "-+"
         return _is_interpreter(program) and not names_script
-
-    def _may_follow(self, text: str) -> bool:
-        name = option_name(text)
-        return not name or name in self.options or "*" in self.options
 
     def touches(self, text: ShellText) -> Match:
         """Whether the text does this, or might: for rules that deny or ask."""
@@ -210,22 +207,20 @@ class CommandPattern(Struct, frozen=True):
         first, *rest = command.words
         if first.expands:
             return Match.MAYBE
-        program = program_of(first.text)
+        program, unsure = program_of(first.text), any(word.expands for word in rest)
+        runs_others = program in _MAY_RUN_COMMANDS or _is_interpreter(program)
         # Within quotes as well: `bash -c "rm x"` has the command in one word.
-        whole = "\n".join([word.text for word in command.words])
-        if (program in _MAY_RUN_COMMANDS or _is_interpreter(program)) and self._is_mentioned(whole):
+        if runs_others and self._is_mentioned("\n".join([word.text for word in command.words])):
             return Match.YES
         if _same_program(program, self.words[0]):
-            return self._follows([word.text for word in rest], unsure=any(word.expands for word in rest))
-        runs_others = program in _MAY_RUN_COMMANDS or _is_interpreter(program)
-        if runs_others and any(word.expands for word in rest):
-            return Match.MAYBE
-        return Match.MAYBE if any(self._is_hidden_in(word) for word in rest) else Match.NO
+            return self._follows([word.text for word in rest], unsure=unsure)
+        is_hidden = (runs_others and unsure) or any(self._is_hidden_in(word) for word in rest)
+        return Match.MAYBE if is_hidden else Match.NO
 
     def _follows(self, rest: list[str], *, unsure: bool) -> Match:
         """Whether the pattern's other words are among these, in this order; other words may stand in between."""
-        wanted = [word for word in self.words[1:] if not _is_cluster(word)]
-        if _is_subsequence(wanted, rest):
+        wanted, left = [word for word in self.words[1:] if not _is_cluster(word)], iter(rest)
+        if all(any(word == other for other in left) for word in wanted):
             letters = {letter for word in self.words[1:] if _is_cluster(word) for letter in word[1:]}
             given = {letter for word in rest if _is_cluster(word) for letter in word[1:]}
             if letters <= given:
@@ -235,13 +230,12 @@ class CommandPattern(Struct, frozen=True):
         return Match.MAYBE if unsure else Match.NO
 
     def _is_mentioned(self, text: str) -> bool:
-        return any(self._is_among(tokens) for tokens in mentioned(text))
-
-    def _is_among(self, tokens: list[str]) -> bool:
-        for index, token in enumerate(tokens):
-            if _same_program(program_of(token), self.words[0]):
-                # What follows a later mention follows the first one too.
-                return self._follows(tokens[index + 1 :], unsure=False) is not Match.NO
+        for tokens in mentioned(text):
+            for index, token in enumerate(tokens):
+                if _same_program(program_of(token), self.words[0]):
+                    if self._follows(tokens[index + 1 :], unsure=False) is not Match.NO:
+                        return True
+                    break  # what follows a later mention follows the first one too
         return False
 
     def _is_hidden_in(self, word: Word) -> bool:
@@ -291,8 +285,3 @@ def _same_program(given: str, wanted: str) -> bool:
 def _is_cluster(word: str) -> bool:
     """`-rf`: letters that could also be given one by one, and in another order."""
     return re.fullmatch(r"-[A-Za-z]+", word) is not None
-
-
-def _is_subsequence(wanted: list[str], given: list[str]) -> bool:
-    rest = iter(given)
-    return all(any(word == other for other in rest) for word in wanted)

@@ -10,12 +10,13 @@ import hashlib
 import os
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.conversation import ToolCall
 from dragoman.errors import ToolError
@@ -36,23 +37,17 @@ _NAMES: Final[Mapping[Kind, frozenset[str]]] = {
 }
 _BY_NAME: Final[Mapping[str, Kind]] = {name: kind for kind, names in _NAMES.items() for name in names}
 
-READY_TOOLS: Final[Mapping[str, Mapping[str, Kind]]] = {
-    "Read": {},
-    "Write": {},
-    "Edit": {},
+READY_TOOLS: Final = words_in(
+    "Read Write Edit Glob Grep Bash Fetch Skill LoadSkillSupporting calculator now react_emoji send_update"
+)
+"""Tools whose arguments are known. Of any other tool a text that looks like a path or an address is taken for one,
+whatever its argument is called."""
+_MEANT: Final[Mapping[str, Mapping[str, Kind]]] = {
     "Glob": {"pattern": "path"},
     "Grep": {"glob": "text"},
-    "Bash": {},
-    "Fetch": {},
-    "Skill": {},
     "LoadSkillSupporting": {"path": "text"},
-    "calculator": {},
-    "now": {},
-    "react_emoji": {},
-    "send_update": {},
 }
-"""The ready tools, and which of their arguments mean something else than their name says. Of any other tool a text
-that looks like a path or an address is taken for one, whatever its argument is called."""
+"""Arguments of these that mean something else than their name says."""
 
 _LONGEST_GUESS: Final = 4_096
 _DEEPEST: Final = 20
@@ -83,15 +78,14 @@ class Subject(Struct, frozen=True, kw_only=True):
         return _digest(self.tool, self.arguments)
 
 
-class _Sorter:
-    def __init__(self, kinds: Mapping[str, Kind], *, guesses: bool) -> None:
-        self._kinds: Mapping[str, Kind] = kinds
-        self._guesses: bool = guesses
-        self.found: dict[Kind, list[str]] = {"command": [], "path": [], "url": [], "text": [], "environment": []}
-        self.unclear: bool = False
+class _Sorter(Struct):
+    kinds: Mapping[str, Kind]
+    guesses: bool
+    found: defaultdict[Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
+    unclear: bool = False
 
     def take(self, name: str, value: object, kind: Kind = "text", depth: int = 0) -> None:
-        kind = self._kinds.get(name) or _BY_NAME.get(name.lower()) or kind
+        kind = self.kinds.get(name) or _BY_NAME.get(name.lower()) or kind
         if depth > _DEEPEST:
             self.unclear = True
         elif isinstance(value, str):
@@ -112,7 +106,7 @@ class _Sorter:
             self.unclear = True
 
     def _text(self, value: str, kind: Kind) -> None:
-        if kind == "text" and self._guesses and len(value) <= _LONGEST_GUESS:
+        if kind == "text" and self.guesses and len(value) <= _LONGEST_GUESS:
             if _URL.match(value):
                 kind = "url"
             elif _PATHLIKE.match(value) and "\n" not in value:
@@ -124,8 +118,7 @@ class _Sorter:
 def subject_of(call: ToolCall, tool: AnyTool | None) -> Subject:
     """What a call is about. Of a tool that is not ours nothing is known but its name. Raises ToolValidationError."""
     known, unclear = _values(call, tool)
-    kinds = READY_TOOLS.get(call.name)
-    sorter = _Sorter(kinds or {}, guesses=kinds is None)
+    sorter = _Sorter(_MEANT.get(call.name, {}), guesses=call.name not in READY_TOOLS)
     for name, value in known.items():
         sorter.take(name, value)
     found = sorter.found

@@ -58,15 +58,14 @@ def _is_front(line: str) -> bool:
     return bool(_KEY.match(line)) or (line[:1] in (" ", "\t") and bool(line.strip()))
 
 
-class _Reader:
+class _Reader(Struct):
     """Reads some lines of front matter, of which the first is line 2 of its file."""
 
-    def __init__(self, lines: list[str]) -> None:
-        self._lines: list[str] = lines
-        self.problems: list[str] = []
+    lines: list[str]
+    problems: list[str] = []
 
     def read(self) -> dict[str, Value]:
-        text = "\n".join(self._lines) + "\n"
+        text = "\n".join(self.lines) + "\n"
         if len(text) > _MOST_CHARACTERS:
             self._report(0, f"the front matter has more than {_MOST_CHARACTERS} characters")
             return {}
@@ -86,11 +85,11 @@ class _Reader:
 
     def _read_key_by_key(self) -> dict[str, Value]:
         """Each key by itself; the value of one that is not YAML is the text behind it, as it stands."""
-        starts = [number for number, line in enumerate(self._lines) if _KEY.match(line)]
+        starts = [number for number, line in enumerate(self.lines) if _KEY.match(line)]
         values: dict[str, Value] = {}
-        for start, end in pairwise([*starts, len(self._lines)]):
-            chunk = self._lines[start:end]
-            if len(chunk) == len(self._lines):
+        for start, end in pairwise([*starts, len(self.lines)]):
+            chunk = self.lines[start:end]
+            if len(chunk) == len(self.lines):
                 name, first = cast("re.Match[str]", _KEY.match(chunk[0])).groups()
                 return {name: " ".join([line.strip() for line in (first, *chunk[1:]) if line.strip()]).strip(_QUOTES)}
             for key, value in _Reader(chunk).read().items():
@@ -114,7 +113,7 @@ class _Reader:
         line = node.start_mark.line
         if not deep:
             self._report(line, "maps and lists inside maps and lists are not read")
-            written = "\n".join(self._lines)[node.start_mark.index : node.end_mark.index]
+            written = "\n".join(self.lines)[node.start_mark.index : node.end_mark.index]
             return " ".join(written.split())
         if cast("yaml.CollectionNode", node).flow_style:
             self._report(line, "a map or list in brackets, which checkers refuse")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,12 +22,10 @@ if TYPE_CHECKING:
 SKILL_FILES: Final = ("SKILL.md", "skill.md")
 """The names of a skill's own file, the better one first."""
 
-_LONGEST_NAME: Final = 64
-_LONGEST_DESCRIPTION: Final = 1024
-_LONGEST_COMPATIBILITY: Final = 500
 _MOST_KEYS: Final = 64
 _LONGEST_VALUE: Final = 2_000
 _MOST_BYTES: Final = 4 * 1024 * 1024
+_LONGEST: Final = {"name": 64, "description": 1024, "license": _MOST_BYTES, "compatibility": 500}
 
 
 class SkillSummary(Struct, frozen=True, kw_only=True):
@@ -83,7 +80,7 @@ def normal_name(name: str) -> str:
 def is_safe_name(name: str) -> bool:
     """Whether this can be the name of a skill here: one visible word or phrase that is no path and no way around."""
     return (
-        0 < len(name) <= _LONGEST_NAME
+        0 < len(name) <= _LONGEST["name"]
         and name.isprintable()
         and name == name.strip()
         and not name.startswith((".", "~", "-"))
@@ -117,8 +114,8 @@ def read_skill(text: str, *, folder: str, location: str = "") -> Skill:
         warnings.append("the first line of the text is taken for the description")
         lines = (line.strip().lstrip("#").strip() for line in front.body.split("\n"))
         description = next((line for line in lines if line), "")
-    if len(description) > _LONGEST_DESCRIPTION:
-        description = description[: _LONGEST_DESCRIPTION - 1] + "…"
+    if len(description) > _LONGEST["description"]:
+        description = description[: _LONGEST["description"] - 1] + "…"
     others = [(key, _as_text(value)) for key, value in values.items() if key not in ("name", "description")]
     return Skill(
         name=name,
@@ -167,24 +164,28 @@ def validate_skill(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def _problems(front: FrontMatter, folder: str) -> list[str]:
     """All that is wrong with a SKILL.md that lies in a folder of this name."""
-    problems = list(front.problems)
-    unknown = sorted(key for key in front.values if key not in _CHECKS)
-    if unknown:
+    values, problems = front.values, list(front.problems)
+    if unknown := sorted(values.keys() - _LONGEST.keys() - {"metadata", "allowed-tools"}):
         problems.append(f"unknown keys: {', '.join(unknown)}")
-    for key, check in _CHECKS.items():
-        if key in front.values:
-            problems += check(front.values[key], folder)
-        elif key in ("name", "description"):
-            problems.append(f"{key} is missing")
+    for key, longest in _LONGEST.items():
+        value, is_needed = values.get(key), key in ("name", "description")
+        if value is None:
+            problems += [f"{key} is missing"] if is_needed else []
+        elif not isinstance(value, str) or (is_needed and not value.strip()):
+            problems.append(f"{key} must be a text{', and not an empty one' if is_needed else ''}")
+        else:
+            text = normal_name(value) if key == "name" else value
+            problems += [f"{key} has {len(text)} characters; {longest} are allowed"] if len(text) > longest else []
+            problems += _problems_of_name(text, folder) if key == "name" else []
+    if not isinstance(values.get("metadata", ""), dict) and values.get("metadata"):
+        problems.append("metadata must be a map of texts")
+    if isinstance(values.get("allowed-tools"), dict):
+        problems.append("allowed-tools must be a text or a list of texts")
     return problems
 
 
-def _check_name(value: Value, folder: str) -> list[str]:
-    if not isinstance(value, str) or not value.strip():
-        return ["name must be a text, and not an empty one"]
-    name = normal_name(value)
+def _problems_of_name(name: str, folder: str) -> list[str]:
     found = {
-        f"name has {len(name)} characters; {_LONGEST_NAME} are allowed": len(name) > _LONGEST_NAME,
         "name must be in lower case": name != name.lower(),
         "name must not begin or end with a hyphen": name != name.strip("-"),
         "name must not have two hyphens in a row": "--" in name,
@@ -192,24 +193,3 @@ def _check_name(value: Value, folder: str) -> list[str]:
         "name is not that of the directory": name != unicodedata.normalize("NFKC", folder),
     }
     return [problem for problem, is_so in found.items() if is_so]
-
-
-def _check_text(key: str, longest: int, *, filled: bool = False) -> Callable[[Value, str], list[str]]:
-    def check(value: Value, _folder: str) -> list[str]:
-        if not isinstance(value, str) or (filled and not value.strip()):
-            return [f"{key} must be a text{', and not an empty one' if filled else ''}"]
-        return [f"{key} has {len(value)} characters; {longest} are allowed"] if len(value) > longest else []
-
-    return check
-
-
-_CHECKS: Final[dict[str, Callable[[Value, str], list[str]]]] = {
-    "name": _check_name,
-    "description": _check_text("description", _LONGEST_DESCRIPTION, filled=True),
-    "license": _check_text("license", _MOST_BYTES),
-    "compatibility": _check_text("compatibility", _LONGEST_COMPATIBILITY),
-    "metadata": lambda value, _: [] if isinstance(value, dict) or value == "" else ["metadata must be a map of texts"],
-    "allowed-tools": lambda value, _: (
-        ["allowed-tools must be a text or a list of texts"] if isinstance(value, dict) else []
-    ),
-}

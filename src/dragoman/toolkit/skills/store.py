@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
@@ -22,6 +22,8 @@ from dragoman.toolkit.workspace import Workspace
 from dragoman.tools import AnyTool
 
 from .skill import SKILL_FILES, Skill, SkillSummary, SupportingFile, is_safe_name, normal_name, read_skill
+
+T = TypeVar("T")
 
 _HERE: Final = Path(".agents", "skills")
 _LONGEST_PATH: Final = 512
@@ -52,12 +54,12 @@ def shorten(text: str) -> str:
     return cut if cut.isprintable() else repr(cut)
 
 
-def _no_such_skill(name: str) -> SkillNotFoundError:
-    return SkillNotFoundError(f"skill not found: {shorten(name)}")
-
-
-def _no_such_file(path: str) -> SkillError:
-    return SkillError(f"supporting file not found: {shorten(path)}", hint="Use a path that the skill names.")
+def _found(found: T | None, what: str, name: str) -> T:
+    if found is not None:
+        return found
+    if what == "skill":
+        raise SkillNotFoundError(f"skill not found: {shorten(name)}")
+    raise SkillError(f"{what} not found: {shorten(name)}", hint="Use a path that the skill names.")
 
 
 class MemorySkillStore:
@@ -79,16 +81,11 @@ class MemorySkillStore:
         return tuple(skill.summary for skill in self._skills.values())
 
     def load(self, name: str) -> Skill:
-        found = self._skills.get(normal_name(name))
-        if found is None:
-            raise _no_such_skill(name)
-        return found
+        return _found(self._skills.get(normal_name(name)), "skill", name)
 
     def load_supporting(self, name: str, path: str) -> SupportingFile:
         skill = self.load(name)
-        content = self._files.get(skill.name, {}).get(path)
-        if content is None:
-            raise _no_such_file(path)
+        content = _found(self._files.get(skill.name, {}).get(path), "supporting file", path)
         data = content.encode() if isinstance(content, str) else content
         return SupportingFile(skill=skill.name, path=path, data=data)
 
@@ -176,21 +173,16 @@ class DirectorySkillStore:
         self.limits: SkillLimits = limits or SkillLimits()
 
     def list(self) -> tuple[SkillSummary, ...]:
-        """All skills, in the order in which they were found."""
         return tuple(skill.summary for _, skill in self._find_all()[0].values())
 
     def load(self, name: str) -> Skill:
-        """The skill of that name with its instructions, and a list of its other files."""
         home, skill = self._find(name)
         return structs.replace(skill, files=tuple(islice(home.others(), self.limits.listed_files)))
 
     def load_supporting(self, name: str, path: str) -> SupportingFile:
-        """One of the skill's other files. The path is relative to the skill's directory and stays in it."""
         home, skill = self._find(name)
         inside, most = _path_inside(path), self.limits.file_bytes
-        data = home.read(inside, most) if inside else None
-        if data is None:
-            raise _no_such_file(path)
+        data = _found(home.read(inside, most) if inside else None, "supporting file", path)
         if len(data) > most:
             message = f"supporting file too large: {shorten(path)} has more than {most} bytes"
             raise SkillError(message, hint="Split it, or raise the limit of the store.")
@@ -204,10 +196,7 @@ class DirectorySkillStore:
     # --- finding ---
 
     def _find(self, name: str) -> tuple[_Home, Skill]:
-        found = self._find_all()[0].get(normal_name(name))
-        if found is None:
-            raise _no_such_skill(name)
-        return found
+        return _found(self._find_all()[0].get(normal_name(name)), "skill", name)
 
     def _find_all(self) -> tuple[dict[str, tuple[_Home, Skill]], _Texts]:
         """All skills by name, and what is wrong with them and with others."""
@@ -313,7 +302,7 @@ def skills_prompt(store: SkillStore, *, max_characters: int = 20_000) -> str:
     lines = ["<available_skills>"]
     length, left_out = len(_INTRODUCTION) + 40, 0
     for skill in skills:
-        line = _line(skill)
+        line = f'<skill name="{_harmless(skill.name)}">{_harmless(skill.description[:1024])}</skill>'
         if length + len(line) > max_characters:
             left_out += 1
             continue
@@ -324,10 +313,6 @@ def skills_prompt(store: SkillStore, *, max_characters: int = 20_000) -> str:
     return "\n".join([_INTRODUCTION, *lines, "</available_skills>"])
 
 
-def _line(skill: SkillSummary) -> str:
-    return f'<skill name="{_harmless(skill.name)}">{_harmless(skill.description[:1024])}</skill>'
-
-
 def _harmless(text: str) -> str:
     """The text on one line, without tags, and without letters that nobody sees."""
     one_line = " ".join(text.split())
@@ -336,11 +321,6 @@ def _harmless(text: str) -> str:
 
 def skill_tools(store: SkillStore) -> list[AnyTool]:
     """The tools `Skill` and `LoadSkillSupporting`, for the skills of this store."""
-    return [skill_tool(store), load_skill_supporting_tool(store)]
-
-
-def skill_tool(store: SkillStore) -> AnyTool:
-    """The tool `Skill`."""
 
     @ready(name="Skill", needs=["name"], read_only=True, idempotent=True)
     def skill(*, name: str = "") -> str:
@@ -359,12 +339,6 @@ def skill_tool(store: SkillStore) -> AnyTool:
         listed = "\n".join(f"- {path}" for path in found.files)
         return f"{body}\n\n[Files of this skill, to be loaded with LoadSkillSupporting:]\n{listed}"
 
-    return skill
-
-
-def load_skill_supporting_tool(store: SkillStore) -> AnyTool:
-    """The tool `LoadSkillSupporting`."""
-
     @ready(name="LoadSkillSupporting", needs=["name", "path"], read_only=True, idempotent=True)
     def load_skill_supporting(*, name: str = "", path: str = "") -> str:
         """Load a file that belongs to a skill, such as references/guide.md.
@@ -377,9 +351,8 @@ def load_skill_supporting_tool(store: SkillStore) -> AnyTool:
             file = store.load_supporting(name, path)
         except SkillError as error:
             raise ToolExecutionError(error.message) from error
-        text = file.text
-        if text is None:
+        if (text := file.text) is None:
             raise ToolExecutionError(f"supporting file is not text: {shorten(path)} ({len(file.data)} bytes)")
         return text
 
-    return load_skill_supporting
+    return [skill, load_skill_supporting]
