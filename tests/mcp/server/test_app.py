@@ -206,7 +206,7 @@ def test_media_and_several_parts(door: Door, era: str, tmp_path: Path) -> None:
         assert [block.type for block in result.content] == ["text", "image", "audio"]
         gone = await client.call_tool("lost")
         assert gone.is_error
-        assert "cannot be sent" in text_of(gone)
+        assert "'none.png' is not a file that can be sent" in text_of(gone)
 
     talk(McpServer([mixed, lost]), door, era, body)
 
