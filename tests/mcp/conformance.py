@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tests.mcp.client.colours import free_port, is_open, until
 from tests.mcp.node import ROOT, NotInstalledError, program
 
 REVISIONS = ("2025-11-25", "2026-07-28")
@@ -36,17 +35,10 @@ class Report:
 @contextmanager
 def serving() -> Iterator[str]:
     """The server, in a process of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "tests.mcp.everything", str(port)], cwd=ROOT)
     try:
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None, "the server has ended"
-            time.sleep(0.1)
+        until(lambda: is_open(port) or process.poll() is not None, "the server listens", 60)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()

@@ -11,6 +11,7 @@ import base64
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
@@ -24,43 +25,6 @@ PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 )
 SILENCE = bytes.fromhex("524946462400000057415645666d74201000000001000100401f0000401f00000100080064617461" + 8 * "0")
-
-
-@tool
-def test_simple_text() -> str:
-    """Return a text."""
-    return "This is a simple text response for testing."
-
-
-@tool
-def test_image_content() -> Media:
-    """Return an image."""
-    return Media.from_bytes(PIXEL, "image/png")
-
-
-@tool
-def test_audio_content() -> Media:
-    """Return a sound."""
-    return Media.from_bytes(SILENCE, "audio/wav")
-
-
-@tool
-def test_embedded_resource() -> Media:
-    """Return a resource."""
-    return Media.from_bytes(b"This is an embedded resource content.", "text/plain", name="test://embedded-resource")
-
-
-@tool
-def test_multiple_content_types() -> list[object]:
-    """Return a text, an image and a resource."""
-    data = Media.from_bytes(b'{"test":"data","value":123}', "application/json", name="test://mixed-content-resource")
-    return [Text("Multiple content types test:"), Media.from_bytes(PIXEL, "image/png"), data]
-
-
-@tool
-def test_error_handling() -> str:
-    """Fail."""
-    raise errors.ToolExecutionError("This tool intentionally returns an error for testing")
 
 
 @tool
@@ -97,8 +61,79 @@ def _object(**properties: object) -> dict[str, object]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-NAME = _object(name={"type": "string"})
-OK = _object(ok={"type": "boolean"})
+STRING = {"type": "string"}
+NAME = _object(name=STRING)
+
+
+def _fail() -> str:
+    raise errors.ToolExecutionError("This tool intentionally returns an error for testing")
+
+
+def _ask_several() -> dict[str, object]:
+    question = types.ElicitRequestFormParams(message="What is your name?", requested_schema=NAME)
+    return ask_client(
+        user_name=types.ElicitRequest(params=question),
+        greeting=_sampling("Generate a greeting", 50),
+        client_roots=types.ListRootsRequest(),
+    )
+
+
+def _ask_all(*questions: tuple[str, dict[str, object], str]) -> str:
+    return str([ask_user(message, schema, key=key) for message, schema, key in questions])
+
+
+CONFIRM = ("Please confirm", _object(ok={"type": "boolean"}), "confirm")
+COLOUR = ("Step 2: What is your favorite color?", _object(color=STRING), "step2")
+DEFAULTS: dict[str, object] = {
+    "name": {"type": "string", "default": "John Doe"},
+    "age": {"type": "integer", "default": 30},
+    "score": {"type": "number", "default": 95.5},
+    "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+    "verified": {"type": "boolean", "default": True},
+}
+TITLED = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
+CHOICES = ["option1", "option2", "option3"]
+ENUMS: dict[str, object] = {
+    "untitledSingle": {"type": "string", "enum": CHOICES},
+    "titledSingle": {"type": "string", "oneOf": TITLED},
+    "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
+    "untitledMulti": {"type": "array", "items": {"type": "string", "enum": CHOICES}},
+    "titledMulti": {"type": "array", "items": {"anyOf": TITLED}},
+}
+
+SIMPLE: dict[str, Callable[[], object]] = {
+    "test_simple_text": lambda: "This is a simple text response for testing.",
+    "test_image_content": lambda: Media.from_bytes(PIXEL, "image/png"),
+    "test_audio_content": lambda: Media.from_bytes(SILENCE, "audio/wav"),
+    "test_embedded_resource": lambda: Media.from_bytes(
+        b"This is an embedded resource content.", "text/plain", name="test://embedded-resource"
+    ),
+    "test_multiple_content_types": lambda: [
+        Text("Multiple content types test:"),
+        Media.from_bytes(PIXEL, "image/png"),
+        Media.from_bytes(b'{"test":"data","value":123}', "application/json", name="test://mixed-content-resource"),
+    ],
+    "test_error_handling": _fail,
+    "test_input_required_result_elicitation": lambda: _ask_all(("What is your name?", NAME, "user_name")),
+    "test_input_required_result_sampling": lambda: str(
+        ask_client(capital_question=_sampling("What is the capital of France?"))
+    ),
+    "test_input_required_result_list_roots": lambda: str(ask_client(client_roots=types.ListRootsRequest())),
+    "test_input_required_result_request_state": lambda: f"state-ok {_ask_all(CONFIRM)}",
+    "test_input_required_result_tampered_state": lambda: f"state-ok {_ask_all(CONFIRM)}",
+    "test_input_required_result_multiple_inputs": lambda: str(_ask_several()),
+    "test_input_required_result_capabilities": lambda: str(_ask_several()),
+    # Two rounds: the second question needs the answer to the first.
+    "test_input_required_result_multi_round": lambda: _ask_all(("Step 1: What is your name?", NAME, "step1"), COLOUR),
+    "test_elicitation_sep1034_defaults": lambda: (
+        "Elicitation completed: " + _ask_all(("Please review", {"type": "object", "properties": DEFAULTS}, "review"))
+    ),
+    "test_elicitation_sep1330_enums": lambda: (
+        "Elicitation completed: " + _ask_all(("Please choose", {"type": "object", "properties": ENUMS}, "choose"))
+    ),
+    # Answers in several steps, and never asks by a request of its own.
+    "test_streaming_elicitation": lambda: report_progress(1, 2) or "done",
+}
 
 
 @tool
@@ -112,103 +147,7 @@ def test_sampling(prompt: str) -> str:
 @tool
 def test_elicitation(message: str) -> str:
     """Ask the client's user."""
-    return f"User response: {ask_user(message, _object(username={'type': 'string'}, email={'type': 'string'}))}"
-
-
-@tool
-def test_input_required_result_elicitation() -> str:
-    """Ask, and then answer."""
-    return f"Hello, {ask_user('What is your name?', NAME, key='user_name')}!"
-
-
-@tool
-async def test_input_required_result_sampling() -> str:
-    """Ask, and then answer."""
-    return f"{ask_client(capital_question=_sampling('What is the capital of France?'))}"
-
-
-@tool
-def test_input_required_result_list_roots() -> str:
-    """Ask, and then answer."""
-    return f"{ask_client(client_roots=types.ListRootsRequest())}"
-
-
-@tool
-def test_input_required_result_request_state() -> str:
-    """Ask, and then answer."""
-    return f"state-ok {ask_user('Please confirm', OK, key='confirm')}"
-
-
-test_input_required_result_tampered_state = test_input_required_result_request_state.renamed(
-    "test_input_required_result_tampered_state"
-)
-
-
-@tool
-def test_input_required_result_multiple_inputs() -> str:
-    """Ask, and then answer."""
-    question = types.ElicitRequestFormParams(message="What is your name?", requested_schema=NAME)
-    return str(
-        ask_client(
-            user_name=types.ElicitRequest(params=question),
-            greeting=_sampling("Generate a greeting", 50),
-            client_roots=types.ListRootsRequest(),
-        )
-    )
-
-
-test_input_required_result_capabilities = test_input_required_result_multiple_inputs.renamed(
-    "test_input_required_result_capabilities"
-)
-
-
-@tool
-async def test_input_required_result_multi_round() -> str:
-    """Ask, and then answer."""
-    name = ask_user("Step 1: What is your name?", NAME, key="step1")
-    colour = ask_user("Step 2: What is your favorite color?", _object(color={"type": "string"}), key="step2")
-    return f"{name} {colour}"
-
-
-@tool
-def test_elicitation_sep1034_defaults() -> str:
-    """Ask with defaults."""
-    asked: dict[str, object] = {
-        "name": {"type": "string", "default": "John Doe"},
-        "age": {"type": "integer", "default": 30},
-        "score": {"type": "number", "default": 95.5},
-        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
-        "verified": {"type": "boolean", "default": True},
-    }
-    return f"Elicitation completed: {ask_user('Please review', {'type': 'object', 'properties': asked})}"
-
-
-@tool
-def test_elicitation_sep1330_enums() -> str:
-    """Ask for choices."""
-    titled = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
-    plain = ["option1", "option2", "option3"]
-    asked: dict[str, object] = {
-        "untitledSingle": {"type": "string", "enum": plain},
-        "titledSingle": {"type": "string", "oneOf": titled},
-        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
-        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": plain}},
-        "titledMulti": {"type": "array", "items": {"anyOf": titled}},
-    }
-    return f"Elicitation completed: {ask_user('Please choose', {'type': 'object', 'properties': asked})}"
-
-
-@tool
-async def test_logging_tool() -> str:
-    """Log only where that was asked for."""
-    return await test_tool_with_logging()
-
-
-@tool
-def test_streaming_elicitation() -> str:
-    """Answer in several steps, and never ask by a request of its own."""
-    report_progress(1, 2)
-    return "done"
+    return f"User response: {ask_user(message, _object(username=STRING, email=STRING))}"
 
 
 @tool
@@ -233,7 +172,7 @@ def test_trigger_tool_change() -> str:
     if "test_dynamic" in TOOLS:
         TOOLS.unregister("test_dynamic")
     else:
-        TOOLS.register(test_simple_text.renamed("test_dynamic"))
+        TOOLS.register(Tool.from_function(lambda: "new", name="test_dynamic"))
     return "changed"
 
 
@@ -311,7 +250,7 @@ def with_resource(resourceUri: str) -> list[Text | Media]:  # noqa: N803 -- the 
 
 
 def asking() -> str:
-    return f"{ask_user('What context should the prompt use?', _object(context={'type': 'string'}), key='user_context')}"
+    return f"{ask_user('What context should the prompt use?', _object(context=STRING), key='user_context')}"
 
 
 PROMPTS = [
@@ -323,6 +262,9 @@ PROMPTS = [
 ]
 
 TOOLS = ToolRegistry([each for each in list(globals().values()) if isinstance(each, Tool)])
+for name, function in SIMPLE.items():
+    TOOLS.register(Tool.from_function(function, name=name, description="For the conformance runner."))
+TOOLS.register(test_tool_with_logging.renamed("test_logging_tool"))
 
 
 async def _set_level(_context: object, _params: types.SetLevelRequestParams) -> types.EmptyResult:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 
 import mcp_types as types
 import msgspec
-import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.conversation import Media, ResultPart, Text, ToolResult
@@ -44,13 +42,6 @@ def test_a_link_stays_a_link_in_both_directions() -> None:
     (part,) = content_from_mcp([block], MUCH)
     assert isinstance(part, Text)  # nobody shall fetch what a stranger names
     assert "https://dragoman.dev/a.png" in part.text
-
-
-def test_a_file_that_is_too_large_is_not_sent(tmp_path: Path) -> None:
-    with (tmp_path / "big.png").open("wb") as big:
-        big.truncate(21 * 1024 * 1024)
-    with pytest.raises(ValueError, match="larger"):
-        to_content([Media.from_path(tmp_path / "big.png")])
 
 
 def test_structured_content_is_kept_beside_the_text() -> None:

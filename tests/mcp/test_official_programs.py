@@ -80,8 +80,8 @@ def test_what_is_required_of_a_client_holds(
 
 
 def inspect(npm: Program, *arguments: str) -> dict[str, object]:
-    command = [*npm("inspector"), "--cli", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+    command = [*npm("inspector"), "--cli", *arguments, "--connect-timeout", "90000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
     found: dict[str, object] = json.loads(done.stdout)
     return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
 from dragoman import errors
-from dragoman.mcp import HttpServer, ServerOptions, StdioServer
+from dragoman.mcp import ClientLimits, HttpServer, ServerOptions, StdioServer, ToolAbout
 from dragoman.mcp.settings import expand, servers_from_json
 
 ENVIRON = {"TOKEN": "s3cret", "EMPTY": "", "ODD": "${TOKEN}"}
@@ -43,20 +45,32 @@ def test_an_address(kind: dict[str, object]) -> None:
     assert "dragoman.dev" not in repr(server)  # an address may hold a key
 
 
-def test_text_bytes_and_the_other_name_of_the_list_are_read() -> None:
+def test_other_forms_of_the_list_and_members_that_only_some_programs_know() -> None:
     text = json.dumps({"servers": {"a": {"command": "x"}, "b": {"command": "y", "disabled": True}}})
     assert list(servers_from_json(text, {})) == list(servers_from_json(text.encode(), {})) == ["a"]
-
-
-def test_what_is_unknown_in_an_entry_is_left_to_other_programs() -> None:
-    assert read({"command": "x", "alwaysAllow": ["a"], "timeout": 5, "description": "d"}) is not None
-
-
-def test_our_own_options() -> None:
-    entry = {"command": "x", "dragoman": {"prefix": "", "include": ["read_*"], "call_timeout": 5, "trust": "pinned"}}
-    server = read(entry)
+    ours = {"prefix": "", "include": ["read_*"], "call_timeout": 5, "trust": "pinned"}
+    server = read({"command": "x", "dragoman": ours, "alwaysAllow": ["a"], "timeout": 5, "description": "d"})
     assert isinstance(server, StdioServer)
     assert server.options == ServerOptions(prefix="", include=("read_*",), call_timeout=5, trust="pinned")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "what"),
+    [
+        (ServerOptions, {"prefx": ""}, "Did you mean prefix?"),
+        (ServerOptions, {"trust": "nonsense"}, "trust"),
+        (ServerOptions, {"include": "read_*"}, "include"),
+        (ServerOptions, {"limits": {"max_tools": 0}}, "max_tools"),
+        (ClientLimits, {"max_tools": "many"}, "max_tools"),
+        (ToolAbout, {"destructive": "no"}, "destructive"),
+    ],
+)
+def test_what_is_wrong_in_code_is_refused_at_once(
+    kind: Callable[..., object], given: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        kind(**given)
+    assert what in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from dragoman.simulator import (
     Cut,
     Drip,
     ErrorEvent,
-    Fault,
     Form,
     MissingEnd,
     Reply,
@@ -103,25 +102,18 @@ def test_an_error_has_the_codes_that_the_script_says() -> None:
         assert (event["code"], event["message"]) == ("slow_down", "Slow down.")
 
 
+@pytest.mark.parametrize("who", ["client", "simulator"])
 @pytest.mark.parametrize("fault", [Stall(where="head"), Stall(), Stall(after=0)])
-def test_a_stall_ends_when_the_client_closes(fault: Stall) -> None:
+def test_a_stall_ends_when_either_side_closes(fault: Stall, who: str) -> None:
     with Simulator([Reply("Hello", faults=[fault])], longest_pause=600) as simulator:
-        sock = socket.create_connection(("127.0.0.1", simulator.port), timeout=20)
-        with sock:
+        with socket.create_connection(("127.0.0.1", simulator.port), timeout=20) as sock:
             sock.sendall(request_bytes(path_of("anthropic", stream=True), body_of("anthropic", stream=True)))
             assert simulator.wait_for_requests(1)
             assert simulator.open_connections == 1
+            if who == "simulator":
+                simulator.close()
+                read_to_end(sock)
         assert simulator.wait_until_idle()
-
-
-def test_a_stall_ends_when_the_simulator_closes() -> None:
-    with Simulator([Reply("Hello", faults=[Stall()])], longest_pause=600) as simulator:
-        sock = socket.create_connection(("127.0.0.1", simulator.port), timeout=20)
-        sock.sendall(request_bytes(path_of("anthropic", stream=True), body_of("anthropic", stream=True)))
-        assert simulator.wait_for_requests(1)
-    with sock:
-        read_to_end(sock)
-    assert simulator.open_connections == 0
 
 
 # --- however a reply is cut, it is the same reply --------------------------------------------------------------------
@@ -151,25 +143,5 @@ def test_pieces_make_no_difference(
     assert found.calls == [("c1", "f", {"a": "ß", "b": [1]})]
     if stream and drip is None:
         assert len(answer.chunks) == len(answer.events)
-    elif stream and drip is not None:
-        assert max(map(len, answer.chunks)) <= drip
+    elif stream:
         assert {len(chunk) for chunk in answer.chunks[:-1]} <= {drip}
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@given(
-    faults=st.lists(st.sampled_from([Form("crlf"), Form("keep_alive"), Form("gzip"), Drip(7, 0)]), max_size=4),
-    share=st.floats(0.0, 1.0),
-)
-@settings(max_examples=15)
-def test_a_cut_leaves_a_beginning(simulator: Simulator, dialect: str, faults: list[Fault], share: float) -> None:
-    """Whatever else is going on, what arrives is a beginning of what would have arrived."""
-    simulator.play(lambda request: Reply(*BLOCKS, faults=faults))
-    whole = ask(simulator, dialect, stream=True)
-    simulator.play(lambda request: Reply(*BLOCKS, faults=[*faults, Cut("end", share=share)]))
-    cut = ask(simulator, dialect, stream=True)
-    if Form("gzip") in faults:  # half a stream of compressed bytes gives half a stream of plain ones
-        assert len(cut.body) <= len(whole.body)
-        return
-    sent = sum(map(len, whole.chunks))
-    assert sum(map(len, cut.chunks)) == int(sent * share)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,13 +34,6 @@ TYPES: dict[tuple[str, bool], Any] = {
 ADAPTERS = {key: TypeAdapter(kind) for key, kind in TYPES.items()}
 
 
-def validate(dialect: str, answer: Answer, *, stream: bool) -> None:
-    values = answer.datas if stream else [answer.json]
-    for value in values:
-        if value.get("type") != "ping":  # in no type of the SDK, which passes it over
-            ADAPTERS[dialect, stream].validate_json(json.dumps(value))
-
-
 blocks = st.one_of(
     st.builds(Text, text=texts),
     st.builds(
@@ -57,75 +51,67 @@ blocks = st.one_of(
     ),
 )
 replies = st.builds(
-    lambda content, usage, stop, delta: Reply(*content, usage=usage, stop_reason=stop, chunking=Chunking(delta=delta)),
+    # Without content, a filter has blocked the prompt: another story.
+    lambda content, usage, stop, delta: Reply(
+        *content, usage=usage, stop_reason=stop if content else None, chunking=Chunking(delta=delta)
+    ),
     st.lists(blocks, max_size=4),
     st.none() | st.builds(Usage, input=st.integers(0, 99), output=st.integers(0, 99), reasoning=st.integers(0, 9)),
     st.none() | st.sampled_from([StopReason.MAX_TOKENS, StopReason.REFUSAL, StopReason.CONTENT_FILTER]),
     st.none() | st.integers(1, 20),
 )
 
+every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
 
 @pytest.fixture(scope="module")
-def simulator() -> Any:
+def simulator() -> Iterator[Simulator]:
     with Simulator() as running:
         yield running
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", DIALECTS)
+def whole_and_streamed(simulator: Simulator, dialect: str, reply: Reply) -> list[Answer]:
+    simulator.play([reply, reply])
+    return [ask(simulator, dialect, stream=stream) for stream in (False, True)]
+
+
+@every_dialect
 @given(reply=replies)
 @settings(max_examples=40)
-def test_a_reply_is_of_the_providers_types(simulator: Simulator, dialect: str, stream: bool, reply: Reply) -> None:
-    simulator.play([reply])
-    answer = ask(simulator, dialect, stream=stream)
-    assert answer.status == 200
-    validate(dialect, answer, stream=stream)
-    found = said(dialect, answer, stream=stream)
-    assert found.text == "".join(block.text for block in reply.blocks if isinstance(block, Text))
-    assert found.thinking == "".join(block.text for block in reply.blocks if isinstance(block, Thinking))
-    calls = [(block.name, block.parsed) for block in reply.blocks if isinstance(block, ToolCall)]
-    assert [(name, arguments) for _, name, arguments in found.calls] == calls
-    assert len({call_id for call_id, _, _ in found.calls}) == len(calls)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@given(reply=replies)
-@settings(max_examples=20)
-def test_a_stream_says_what_the_whole_says(simulator: Simulator, dialect: str, reply: Reply) -> None:
+def test_a_reply_is_of_the_providers_types_whole_and_streamed(simulator: Simulator, dialect: str, reply: Reply) -> None:
     number = len(simulator.requests)
-    simulator.play([reply, reply])
-    whole = said(dialect, ask(simulator, dialect, stream=False), stream=False)
-    streamed = said(dialect, ask(simulator, dialect, stream=True), stream=True)
-    # Ids that were made up, and counts that were, tell two requests apart.
-    for found, offset in ((whole, 0), (streamed, 1)):
-        found.calls = [(call[0].replace(f"{number + offset:06d}", ""), *call[1:]) for call in found.calls]
+    results = []
+    for stream, answer in enumerate(whole_and_streamed(simulator, dialect, reply)):
+        for value in answer.datas if stream else [answer.json]:
+            if value.get("type") != "ping":  # in no type of the SDK, which passes it over
+                ADAPTERS[dialect, bool(stream)].validate_json(json.dumps(value))
+        found = said(dialect, answer, stream=bool(stream))
+        assert found.text == "".join(block.text for block in reply.blocks if isinstance(block, Text))
+        assert found.thinking == "".join(block.text for block in reply.blocks if isinstance(block, Thinking))
+        calls = [(block.name, block.parsed) for block in reply.blocks if isinstance(block, ToolCall)]
+        assert [(name, arguments) for _, name, arguments in found.calls] == calls
+        assert len({call_id for call_id, _, _ in found.calls}) == len(calls)
+        # Ids that were made up, and counts that were, tell two requests apart.
+        found.calls = [(call[0].replace(f"{number + stream:06d}", ""), *call[1:]) for call in found.calls]
         if reply.usage is None:
             found.input = found.output = None
-    assert whole == streamed
-
-
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_usage_that_is_not_reported(simulator: Simulator, dialect: str, stream: bool) -> None:
-    simulator.play([Reply("Hello", usage=Usage())])
-    found = said(dialect, ask(simulator, dialect, stream=stream), stream=stream)
-    assert (found.input, found.output) == (None, None)
-
-
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_another_model_and_a_reason_of_its_own(simulator: Simulator, dialect: str, stream: bool) -> None:
-    simulator.play([Reply("Hello", model="dated-model", raw_stop_reason="new_reason", headers={"X-Left": "3"})])
-    answer = ask(simulator, dialect, stream=stream)
-    assert b"dated-model" in answer.body
-    assert answer.headers["x-left"] == "3"
-    assert said(dialect, answer, stream=stream).stop == "new_reason"
+        results.append(found)
+    assert results[0] == results[1]
 
 
 STOPS: dict[str, dict[StopReason, str]] = {
-    "openai_chat": {StopReason.MAX_TOKENS: "length", StopReason.CONTENT_FILTER: "content_filter"},
-    "openai_responses": {StopReason.MAX_TOKENS: "max_output_tokens", StopReason.CONTENT_FILTER: "content_filter"},
+    "openai_chat": {
+        StopReason.END: "stop",
+        StopReason.MAX_TOKENS: "length",
+        StopReason.CONTENT_FILTER: "content_filter",
+    },
+    "openai_responses": {
+        StopReason.END: "completed",
+        StopReason.MAX_TOKENS: "max_output_tokens",
+        StopReason.CONTENT_FILTER: "content_filter",
+    },
     "anthropic": {
+        StopReason.END: "end_turn",
         StopReason.MAX_TOKENS: "max_tokens",
         StopReason.STOP_SEQUENCE: "stop_sequence",
         StopReason.REFUSAL: "refusal",
@@ -133,82 +119,79 @@ STOPS: dict[str, dict[StopReason, str]] = {
         StopReason.CONTEXT_FULL: "model_context_window_exceeded",
     },
     "gemini": {
+        StopReason.END: "STOP",
         StopReason.MAX_TOKENS: "MAX_TOKENS",
         StopReason.CONTENT_FILTER: "SAFETY",
         StopReason.REFUSAL: "PROHIBITED_CONTENT",
         StopReason.OTHER: "OTHER",
     },
 }
-USUAL_STOPS = {"openai_chat": "stop", "openai_responses": "completed", "anthropic": "end_turn", "gemini": "STOP"}
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_stop_reasons(simulator: Simulator, dialect: str, stream: bool) -> None:
-    for reason, word in {StopReason.END: USUAL_STOPS[dialect], **STOPS[dialect]}.items():
-        simulator.play([Reply("Some text", stop_reason=reason)])
-        assert said(dialect, ask(simulator, dialect, stream=stream), stream=stream).stop == word
+@every_dialect
+def test_what_a_script_may_say_of_a_reply(simulator: Simulator, dialect: str) -> None:
+    told = Reply("Hello", usage=Usage(), model="dated", raw_stop_reason="new_reason", headers={"X-Left": "3"})
+    for stream, answer in enumerate(whole_and_streamed(simulator, dialect, told)):
+        assert b"dated" in answer.body
+        assert answer.headers["x-left"] == "3"
+        found = said(dialect, answer, stream=bool(stream))
+        assert (found.stop, found.input, found.output) == ("new_reason", None, None)
+    for reason, word in STOPS[dialect].items():
+        for stream, answer in enumerate(whole_and_streamed(simulator, dialect, Reply("Text", stop_reason=reason))):
+            assert said(dialect, answer, stream=bool(stream)).stop == word
 
 
 READERS = {"openai_chat": "openai_chat:groq"} | {dialect: dialect for dialect in DIALECTS if dialect != "openai_chat"}
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_only_one_dialect_knows(simulator: Simulator, dialect: str, stream: bool) -> None:
+@every_dialect
+def test_what_only_one_dialect_knows(simulator: Simulator, dialect: str) -> None:
     opaque = [Opaque(reader, Raw(b'{"type":"novelty","of":"%b"}' % name.encode())) for name, reader in READERS.items()]
-    native = Native(READERS[dialect], {"extra_member": Raw(b'{"a":1}')})
-    call = ToolCall("c1", "weather", "{}", native=native)
-    simulator.play([Reply(*opaque, call, ToolCall("c2", "weather", "{}", native=Native("other", {"no": Raw(b"1")})))])
-    body = ask(simulator, dialect, stream=stream).body.decode()
-    assert f'"of":"{dialect}"' in body
-    assert all(f'"of":"{other}"' not in body for other in DIALECTS if other != dialect)
-    assert '"extra_member":{"a":1}' in body
-    assert '"no":1' not in body
+    call = ToolCall("c1", "weather", "{}", native=Native(READERS[dialect], {"extra_member": Raw(b'{"a":1}')}))
+    other = ToolCall("c2", "weather", "{}", native=Native("other", {"no": Raw(b"1")}))
+    for answer in whole_and_streamed(simulator, dialect, Reply(*opaque, call, other)):
+        body = answer.body.decode()
+        assert [name for name in DIALECTS if f'"of":"{name}"' in body] == [dialect]
+        assert '"extra_member":{"a":1}' in body
+        assert '"no":1' not in body
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@every_dialect
 def test_broken_arguments_where_a_dialect_can_carry_them(simulator: Simulator, dialect: str) -> None:
-    script = [Reply(ToolCall("c1", "weather", '{"city": "Par'))]
-    simulator.play(script)
-    streamed = ask(simulator, dialect, stream=True)
-    simulator.play(script)
-    whole = ask(simulator, dialect, stream=False)
-    carried = {"openai_chat": (200, 200), "openai_responses": (200, 200), "anthropic": (200, 500), "gemini": (500, 500)}
-    assert (streamed.status, whole.status) == carried[dialect]
-    for answer in (streamed, whole):
-        if answer.status == 500:
-            assert "arguments" in answer.json["error"]["message"]
+    answers = whole_and_streamed(simulator, dialect, Reply(ToolCall("c1", "weather", '{"city": "Par')))
+    carried = {"anthropic": [500, 200], "gemini": [500, 500]}.get(dialect, [200, 200])
+    assert [answer.status for answer in answers] == carried
+    assert all("arguments" in answer.json["error"]["message"] for answer in answers if answer.status == 500)
 
 
-def test_media_by_their_url(simulator: Simulator) -> None:
-    picture = Media.from_url("https://host/picture.png")
-    simulator.play([Reply(picture), Reply(picture), Reply(Media.from_path("film.mp4"))])
-    part = ask(simulator, "gemini").json["candidates"][0]["content"]["parts"][0]
-    assert part == {"fileData": {"mimeType": "image/png", "fileUri": "https://host/picture.png"}}
-    assert "given as bytes" in ask(simulator, "openai_responses").json["error"]["message"]
-    assert "given as bytes" in ask(simulator, "gemini").json["error"]["message"]
+PICTURE = Media.from_url("https://host/picture.png")
+PNG = Media.from_bytes(b"PNG", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "media", "words"),
+    [
+        ("gemini", PICTURE, '{"fileData":{"mimeType":"image/png","fileUri":"https://host/picture.png"}}'),
+        ("gemini", PNG, '"UE5H"'),
+        ("gemini", Media.from_path("film.mp4"), "given as bytes"),
+        ("openai_responses", PNG, '"result":"UE5H"'),
+        ("openai_responses", PICTURE, "given as bytes"),
+        ("openai_chat", PNG, "no Media"),
+        ("anthropic", PNG, "no Media"),
+    ],
+)
+def test_media_where_a_dialect_can_carry_them(simulator: Simulator, dialect: str, media: Media, words: str) -> None:
+    simulator.play([Reply("Here:", media)])
+    answer = ask(simulator, dialect)
+    assert words in answer.body.decode()
+    assert (answer.status == 500) == ("error" in answer.json and answer.json["error"] is not None)
 
 
 def test_thinking_that_is_hidden(simulator: Simulator) -> None:
-    hidden = Thinking("", provider="", encrypted="hidden")
-    simulator.play([Reply(hidden, "Hello")] * 2)
-    assert ask(simulator, "openai_responses").json["output"][0]["encrypted_content"] == "hidden"
-    events = ask(simulator, "openai_responses", stream=True).datas
-    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
-    assert done[0]["encrypted_content"] == "hidden"
-
-
-@pytest.mark.parametrize(("dialect", "status"), [("openai_chat", 500), ("anthropic", 500), ("openai_responses", 200)])
-def test_media_where_a_dialect_can_carry_them(simulator: Simulator, dialect: str, status: int) -> None:
-    simulator.play([Reply("Here:", Media.from_bytes(b"PNG", "image/png"))])
-    answer = ask(simulator, dialect)
-    assert answer.status == status
-    if status == 200:
-        assert answer.json["output"][1]["result"] == "UE5H"
-    else:
-        assert "Media" in answer.json["error"]["message"]
-        assert simulator.errors
+    hidden = Reply(Thinking("", provider="", encrypted="hidden"), "Hello")
+    whole, streamed = whole_and_streamed(simulator, "openai_responses", hidden)
+    assert whole.json["output"][0]["encrypted_content"] == "hidden"
+    assert streamed.datas[-1]["response"]["output"][0]["encrypted_content"] == "hidden"
 
 
 def test_replies_that_make_no_sense() -> None:

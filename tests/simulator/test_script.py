@@ -38,26 +38,16 @@ def test_an_exhausted_script_says_so(dialect: str, stream: bool) -> None:
         assert [str(error) for error in simulator.errors] == [message]
 
 
-def test_a_function_is_asked() -> None:
-    def script(request: Request) -> str | Reply:
-        if request.tool_results:
-            return f"The tool said {request.tool_results[0].text}."
-        return f"{request.number} {request.dialect} {request.model} {request.stream} {request.last_user_text}"
+def test_a_function_is_asked_and_may_wait() -> None:
+    async def script(request: Request) -> Reply:
+        await asyncio.sleep(0.01)
+        said_so = f"{request.number} {request.dialect} {request.model} {request.stream} {request.last_user_text}"
+        return Reply(said_so, ToolCall("c", "f"))
 
     with Simulator(script) as simulator:
         assert text(simulator, "Hello") == "0 openai_chat any-model False Hello"
-        assert said("gemini", ask(simulator, "gemini", "Yes", stream=True), stream=True).text == (
-            "1 gemini any-model True Yes"
-        )
-
-
-def test_an_async_function_may_wait() -> None:
-    async def script(request: Request) -> Reply:
-        await asyncio.sleep(0.01)
-        return Reply(ToolCall("c", "f"))
-
-    with Simulator(script) as simulator:
-        assert said("anthropic", ask(simulator, "anthropic"), stream=False).calls == [("c", "f", {})]
+        found = said("gemini", ask(simulator, "gemini", "Yes", stream=True), stream=True)
+        assert (found.text, found.calls) == ("1 gemini any-model True Yes", [("c", "f", {})])
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -72,26 +62,18 @@ def test_a_function_that_fails_is_reported(dialect: str) -> None:
         assert isinstance(simulator.errors[0], LookupError)
 
 
-def test_a_function_that_gives_something_else_is_reported() -> None:
+def test_scripts_that_make_no_sense() -> None:
     with Simulator(lambda request: 42) as simulator:
         assert "not int" in ask(simulator, "gemini").json["error"]["message"]
-
-
-def test_scripts_that_make_no_sense() -> None:
     with pytest.raises(TypeError, match="not int"):
         Simulator(42)
     with pytest.raises(TypeError, match="not float"):
         Simulator(["one", 2.0])
 
 
-def test_another_script_can_follow() -> None:
+def test_another_script_can_follow_and_without_one_it_says_what_the_user_said() -> None:
     with Simulator([]) as simulator:
         simulator.play(["new"])
         assert text(simulator) == "new"
         simulator.play(None)
-        assert text(simulator, "Hello") == "You said: Hello"
-
-
-def test_without_a_script_it_says_what_the_user_said() -> None:
-    with Simulator() as simulator:
-        assert text(simulator, "Good day") == "You said: Good day" == echo(simulator.requests[0])
+        assert text(simulator, "Good day") == "You said: Good day" == echo(simulator.requests[-1])

@@ -9,22 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import anyio
 import msgspec
 from msgspec import Struct
 
-from dragoman.conversation import ToolResult
-from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError, ToolExecutionError
+from dragoman.errors import ConfigurationError, McpConnectionError, McpError, ToolConflictError
 from dragoman.tools import AnyTool, LoopThread, ToolSet
 
-from .connection import Connection, Elicit, Sample, State
+from .connection import Connection, Elicit, Home, Sample, State
 from .remote_tools import ToolProblem
 from .settings import AnyServer, HttpServer, Pins, ServerOptions, StdioServer, ToolChange, servers_from_json
-from .transports import kill_all
 
 _CLOSE_SECONDS = 15.0
 """More than the longest a server may take to be ended."""
@@ -37,44 +34,6 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     tools: int
     restarts: int
     error: McpError | None
-
-
-class _Home:
-    """Where the connections live. It knows nothing of the object that users hold, which may be forgotten."""
-
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.thread: LoopThread | None = None
-        self.groups: set[int] = set()
-        """The process groups of servers that run, to be killed whatever happens."""
-        self.connections: dict[str, Connection] = {}
-        self.tasks: dict[str, asyncio.Task[None]] = {}
-
-    def keep(self, name: str) -> None:
-        """Start the task of a server; on the loop."""
-        self.tasks[name] = asyncio.create_task(self.connections[name].keep(), name=f"mcp-{name}")
-
-    async def call(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> ToolResult:
-        """Run it where the connections live, from any loop."""
-        loop, thread = self.loop, self.thread
-        if loop is None or loop.is_closed():
-            raise ToolExecutionError("The MCP servers are closed.", hint="Keep them open while their tools are used.")
-        if asyncio.get_running_loop() is loop:
-            return await make()
-        if thread is not None:
-            return await asyncio.wrap_future(thread.submit(make))
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), loop))
-
-    def abandon(self) -> None:
-        """For a program that ends, or forgets the servers, without closing them: nothing of them may be left."""
-        loop, self.loop = self.loop, None
-        thread, self.thread = self.thread, None
-        if loop is not None and not loop.is_closed():
-            for connection in self.connections.values():
-                loop.call_soon_threadsafe(connection.stop)
-        kill_all(self.groups)
-        if thread is not None:
-            thread.close()
 
 
 class _ToolsOf(ToolSet):
@@ -132,10 +91,8 @@ class McpServers:
         self._servers: dict[str, AnyServer] = dict(servers)
         self._pins: Pins | None = pins
         self._optional: bool = optional
-        self._environ: Mapping[str, str] = os.environ if environ is None else environ
-        self._elicit: Elicit | None = elicit
-        self._sample: Sample | None = sample
-        self._home: _Home = _Home()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._home: Home = Home(os.environ if environ is None else environ, elicit, sample)
         self._connections: dict[str, Connection] = self._home.connections
         self._all: _ToolsOf = _ToolsOf(self._connections)
         weakref.finalize(self, self._home.abandon)
@@ -271,26 +228,15 @@ class McpServers:
         self._home.loop = asyncio.get_running_loop()
         for name, server in self._servers.items():
             pins = None if self._pins is None else self._pins.servers.get(name, {})
-            self._connections[name] = Connection(
-                name,
-                server,
-                environ=self._environ,
-                groups=self._home.groups,
-                pins=pins,
-                anywhere=self._home.call,
-                elicit=self._elicit,
-                sample=self._sample,
-            )
-        for name in self._connections:
-            self._home.keep(name)
+            self._connections[name] = Connection(name, server, self._home, pins)
+        self._tasks = [asyncio.create_task(each.keep()) for each in self._connections.values()]
         for each in self._connections.values():
             await each.settled()
             if each.state == "failed" and not self._optional:
                 raise each.error or McpConnectionError(f"MCP server {each.name!r} cannot be used.", server=each.name)
 
     async def _close(self) -> None:
-        tasks = list(self._home.tasks.values())
-        self._home.tasks.clear()
+        tasks, self._tasks = self._tasks, []
         for connection in self._connections.values():
             connection.stop()
         if tasks:

@@ -1,6 +1,6 @@
 """One server: connected, kept alive, asked.
 
-Must not know: other servers, and colours; everything here runs on one event loop, which `anywhere` leads to.
+Must not know: other servers, and colours; everything here runs on one event loop, that of its home.
 
 A session of the SDK must be opened and closed by one and the same task, so each server has a task of its own, and calls
 only borrow its session.
@@ -12,8 +12,8 @@ import asyncio
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, TypeAlias, cast
 
@@ -38,12 +38,13 @@ from dragoman.errors import (
     ToolExecutionError,
     ToolTimeoutError,
 )
+from dragoman.tools import LoopThread
 
-from .calls import LISTENER, ProgressListener
+from .calls import LISTENER
 from .content import result_from_mcp
 from .remote_tools import Remote, ToolReader, Trust
 from .settings import AnyServer, ClientLimits, HttpServer, LocalServer, Question, StdioServer
-from .transports import TOO_MANY, LastWords, child, guard, web
+from .transports import TOO_MANY, LastWords, child, guard, kill_all, web
 
 State: TypeAlias = Literal["connecting", "ready", "restarting", "failed", "closed"]
 
@@ -69,25 +70,49 @@ _Form: TypeAlias = Mapping[str, Any] | None
 _Reply: TypeAlias = str | types.CreateMessageResult | None
 Elicit: TypeAlias = Callable[[Question], Awaitable[_Form] | _Form]
 Sample: TypeAlias = Callable[[types.CreateMessageRequestParams], Awaitable[_Reply] | _Reply]
-Elsewhere: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, ToolResult]]], Awaitable[ToolResult]]
-"""Runs a coroutine on the loop of the connections, whichever thread or loop asks."""
+
+
+@dataclass(eq=False)
+class Home:
+    """Where connections live, and what they share. The object that users hold may be forgotten, so it is not known."""
+
+    environ: Mapping[str, str]
+    elicit: Elicit | None
+    sample: Sample | None
+    loop: asyncio.AbstractEventLoop | None = None
+    thread: LoopThread | None = None
+    """Of a plain program, with the loop."""
+    groups: set[int] = field(default_factory=set[int])
+    """The process groups of servers that run, to be killed whatever happens."""
+    connections: dict[str, Connection] = field(default_factory=dict[str, "Connection"])
+
+    async def call(self, make: Callable[[], Coroutine[Any, Any, ToolResult]]) -> ToolResult:
+        """Run it where the connections live, from any loop."""
+        loop, thread = self.loop, self.thread
+        if loop is None or loop.is_closed():
+            raise ToolExecutionError("The MCP servers are closed.", hint="Keep them open while their tools are used.")
+        if asyncio.get_running_loop() is loop:
+            return await make()
+        if thread is not None:
+            return await asyncio.wrap_future(thread.submit(make))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), loop))
+
+    def abandon(self) -> None:
+        """For a program that ends, or forgets the servers, without closing them: nothing of them may be left."""
+        loop, self.loop = self.loop, None
+        thread, self.thread = self.thread, None
+        if loop is not None and not loop.is_closed():
+            for connection in self.connections.values():
+                loop.call_soon_threadsafe(connection.stop)
+        kill_all(self.groups)
+        if thread is not None:
+            thread.close()
 
 
 class Connection:
     """A server and the way to it. `keep` is run by one task; everything else may be asked at any time."""
 
-    def __init__(
-        self,
-        name: str,
-        server: AnyServer,
-        *,
-        environ: Mapping[str, str],
-        groups: set[int],
-        pins: Mapping[str, str] | None,
-        anywhere: Elsewhere,
-        elicit: Elicit | None = None,
-        sample: Sample | None = None,
-    ) -> None:
+    def __init__(self, name: str, server: AnyServer, home: Home, pins: Mapping[str, str] | None) -> None:
         self.name: str = name
         self.options = server.options
         self.trust: Trust = Trust(name, server.options.trust, pins)
@@ -95,18 +120,15 @@ class Connection:
         self.error: McpError | None = None
         """Why it is not ready, or was not when it last died."""
         self.restarts: int = 0
-        self._reader: ToolReader = ToolReader(name, server.options, self.call)
         self._server: AnyServer = server
-        self._environ: Mapping[str, str] = environ
-        self._groups: set[int] = groups
-        self._anywhere: Elsewhere = anywhere
-        self._elicit: Elicit | None = elicit
-        self._sample: Sample | None = sample
+        self._home: Home = home
+        self._reader: ToolReader = ToolReader(name, server.options, self.call)
         self._calls: set[anyio.CancelScope] = set()
+        """Those under way, whose time stands still while a person is asked."""
         self._status: int = 0
         """That of the last answer over HTTP."""
         self._session: ClientSession | None = None
-        self._scope: anyio.CancelScope | None = None
+        self._scope: anyio.CancelScope = anyio.CancelScope()
         self._stopped: bool = False
         self._turn: asyncio.Event = asyncio.Event()
         self._wake: asyncio.Event = asyncio.Event()
@@ -116,43 +138,36 @@ class Connection:
 
     # --- the task ---
 
-    async def keep(self) -> None:
-        """Connect, and stay connected until told to stop or given up."""
-        with anyio.CancelScope() as self._scope:
-            if not self._stopped:
-                await self._keep()
-        if self.state != "failed":
-            self._enter("closed")
-
     def stop(self) -> None:
         """End the task; on its own loop. A server that is ready is taken leave of, but not for long."""
         self._stopped = True
-        if self._scope is not None and self._session is not None:
+        if self._session is None:
+            self._scope.cancel()
+        else:
             self._end("it was closed")
             self._scope.deadline = min(self._scope.deadline, anyio.current_time() + _FAREWELL)
-        elif self._scope is not None:
-            self._scope.cancel()
 
-    async def _keep(self) -> None:
+    async def keep(self) -> None:
+        """Connect, and stay connected until told to stop or given up."""
         deaths = 0
-        while True:
-            began = anyio.current_time()
-            error = await self._connect_once()
-            was_ready = self.restarts > 0 or self._session is not None
-            self._session = None
-            if self._stopped:
-                return
-            self.error = error
-            if anyio.current_time() - began > _STABLE:
-                deaths = 0
-            deaths += 1
-            if not was_ready or deaths > self.options.max_restarts:
-                self._enter("failed")
-                return
-            LOGGER.warning("MCP server %s: %s Starting it again.", self.name, error.message)
-            self.restarts += 1
-            self._enter("restarting")
-            await anyio.sleep(min(self.options.restart_backoff * 2 ** min(deaths - 1, 30), _LONGEST_BACKOFF))
+        with self._scope:
+            while not self._stopped:
+                began = anyio.current_time()
+                error = await self._connect_once()
+                was_ready = self.restarts > 0 or self._session is not None
+                self._session = None
+                if self._stopped:
+                    break
+                self.error = error
+                deaths = 1 if anyio.current_time() - began > _STABLE else deaths + 1
+                if not was_ready or deaths > self.options.max_restarts:
+                    self._enter("failed")
+                    return
+                LOGGER.warning("MCP server %s: %s Starting it again.", self.name, error.message)
+                self.restarts += 1
+                self._enter("restarting")
+                await anyio.sleep(min(self.options.restart_backoff * 2 ** min(deaths - 1, 30), _LONGEST_BACKOFF))
+        self._enter("closed")
 
     async def _connect_once(self) -> McpError:
         """Connect once and stay so; returns why it is over."""
@@ -180,7 +195,7 @@ class Connection:
             make: object = getattr(server.server, "sdk", None)
             target: Any = make() if callable(make) else server.server
         elif isinstance(server, StdioServer):
-            transport = child(server, self._environ, self._groups, self._words)
+            transport = child(server, self._home.environ, self._home.groups, self._words)
             target = guard(transport, self.options.limits, self._end)
         else:
             target = guard(web(server, self._hear), self.options.limits, self._end)
@@ -189,8 +204,8 @@ class Connection:
             mode=self.options.protocol,
             cache=None,
             message_handler=self._notice,
-            elicitation_callback=None if self._elicit is None else self._on_elicitation,
-            sampling_callback=None if self._sample is None else self._on_sampling,
+            elicitation_callback=self._home.elicit and self._on_elicitation,
+            sampling_callback=self._home.sample and self._on_sampling,
             client_info=types.Implementation(name="dragoman", version=__version__),
         )
 
@@ -270,43 +285,45 @@ class Connection:
     async def call(self, remote: Remote, arguments: dict[str, object]) -> ToolResult:
         """Call a tool, from any loop; raises ToolError."""
         listener = LISTENER.get()
-        return await self._anywhere(lambda: self._call(remote, arguments, listener))
 
-    async def _call(
-        self, remote: Remote, arguments: dict[str, object], listener: ProgressListener | None
-    ) -> ToolResult:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if listener is not None:
                 listener(progress, total, message)
 
-        progress = None if listener is None else on_progress
-        limit = self.options.call_timeout
+        return await self._home.call(lambda: self._call(remote, arguments, listener and on_progress))
+
+    async def _call(self, remote: Remote, arguments: dict[str, object], on_progress: ProgressFnT | None) -> ToolResult:
+        tool, limit = remote.name, self.options.call_timeout
         try:
-            answer = await self._rounds(remote.name, arguments, progress)
+            answer = await self._rounds(tool, arguments, on_progress)
         except TimeoutError:
-            message = f"MCP server {self.name!r} did not answer the call of {remote.name!r} within {limit:g} seconds."
-            raise ToolTimeoutError(message, tool_name=remote.name) from None
+            message = f"MCP server {self.name!r} did not answer the call of {tool!r} within {limit:g} seconds."
+            raise ToolTimeoutError(message, tool_name=tool) from None
         except MCPError as error:
-            raise self._call_error(remote.name, error) from error
+            raise self._call_error(tool, error) from error
         except ValidationError:
-            why = self._error(f"answered the call of {remote.name!r} with something that is not MCP.", McpProtocolError)
-            raise ToolExecutionError(why.message, tool_name=remote.name, details=why) from None
+            what = f"answered the call of {tool!r} with something that is not MCP."
+            raise _failed(tool, self._error(what, McpProtocolError)) from None
         return remote.checked(result_from_mcp(answer, self.options.limits.max_result_bytes), self.name)
 
     async def _rounds(
-        self, tool: str, arguments: dict[str, object], progress: ProgressFnT | None
+        self, tool: str, arguments: dict[str, object], on_progress: ProgressFnT | None
     ) -> types.CallToolResult:
         """Call a tool; again with the answers, as long as the server asks for more."""
         responses: types.InputResponses | None = None
         state: str | None = None
         for _ in range(_MAX_ROUNDS):
-            with anyio.fail_after(self.options.call_timeout) as scope, self._timing(scope):
-                session = await self._usable_session(tool)
-                params = types.CallToolRequestParams(
-                    name=tool, arguments=arguments, input_responses=responses, request_state=state
-                )
-                call = types.CallToolRequest(params=params)
-                answer = await session.send_request(call, _RESULT, progress_callback=progress)
+            params = types.CallToolRequestParams(
+                name=tool, arguments=arguments, input_responses=responses, request_state=state
+            )
+            with anyio.fail_after(self.options.call_timeout) as scope:
+                self._calls.add(scope)
+                try:
+                    session = await self._usable_session(tool)
+                    call = types.CallToolRequest(params=params)
+                    answer = await session.send_request(call, _RESULT, progress_callback=on_progress)
+                finally:
+                    self._calls.discard(scope)
             if isinstance(answer, types.CallToolResult):
                 return answer
             state, responses = answer.request_state, {}
@@ -320,8 +337,8 @@ class Connection:
                 responses[key] = said
             if not responses:
                 await anyio.sleep(_ROUND_PAUSE)
-        message = f"MCP server {self.name!r} asked for input {_MAX_ROUNDS} times during the call of {tool!r}."
-        raise ToolExecutionError(message, tool_name=tool, details=McpProtocolError(message, server=self.name))
+        what = f"asked for input {_MAX_ROUNDS} times during the call of {tool!r}."
+        raise _failed(tool, self._error(what, McpProtocolError))
 
     async def _usable_session(self, tool: str) -> ClientSession:
         """The session, once there is one; raises ToolExecutionError if there will be none."""
@@ -329,40 +346,29 @@ class Connection:
             if self._session is not None and not self._lost:
                 return self._session
             if self.state in ("failed", "closed"):
-                why = self.error or self._error("is closed.")
-                raise ToolExecutionError(why.message, tool_name=tool, details=why) from why
+                raise _failed(tool, self.error or self._error("is closed."))
             await self._turn.wait()
 
     def _call_error(self, tool: str, error: MCPError) -> ToolError:
         if error.code == types.INVALID_REQUEST and error.message in _SESSION_GONE:
             self._end("it has forgotten the session")
-        if self._lost:
-            cause = self._error(f"died during the call of {tool!r}: {self._lost}. Whether it took effect is not known.")
-            return ToolExecutionError(cause.message, tool_name=tool, details=cause)
-        if error.message.startswith(TOO_MANY):
-            cause = self._error(f"answered the call of {tool!r} with too much: {error.message}.", McpProtocolError)
-            return ToolExecutionError(cause.message, tool_name=tool, details=cause)
-        if self._status in _UNAUTHORIZED:
-            cause = self._unauthorized()
-            return ToolExecutionError(str(cause), tool_name=tool, details=cause)
         if error.code == types.HEADER_MISMATCH:
             self._mark_stale()  # the tool has changed
         if error.code == types.REQUEST_TIMEOUT:
             return ToolTimeoutError(f"MCP server {self.name!r}: the call of {tool!r} took too long.", tool_name=tool)
-        message = (
-            f"MCP server {self.name!r}: the call of {tool!r} failed: {_shorten(error.message)} (code {error.code})."
-        )
-        return ToolExecutionError(message, tool_name=tool, details=McpError(message, server=self.name))
+        if self._lost:
+            cause = self._error(f"died during the call of {tool!r}: {self._lost}. Whether it took effect is not known.")
+        elif error.message.startswith(TOO_MANY):
+            cause = self._error(f"answered the call of {tool!r} with too much: {error.message}.", McpProtocolError)
+        elif self._status in _UNAUTHORIZED:
+            cause = self._unauthorized()
+            return ToolExecutionError(str(cause), tool_name=tool, details=cause)
+        else:
+            why = f"{_shorten(error.message)} (code {error.code})"
+            cause = McpError(f"MCP server {self.name!r}: the call of {tool!r} failed: {why}.", server=self.name)
+        return _failed(tool, cause)
 
     # --- questions of the server ---
-
-    @contextmanager
-    def _timing(self, scope: anyio.CancelScope) -> Generator[None, None, None]:
-        self._calls.add(scope)
-        try:
-            yield
-        finally:
-            self._calls.discard(scope)
 
     async def _ask(self, function: Callable[[Any], object], question: object) -> object:
         """What the program's function says; meanwhile the time of calls stands still, since people take theirs."""
@@ -381,12 +387,12 @@ class Connection:
                 scope.deadline = deadline + anyio.current_time() - began
 
     async def _on_elicitation(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
-        assert self._elicit is not None
+        assert self._home.elicit is not None
         form = isinstance(params, types.ElicitRequestFormParams)
         schema = cast("dict[str, object]", params.requested_schema if form else {})
         url = "" if form else str(params.url)
         question = Question(server=self.name, message=params.message, schema=schema, url=url)
-        said = await self._ask(self._elicit, question)
+        said = await self._ask(self._home.elicit, question)
         if not isinstance(said, Mapping):
             return types.ElicitResult(action="decline")
         fields = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
@@ -396,8 +402,8 @@ class Connection:
     async def _on_sampling(
         self, context: object, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        assert self._sample is not None
-        said = await self._ask(self._sample, params)
+        assert self._home.sample is not None
+        said = await self._ask(self._home.sample, params)
         if isinstance(said, str):
             return types.CreateMessageResult(role="assistant", content=types.TextContent(text=said), model="dragoman")
         if isinstance(said, types.CreateMessageResult):
@@ -431,6 +437,11 @@ class Connection:
         """An error about this server, with its last words."""
         words = f" Its last words: {self._words.text}" if self._words.text else ""
         return kind(f"MCP server {self.name!r} {what}{words}", server=self.name)
+
+
+def _failed(tool: str, cause: McpError) -> ToolExecutionError:
+    """What the caller of a tool is told."""
+    return ToolExecutionError(cause.message, tool_name=tool, details=cause)
 
 
 def _innermost_error(error: Exception) -> Exception:

@@ -9,7 +9,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TypeAlias, cast
 from urllib.parse import quote
 
@@ -17,10 +16,8 @@ import mcp_types as types
 import msgspec
 from msgspec import Raw
 
+from dragoman._files import read_media
 from dragoman.conversation import Json, Media, ResultPart, Text, ToolResult
-
-MAX_FILE_BYTES = 20 * 1024 * 1024
-"""How large a file may be that a tool's result refers to."""
 
 _MIME = re.compile(r"[A-Za-z0-9.+*-]{1,100}/[A-Za-z0-9.+*-]{1,100}").fullmatch
 _TEXTUAL = re.compile(r"text/|application/(?:json|xml|javascript|yaml|[\w.-]+\+(?:json|xml))$").match
@@ -33,7 +30,7 @@ _Block: TypeAlias = types.ContentBlock
 
 
 def to_content(parts: Iterable[ResultPart]) -> list[_Block]:
-    """The parts as content blocks. Files are read here, so not on an event loop; raises OSError, ValueError."""
+    """The parts as content blocks. Files that parts name are read; raises ConfigurationError."""
     return [_to_block(part) for part in parts]
 
 
@@ -52,7 +49,7 @@ def _to_block(part: ResultPart) -> _Block:
         return types.TextContent(text=part.text)
     if part.url is not None:
         return types.ResourceLink(name=part.name or part.url, uri=part.url, mime_type=part.mime_type)
-    data = part.data if part.data is not None else _read(Path(part.path or ""))
+    data = read_media(part).data or b""
     if part.kind == "image":
         return types.ImageContent(data=_base64(data), mime_type=part.mime_type)
     if part.kind == "audio":
@@ -68,15 +65,6 @@ def _resource(part: Media, data: bytes) -> types.TextResourceContents | types.Bl
         except UnicodeDecodeError:
             pass  # it says that it is text, and is not
     return types.BlobResourceContents(uri=uri, mime_type=part.mime_type, blob=_base64(data))
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        message = f"{path.name} is larger than {MAX_FILE_BYTES} bytes"
-        raise ValueError(message)
-    return data
 
 
 def _base64(data: bytes) -> str:

@@ -19,7 +19,6 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, MutableMapping
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import uvicorn
@@ -28,6 +27,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from dragoman.errors import ConfigurationError, McpConnectionError
 from dragoman.tools import AnyTools, LoopThread
+from dragoman.transport import is_loopback
 
 from .server import MAX_SESSIONS, McpServer, as_server
 
@@ -282,15 +282,8 @@ _SESSION: Final = b"mcp-session-id"
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _check_token(host: str, token: str | None) -> None:
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         message = f"A server on {host!r} can be reached from other machines and has no token."
         raise ConfigurationError(message, hint="Give a token, such as secrets.token_urlsafe(), or use 127.0.0.1.")
     if token is not None and (len(token) < _MIN_TOKEN_LENGTH or _TOKEN(token) is None):
@@ -300,7 +293,7 @@ def _check_token(host: str, token: str | None) -> None:
 
 def _security(host: str, hosts: list[str], origins: list[str]) -> TransportSecuritySettings:
     """Which Host and Origin are let in: those of this machine, and what was named."""
-    local = _is_loopback(host)
+    local = is_loopback(host)
     if not local and not hosts and not origins:
         # It has a token, which no web page knows, and nobody has said under which names it is reached.
         return TransportSecuritySettings(enable_dns_rebinding_protection=False)

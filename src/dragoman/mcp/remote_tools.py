@@ -110,7 +110,7 @@ class ToolReader:
             elif self._options.takes(name):
                 prints[name] = ""  # also where it has no fingerprint: it is there, and has not been approved
                 try:
-                    prints[name] = _fingerprint(each.model_dump(mode="json", by_alias=True, exclude={"meta", "icons"}))
+                    prints[name] = _fingerprint(each)
                     if name in known.tools and known.prints.get(name) == prints[name]:
                         tools[name] = known.tools[name]
                         self._problems += [problem for problem in known.problems if problem.tool == name]
@@ -189,19 +189,10 @@ def _cut(text: str, limit: int) -> str:
 # --- what was approved -----------------------------------------------------------------------------------------------
 
 
-def _fingerprint(definition: Mapping[str, object]) -> str:
+def _fingerprint(tool: types.Tool) -> str:
     """A hash of all that a server says of a tool, the same for the same content in another order."""
-    return hashlib.sha256(msgspec.json.encode(_without_nulls(definition), order="deterministic")).hexdigest()
-
-
-def _without_nulls(value: object) -> object:
-    """Without members that say nothing: absent and null are the same in what servers send."""
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, object]", value)
-        return {key: _without_nulls(member) for key, member in members.items() if member is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in cast("list[object]", value)]
-    return value
+    said = tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta", "icons"})
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
 
 
 def _refused(server: str, remote: Remote) -> Remote:

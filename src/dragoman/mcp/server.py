@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakSet
 
 import anyio
-import anyio.to_thread
 import mcp_types as types
 import msgspec
 from mcp.server.context import ServerRequestContext
@@ -42,7 +41,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from dragoman._version import __version__
-from dragoman.conversation import Media, ToolCall
+from dragoman.conversation import ToolCall
 from dragoman.errors import ConfigurationError, DragomanError, ToolError
 from dragoman.tools import (
     AnyTool,
@@ -196,16 +195,10 @@ class McpServer:
         if isinstance(error.details, MCPError):
             raise error.details  # a tool that speaks of the protocol itself means the protocol
 
-    async def answer(self, call: ToolCall, outcome: Outcome, promised: Catalogue, version: str) -> types.CallToolResult:
+    def answer(self, call: ToolCall, outcome: Outcome, promised: Catalogue, version: str) -> types.CallToolResult:
         """What the client is told of a call."""
         result = outcome.result
-        try:
-            if any(isinstance(part, Media) and part.path for part in result.content):
-                content = await anyio.to_thread.run_sync(to_content, result.content)
-            else:
-                content = to_content(result.content)
-        except (OSError, ValueError) as error:
-            return _failed(f"the result of {call.name!r} cannot be sent: {error}")
+        content = to_content(result.content)  # the executor has read the files that it names
         structured: object = to_structured(result)
         if version not in MODERN_PROTOCOL_VERSIONS and not is_object(structured):
             structured = None  # before 2026-07-28 only objects were allowed
@@ -291,7 +284,7 @@ class _Wire(Server[anyio.Semaphore]):
                 call, outcome = await self._ours.call(params.name, params.arguments, asking)
             if outcome.error is not None:
                 self._ours.raise_error(outcome.error, asking)
-            return await self._ours.answer(call, outcome, promised, ctx.protocol_version)
+            return self._ours.answer(call, outcome, promised, ctx.protocol_version)
 
         return await answering(ctx, params, call)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
+from dragoman._checks import CheckedMeta
 from dragoman.conversation import ToolSpec
 from dragoman.engines import Secret
 from dragoman.errors import ConfigurationError, DragomanError
@@ -29,7 +30,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*").fullmatch
 
 
-class ToolAbout(Struct, frozen=True, kw_only=True):
+class ToolAbout(Struct, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What other programs are told of a tool, for people and as hints. None leaves a hint out."""
 
     title: str = ""
@@ -55,7 +56,7 @@ def _check_least(settings: Struct, **least: float) -> None:
             raise ConfigurationError(f"{name} is {value}.", hint=f"Give it a value of {lowest} or more.")
 
 
-class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=CheckedMeta):
     """What a server may send. What goes beyond is cut, left out or refused, and reported."""
 
     max_tools: int = 500
@@ -71,7 +72,7 @@ class ClientLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         _check_least(self, **dict.fromkeys(self.__struct_fields__, 1))
 
 
-class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ServerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=CheckedMeta):
     """How a server's tools are used."""
 
     prefix: str | None = None
@@ -115,7 +116,14 @@ def reveal(values: Mapping[str, str | Secret]) -> dict[str, str]:
     return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
 
 
-class StdioServer(Struct, frozen=True):
+class _Discreet(Struct, frozen=True):
+    """May hold keys, and so does not show what it holds: not in a log, nor in rich's tracebacks."""
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return []
+
+
+class StdioServer(_Discreet, frozen=True):
     """A program that is started and spoken to over its standard input and output.
 
     It gets a minimal environment (PATH, HOME and their like) and what `env` names; nothing else of ours.
@@ -140,11 +148,8 @@ class StdioServer(Struct, frozen=True):
         # Arguments may hold what was put in from the environment.
         return f"StdioServer({self.command!r}, <{len(self.args)} arguments>, env={sorted(self.env)})"
 
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []  # rich would print every field
 
-
-class HttpServer(Struct, frozen=True):
+class HttpServer(_Discreet, frozen=True):
     """A server behind an address: https, or http on this machine."""
 
     url: str
@@ -166,9 +171,6 @@ class HttpServer(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"HttpServer(<url>, headers={sorted(self.headers)})"
-
-    def __rich_repr__(self) -> list[tuple[str, object]]:
-        return []  # rich would print every field
 
 
 class LocalServer(Struct, frozen=True):

@@ -85,36 +85,30 @@ def _route(http: HttpRequest) -> tuple[Dialect, str | None, bool | None]:
     return ANTHROPIC if "anthropic-version" in http.headers else OPENAI_CHAT, None, None
 
 
+@dataclass
 class Answerer:
     """Answers requests, one after the other."""
 
-    def __init__(
-        self,
-        script: Player,
-        on_request: Callable[[Request], None],
-        *,
-        api_key: str | None,
-        check: bool,
-        chunking: Chunking,
-        faults: Sequence[Fault],
-    ) -> None:
-        self.player = script
-        self.errors: list[Exception] = []
-        self._on_request = on_request
-        self._api_key = api_key
-        self._check = check
-        self._chunking = chunking
-        self._faults = faults
-        self._count = 0
-        self.is_deaf = any(isinstance(fault, Stall) and fault.where == "request" for fault in faults)
+    player: Player
+    on_request: Callable[[Request], None]
+    api_key: str | None
+    check: bool
+    chunking: Chunking
+    faults: Sequence[Fault]
+    errors: list[Exception] = field(default_factory=list[Exception])
+    _count: int = 0
+
+    @property
+    def is_deaf(self) -> bool:
         """Whether requests are not even read."""
+        return any(isinstance(fault, Stall) and fault.where == "request" for fault in self.faults)
 
     async def answer(self, http: HttpRequest) -> Plan:
         """The plan of the answer to this request."""
         dialect, model, stream = _route(http)
         body = _parse_body(http)
         request = self._request(http, dialect, model, stream, body or {})
-        self._on_request(request)
+        self.on_request(request)
         refusal = self._refusal(http, dialect, request, body)
         if refusal is None and request.path.endswith(_COUNTS):
             plan = self._bare_plan(dialect, request, Reply())
@@ -160,19 +154,19 @@ class Answerer:
         """What speaks against an answer, in the order in which a provider would look at it."""
         if request.dialect == "unknown":
             return Refusal(404, f"Invalid URL ({http.method} {request.path})")
-        if self._api_key is not None and http.api_key != self._api_key:
+        if self.api_key is not None and http.api_key != self.api_key:
             return dialect.bad_key(http.api_key)
         if body is None:
             return Refusal(400, "The body of the request is not a JSON object.")
         if dialect is GEMINI and request.stream and http.query.get("alt") != "sse":
             return Refusal(400, "The simulator streams events only: add `alt=sse` to the query.")
-        if not self._check or request.path.endswith(_COUNTS):
+        if not self.check or request.path.endswith(_COUNTS):
             return None
         return next(dialect.problems(body, http.headers), None)
 
     def _bare_plan(self, dialect: Dialect, request: Request, reply: Reply) -> Plan:
         """A plan for the headers and what a script left open, without a body."""
-        chunking = reply.chunking or self._chunking
+        chunking = reply.chunking or self.chunking
         answer = _decide(dialect.name, request, reply, chunking)
         headers = {"content-type": dialect.whole_type} | dialect.headers(answer.id("req_"))
         headers |= {name.lower(): value for name, value in reply.headers.items()}
@@ -185,7 +179,7 @@ class Answerer:
             plan.headers["content-type"] = dialect.stream_type
         else:
             plan.frames = [Frame(dialect.whole(plan.answer))]
-        for fault in (*self._faults, *reply.faults):
+        for fault in (*self.faults, *reply.faults):
             fault.apply(plan)
         return plan
 

@@ -98,7 +98,6 @@ class _Anthropic(Dialect):
 
     def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
         """The stream ends after it, without a message_stop."""
-        del number, form
         return [Frame(self.failure(refusal, answer.id("req_")), "error", "end")]
 
     def unknown_event(self, answer: Answer) -> Frame:

@@ -107,12 +107,10 @@ class Dialect(ABC):
 
     def failure_in_stream(self, refusal: Refusal, answer: Answer, number: int, form: ErrorForm) -> list[Frame]:
         """The events of an error in a stream that began well; `number` counts the events before."""
-        del number, form
         return [Frame(self.failure(refusal, answer.id("req_")), kind="end")]
 
     def failure_in_whole(self, refusal: Refusal, answer: Answer, form: ErrorForm) -> JsonObject:
         """A reply with status 200 that nevertheless is an error, as some gateways answer."""
-        del form
         return self.failure(refusal, answer.id("req_"))
 
     def with_unknown(self, answer: Answer, frames: list[Frame], index: int) -> list[Frame]:

@@ -7,7 +7,7 @@ the given order; a whole reply counts as one event. A fault changes a plan; carr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -34,13 +34,27 @@ def _snake(name: str) -> str:
 class Fault(Struct, frozen=True, forbid_unknown_fields=True, tag=_snake, tag_field="fault"):
     """Something that goes wrong. To make one of your own, write a subclass with `apply`."""
 
-    usual_effect: ClassVar[Effect] = "none"
-    streams_only: ClassVar[bool] = False
-    """Whether a whole reply shows nothing of it."""
-
     def effect(self, *, streamed: bool = True) -> Effect:
         """What a client makes of a streamed, or a whole, reply with this fault."""
-        return "none" if self.streams_only and not streamed else self.usual_effect
+        match self:
+            case Status() | ErrorEvent():
+                return "failure"
+            case Stall(go_on=False, where="request" | "head" | "body"):
+                return "silence"
+            case Cut(after=int(after)) if streamed and after < 0:
+                return "unclear"  # at the very end of a stream nothing of the reply may be missing
+            case WrongLength() if streamed:
+                return "unclear"  # the stream may be over, for its reader, before the missing bytes matter
+            case Malformed(what="utf8"):
+                return "unclear"  # some clients put the sign for unreadable characters in their place
+            case NoResponse() | Cut() | WrongLength() | Malformed():
+                return "broken"
+            case MissingEnd(all_marks=True) if streamed:
+                return "broken"
+            case MissingEnd() | Duplicated() | Reordered() if streamed:
+                return "unclear"  # compatible servers leave the last mark out, so that some clients do without it
+            case _:
+                return "none"
 
     def apply(self, plan: Plan) -> None:
         """Change the plan of what will be sent."""
@@ -61,8 +75,6 @@ class Status(Fault, frozen=True):
     body: str | None = None
     """Sent instead of the provider's shape, as HTML: proxies and gateways have pages of their own."""
 
-    usual_effect = "failure"
-
     @property
     def refusal(self) -> Refusal:
         """The error, for a dialect to write."""
@@ -71,7 +83,6 @@ class Status(Fault, frozen=True):
         return Refusal(self.status, text, self.code, retry_after=wait if wait.isdecimal() else None)
 
     def apply(self, plan: Plan) -> None:
-        """Put the error in the place of the reply."""
         plan.refuse(self.refusal)
         plan.headers |= self.headers
         if self.body is not None:
@@ -84,10 +95,7 @@ class NoResponse(Fault, frozen=True):
 
     how: Literal["reset", "close"] = "close"
 
-    usual_effect = "broken"
-
     def apply(self, plan: Plan) -> None:
-        """Give the request up."""
         plan.abandoned = self.how
 
 
@@ -102,7 +110,6 @@ class Drip(Fault, frozen=True):
     seconds: float = 0.001
 
     def apply(self, plan: Plan) -> None:
-        """Slow the writes down."""
         plan.drip = (self.size, self.seconds)
 
 
@@ -120,12 +127,7 @@ class Stall(Fault, frozen=True):
     go_on: bool = False
     """Whether the rest comes after the stall; otherwise the connection is closed."""
 
-    def effect(self, *, streamed: bool = True) -> Effect:
-        """A stall that ends is only slow, and one behind the end is nobody's business."""
-        return "none" if self.go_on or self.where == "end" else "silence"
-
     def apply(self, plan: Plan) -> None:
-        """Put the pause into the plan."""
         pause = Pause(self.seconds, self.go_on)
         if self.where in {"body", "end"}:
             plan.stall = (Place(self.after, 1.0 if self.where == "end" else self.share), pause)
@@ -143,12 +145,7 @@ class Cut(Fault, frozen=True):
     """Bytes of the body, from its end if negative; None: a share of it."""
     share: float = 0.5
 
-    def effect(self, *, streamed: bool = True) -> Effect:
-        """At the very end of a stream nothing of the reply may be missing."""
-        return "unclear" if streamed and self.after is not None and self.after < 0 else "broken"
-
     def apply(self, plan: Plan) -> None:
-        """Break off."""
         plan.cut = (Place(self.after, self.share), self.how)
 
 
@@ -157,12 +154,7 @@ class WrongLength(Fault, frozen=True):
 
     by: int = 7
 
-    def effect(self, *, streamed: bool = True) -> Effect:
-        """A stream may be over, for its reader, before the missing bytes matter."""
-        return "unclear" if streamed else "broken"
-
     def apply(self, plan: Plan) -> None:
-        """Promise something else than what is sent."""
         plan.length_error = self.by
 
 
@@ -182,12 +174,7 @@ class Malformed(Fault, frozen=True):
     what: Literal["json", "html", "utf8"] = "json"
     """JSON that breaks off; a page of HTML; bytes that are not UTF-8."""
 
-    def effect(self, *, streamed: bool = True) -> Effect:
-        """Some clients put the sign for unreadable characters in the place of bytes that are not UTF-8."""
-        return "unclear" if self.what == "utf8" else "broken"
-
     def apply(self, plan: Plan) -> None:
-        """Damage one event."""
         index = min(plan.middle(), len(plan.frames) - 1)
         frame = plan.frames[index]
         data = frame.data if isinstance(frame.data, bytes) else msgspec.json.encode(frame.data)
@@ -199,11 +186,7 @@ class Duplicated(Fault, frozen=True):
 
     which: Literal["start", "middle", "end"] = "middle"
 
-    usual_effect = "unclear"
-    streams_only = True
-
     def apply(self, plan: Plan) -> None:
-        """Double one event."""
         if plan.streamed:
             last = len(plan.frames) - 1
             index = {"start": 0, "middle": min(plan.middle(), last), "end": last}[self.which]
@@ -217,11 +200,7 @@ class Reordered(Fault, frozen=True):
     """The start of a part (where the dialect has such events) comes after the first delta behind it, or the first delta
     after the second."""
 
-    usual_effect = "unclear"
-    streams_only = True
-
     def apply(self, plan: Plan) -> None:
-        """Move one event back."""
         if plan.streamed:
             kinds = [frame.kind for frame in plan.frames]
             index = kinds.index(self.which) if self.which in kinds else kinds.index("delta") if "delta" in kinds else 0
@@ -242,10 +221,7 @@ class ErrorEvent(Fault, frozen=True):
     """For the responses dialect, which knows three: as documented; as OpenAI's servers were seen to write it; as a
     response that failed."""
 
-    usual_effect = "failure"
-
     def apply(self, plan: Plan) -> None:
-        """Put the error in the place of the rest."""
         refusal = Status(self.status, self.message, self.code).refusal
         if plan.streamed:
             index = plan.middle(self.share)
@@ -260,14 +236,7 @@ class MissingEnd(Fault, frozen=True):
     all_marks: bool = False
     """Also the marks before it: nothing says that, or why, the reply ended."""
 
-    def effect(self, *, streamed: bool = True) -> Effect:
-        """Compatible servers leave the last mark out, so that some clients do without it."""
-        if not streamed:
-            return "none"
-        return "broken" if self.all_marks else "unclear"
-
     def apply(self, plan: Plan) -> None:
-        """Leave the marks out."""
         marks = {"finish", "end"} if self.all_marks else {"end"}
         if plan.streamed:
             plan.frames = [frame for frame in plan.frames if frame.kind not in marks]
@@ -277,7 +246,6 @@ class UnknownEvent(Fault, frozen=True):
     """An event of a kind that the client cannot know."""
 
     def apply(self, plan: Plan) -> None:
-        """Put the event in."""
         if plan.streamed:
             plan.frames = plan.dialect.with_unknown(plan.answer, plan.frames, plan.middle())
 
@@ -295,7 +263,6 @@ class UnknownFields(Fault, frozen=True):
     """Every object of the reply has a member that the client cannot know."""
 
     def apply(self, plan: Plan) -> None:
-        """Put the members in."""
         plan.frames = [
             frame if isinstance(frame.data, bytes) else Frame(members(self._grow(frame.data)), frame.name, frame.kind)
             for frame in plan.frames
@@ -318,7 +285,6 @@ class Form(Fault, frozen=True):
     connection open (before a whole reply, empty lines); with CR LF at the end of lines."""
 
     def apply(self, plan: Plan) -> None:
-        """Choose the form."""
         match self.what:
             case "gzip":
                 plan.compressed = "gzip" in plan.answer.request.headers.get("accept-encoding", "")

@@ -72,7 +72,6 @@ class _Gemini(Dialect):
         return found.content(_declarations(body))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
-        del headers
         return (Refusal(400, problem) for problem in _problems(body))
 
     def whole(self, answer: Answer) -> JsonObject:
@@ -101,7 +100,6 @@ class _Gemini(Dialect):
 
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
         """When to try again stands in the body, not in a header."""
-        del request_id
         usual = _ERROR_STATUSES.get(refusal.status, "INVALID_ARGUMENT" if refusal.status < 500 else "INTERNAL")
         details: list[JsonObject] = []
         if refusal.code == _KEY_INVALID:
@@ -126,7 +124,6 @@ class _Gemini(Dialect):
         return Refusal(400, "API key not valid. Please pass a valid API key.", _KEY_INVALID)
 
     def headers(self, request_id: str) -> dict[str, str]:
-        del request_id
         return {"server": "scaffolding on HTTPServer2", "x-content-type-options": "nosniff"}
 
 

@@ -43,7 +43,6 @@ class OpenAIDialect(Dialect):
     """Errors and headers, which both dialects of OpenAI share."""
 
     def failure(self, refusal: Refusal, request_id: str) -> JsonObject:
-        del request_id
         return {"error": error_object(refusal)}
 
     def bad_key(self, given: str | None) -> Refusal:
@@ -149,7 +148,6 @@ class _OpenAIChat(OpenAIDialect):
         return found.content([members(tool.get("function")) or tool for tool in objects(body.get("tools"))])
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
-        del headers
         if not string(body.get("model")):
             yield Refusal(400, "you must provide a model parameter")
         if "messages" not in body:

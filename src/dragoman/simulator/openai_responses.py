@@ -94,7 +94,6 @@ class _OpenAIResponses(OpenAIDialect):
         return found.content(objects(body.get("tools")))
 
     def problems(self, body: JsonObject, headers: Mapping[str, str]) -> Iterator[Refusal]:
-        del headers
         if not string(body.get("model")):
             yield Refusal(400, "Missing required parameter: 'model'.", "missing_required_parameter", "model")
         continued = any(body.get(name) for name in ("previous_response_id", "conversation", "prompt"))

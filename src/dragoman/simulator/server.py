@@ -9,25 +9,25 @@ import asyncio
 import socket
 import struct
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Final, Self, cast
 from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpRequestParser
 
 from dragoman.providers import ALIASES, PROVIDERS
+from dragoman.tools import LoopThread
 
 from .answerer import Answerer, HttpRequest
 from .exchange import Chunking, Request
 from .faults import Fault
-from .plan import Ending, Pause, Plan, steps
+from .plan import Pause, Plan, steps
 from .script import Player, Script
 
 _HOST: Final = "127.0.0.1"
 _BACKLOG: Final = 1024
-_START_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 10.0
+_READ: Final = 65_536
 _DIALECT_PATHS: Final = {"openai_chat": "/v1", "openai_responses": "/v1", "anthropic": "", "gemini": ""}
 
 
@@ -61,80 +61,48 @@ class Simulator:
         self._longest_pause = longest_pause
         self._port = port
         chunking = chunking or Chunking()
-        self._answerer = Answerer(
-            Player(script), self._record, api_key=api_key, check=check, chunking=chunking, faults=tuple(faults)
-        )
+        self._answerer = Answerer(Player(script), self._record, api_key, check, chunking, tuple(faults))
         self._changed = threading.Condition()
         self._requests: list[Request] = []
         self._connections: set[_Connection] = set()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._thread = LoopThread()
+        self._server: asyncio.Server | None = None
 
     # --- life ---
 
     def start(self) -> Self:
         """Begin to listen. `with` does this."""
-        if self._thread is not None:
+        if self._thread.running:
             message = "this simulator is running already"
             raise RuntimeError(message)
         listener = socket.create_server((_HOST, self._port), backlog=_BACKLOG)
         self._port = listener.getsockname()[1]
-        ready = threading.Event()
-        name = f"dragoman-simulator-{self._port}"
-        thread = threading.Thread(target=self._run, args=(listener, ready), name=name, daemon=True)
         try:
-            thread.start()
-            self._thread = thread
-            ready.wait()
+            self._thread.submit(lambda: self._listen(listener)).result()
         except BaseException:  # Ctrl-C: it would listen for ever
-            if ready.wait(_START_SECONDS):
-                self._thread = thread
-                self.close()
+            self.close()
+            listener.close()
             raise
         return self
 
     def close(self) -> None:
         """Stop listening and end all connections. `with` does this."""
-        thread, self._thread = self._thread, None
-        if thread is None:
+        if not self._thread.running:
             return
-        if self._loop is not None and self._stop is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
-        thread.join(timeout=10)
-        if thread.is_alive():
+        try:
+            self._thread.submit(self._end).result(_CLOSE_SECONDS)
+        except TimeoutError:
             message = (
                 "the simulator does not stop: its script's function blocks. Write it with `async def`, or wait less"
             )
-            raise RuntimeError(message)
+            raise RuntimeError(message) from None
+        self._thread.close()
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
-
-    def _run(self, listener: socket.socket, ready: threading.Event) -> None:
-        try:
-            asyncio.run(self._serve(listener, ready))
-        finally:
-            listener.close()
-            ready.set()
-
-    async def _serve(self, listener: socket.socket, ready: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = await self._loop.create_server(self._connect, sock=listener, backlog=_BACKLOG)
-        ready.set()
-        await self._stop.wait()
-        server.close()
-        connections = list(self._connections)
-        for connection in connections:
-            connection.abort()
-        tasks = [connection.task for connection in connections if connection.task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()
 
     # --- addresses ---
 
@@ -202,13 +170,29 @@ class Simulator:
 
     # --- in its own thread ---
 
-    def _connect(self) -> _Connection:
-        return _Connection(self._answerer, self._connections.add, self._disconnect, self._longest_pause)
+    async def _listen(self, listener: socket.socket) -> None:
+        self._server = await asyncio.start_server(self._serve, sock=listener, backlog=_BACKLOG)
 
-    def _disconnect(self, connection: _Connection) -> None:
-        with self._changed:
-            self._connections.discard(connection)
-            self._changed.notify_all()
+    async def _end(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        tasks = [connection.abort() for connection in self._connections]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(self._answerer, self._longest_pause, reader, writer)
+        self._connections.add(connection)
+        try:
+            await connection.serve()
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client has gone, or the simulator is closed
+        finally:
+            writer.close()
+            with self._changed:
+                self._connections.discard(connection)
+                self._changed.notify_all()
 
     def _record(self, request: Request) -> None:
         with self._changed:
@@ -216,66 +200,30 @@ class Simulator:
             self._changed.notify_all()
 
 
-class _Connection(asyncio.Protocol):
+class _Connection:
     """Serves one client until either side ends it."""
 
     def __init__(
-        self,
-        answerer: Answerer,
-        on_open: Callable[[_Connection], None],
-        on_lost: Callable[[_Connection], None],
-        longest_pause: float,
+        self, answerer: Answerer, longest_pause: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._answerer = answerer
-        self._on_open = on_open
-        self._on_lost = on_lost
         self._longest_pause = longest_pause
+        self._reader = reader
+        self._writer = writer
+        self._task = cast("asyncio.Task[None]", asyncio.current_task())
         self._parser = HttpRequestParser(self)
         self._target = b""
         self._headers: dict[str, str] = {}
         self._body = b""
-        self._requests: deque[HttpRequest | HttpParserError] = deque()
-        self._more = asyncio.Event()
+        self._requests: asyncio.Queue[HttpRequest | HttpParserError | None] = asyncio.Queue()
         self._gone = asyncio.Event()
         """The client has closed its side, or the connection is lost."""
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self.task: asyncio.Task[None] | None = None
 
-    # --- called by asyncio ---
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        # asyncio does this itself, but not for connections of a listener that it did not make.
-        sock = cast("socket.socket", transport.get_extra_info("socket"))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._on_open(self)
-        self.task = asyncio.get_running_loop().create_task(self._serve())
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except HttpParserError as error:
-            self._requests.append(error)
-            self._more.set()
-
-    def eof_received(self) -> bool:
-        self._gone.set()
-        self._more.set()
-        return True  # an answer that is under way is still sent; after it, the connection is closed
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._gone.set()
-        self._writable.set()
-        if self.task is not None:
-            self.task.cancel()
-        self._on_lost(self)
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
+    def abort(self) -> asyncio.Task[None]:
+        """End it at once; the task that does."""
+        self._writer.transport.abort()
+        self._task.cancel()
+        return self._task
 
     # --- called by the parser ---
 
@@ -290,7 +238,7 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         if self._headers.get("expect", "").lower() == "100-continue":
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         self._body += body
@@ -298,55 +246,68 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         method, target = self._parser.get_method().decode(), self._target.decode("latin-1")
         kept = self._parser.should_keep_alive()
-        self._requests.append(HttpRequest(method, target, self._headers, self._body, kept))
-        self._more.set()
+        self._requests.put_nowait(HttpRequest(method, target, self._headers, self._body, kept))
 
     # --- serving ---
 
-    def abort(self) -> None:
-        """End it at once."""
-        self._transport.abort()
-
-    async def _serve(self) -> None:
+    async def serve(self) -> None:
+        """Answer request after request."""
+        if self._answerer.is_deaf:
+            await self._pause(Pause(None))
+            return
+        # asyncio does this itself, but not for connections of a listener that it did not make.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        reading = asyncio.create_task(self._read())
         try:
-            if self._answerer.is_deaf:
-                self._transport.pause_reading()
-                await self._pause(Pause(None))
-                return
-            while (http := await self._next_request()) is not None:
+            while (http := await self._requests.get()) is not None:
+                if isinstance(http, HttpParserError):
+                    text = f"This is no HTTP/1.1 request: {http}\n".encode()
+                    head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+                    await self._write(head + b"content-length: %d\r\n\r\n" % len(text) + text)
+                    break
                 if not await self._send(await self._answerer.answer(http)) or not http.keep_alive:
                     break
-        except HttpParserError as error:
-            text = f"This is no HTTP/1.1 request: {error}\n".encode()
-            head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n"
-            self._transport.write(head + b"content-length: %d\r\n\r\n" % len(text) + text)
         finally:
-            self._transport.close()
+            reading.cancel()
 
-    async def _next_request(self) -> HttpRequest | None:
-        while not self._requests and not self._gone.is_set():
-            self._more.clear()
-            await self._more.wait()
-        request = self._requests.popleft() if self._requests else None
-        if isinstance(request, HttpParserError):
-            raise request
-        return request
+    async def _read(self) -> None:
+        """Hand requests on, until the client closes its side: an answer that is under way is still sent then."""
+        try:
+            while data := await self._reader.read(_READ):
+                self._parser.feed_data(data)
+        except HttpParserError as error:
+            self._requests.put_nowait(error)
+        except ConnectionError:
+            self._task.cancel()
+        finally:
+            self._gone.set()
+            self._requests.put_nowait(None)
+
+    @property
+    def _socket(self) -> socket.socket:
+        return cast("socket.socket", self._writer.get_extra_info("socket"))
 
     async def _send(self, plan: Plan) -> bool:
         """Carry the plan out. Returns whether the connection may be used again."""
         for step in steps(plan):
             if isinstance(step, bytes):
                 await self._write(step)
-            elif not isinstance(step, Pause):
-                return await self._end(step)
-            elif not await self._pause(step):
-                break
+            elif isinstance(step, Pause):
+                if not await self._pause(step):
+                    break
+            else:
+                if step == "reset":
+                    # What was written shall arrive before the reset, which overtakes what waits in buffers.
+                    await asyncio.sleep(0.01)
+                    self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self._writer.transport.abort()
+                return step == "end"
         return False
 
     async def _write(self, data: bytes) -> None:
         """Send these bytes, when the client has read enough of what came before."""
-        self._transport.write(data)
-        await self._writable.wait()
+        self._writer.write(data)
+        await self._writer.drain()
         await asyncio.sleep(0)  # the other connections' turn, and a packet of its own
 
     async def _pause(self, pause: Pause) -> bool:
@@ -358,13 +319,3 @@ class _Connection(asyncio.Protocol):
         except TimeoutError:
             return pause.go_on
         return False
-
-    async def _end(self, how: Ending) -> bool:
-        """The response is over. Returns whether the connection may be used again."""
-        if how == "reset":
-            # What was written shall arrive before the reset, which overtakes what waits in buffers.
-            await asyncio.sleep(0.01)
-            sock = cast("socket.socket", self._transport.get_extra_info("socket"))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self._transport.abort()
-        return how == "end"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 import time
@@ -64,6 +65,17 @@ def until(true: Callable[[], object], what: str, seconds: float = 30.0) -> None:
     while not true():
         assert time.monotonic() < deadline, f"it did not happen: {what}"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def running(marker: str) -> list[int]:

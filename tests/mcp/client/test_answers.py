@@ -97,7 +97,7 @@ def test_a_server_that_asks_without_end_is_left(colour: Colour) -> None:
         assert "10 times" in call("ok").text
 
     servers = hostile("ask-again")
-    servers._elicit = lambda _: {}
+    servers._home.elicit = lambda _: {}
     colour(servers, body)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,6 +19,7 @@ def never(_servers: McpServers, _call: Call) -> None:
     pytest.fail("it must not get so far")
 
 
+TWIN = ("twin", True, "the first counts")
 SMALL = ClientLimits(max_message_bytes=1_000_000)
 
 
@@ -107,6 +107,9 @@ def test_a_message_that_cannot_be_read_ends_its_call_at_once(colour: Colour, mod
         ("task", {}, ["ok"], [("long", False, "only be called as a task")]),
         ("flood-tools", {"limits": ClientLimits(max_tools=3)}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
         ("flood-pages", {"limits": ClientLimits(max_tools=3)}, ["t0", "t1", "t2"], [("", False, "more than 3")]),
+        ("flood-circle", {}, ["t0", "t1"], [("t1", True, "more than once"), ("", False, "more than 500")]),
+        ("flood-empty-pages", {}, [], [("", False, "more than 500")]),
+        ("names", {}, ["twin", "ok"], [*[(name, False, "") for name in ("", "a b", "x\ny", "n" * 128)], TWIN]),
     ],
 )
 def test_what_a_list_has_wrong_costs_only_that(
@@ -117,18 +120,10 @@ def test_what_a_list_has_wrong_costs_only_that(
         for problem, (tool, usable, what) in zip(servers.problems, problems, strict=True):
             assert (problem.tool, problem.usable) == (tool, usable)
             assert what in str(problem.error)
-        assert not call(tools[0]).is_error
+        assert not any(call(tool).is_error for tool in tools[:1])
         assert all(len(each.description) <= 8_192 for each in servers.tools)
 
     colour(hostile(mode, **options), body)
-
-
-@pytest.mark.parametrize("mode", ["flood-circle", "flood-empty-pages"])
-def test_pages_without_end_are_left(colour: Colour, mode: str) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert len(servers.tools) <= 2
-
-    colour(hostile(mode), body)
 
 
 @pytest.mark.parametrize(("mode", "alive"), [("stubborn", 1), ("family", 2)])
@@ -184,15 +179,6 @@ def test_a_server_that_keeps_failing_is_given_up(colour: Colour, mode: str, opti
     colour(hostile(mode, **options), body)
 
 
-def test_names_that_nobody_could_call_are_left_out(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        assert list(servers.tools.by_name) == ["twin", "ok"]
-        assert servers.tools.get("twin").spec.schema["properties"] == {}  # the first counts
-        assert len(servers.problems) == 5
-
-    colour(hostile("names"), body)
-
-
 @pytest.mark.parametrize("trusted", [False, True])
 def test_hints_are_not_believed_unless_the_server_is_trusted(colour: Colour, trusted: bool) -> None:
     def body(servers: McpServers, call: Call) -> None:
@@ -200,15 +186,6 @@ def test_hints_are_not_believed_unless_the_server_is_trusted(colour: Colour, tru
         assert (options.read_only, options.idempotent) == (trusted, trusted)
 
     colour(hostile("lie-annotations", trust_annotations=trusted), body)
-
-
-def test_questions_to_the_client_are_declined(colour: Colour) -> None:
-    def body(servers: McpServers, call: Call) -> None:
-        said = json.loads(call("ok").text)
-        assert set(said) == {"sampling/createMessage", "elicitation/create", "roots/list"}
-        assert all(code in (-32600, -32601) for code in said.values())
-
-    colour(hostile("ask"), body)
 
 
 # --- they change -----------------------------------------------------------------------------------------------------

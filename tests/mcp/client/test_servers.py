@@ -32,7 +32,7 @@ from dragoman.mcp import (
 )
 from dragoman.mcp.calls import LISTENER
 from dragoman.tools import ToolRun
-from tests.mcp.client.colours import HOSTILE, Call, Colour, hostile, running, until
+from tests.mcp.client.colours import HOSTILE, Call, Colour, free_port, hostile, running, until
 from tests.mcp.client.official import PIXEL, official
 from tests.processes import children, started
 
@@ -160,9 +160,6 @@ def test_our_own_server_with_a_token(colour: Colour, protocol: str) -> None:
 
     with McpServer(registry, watch_seconds=0.05) as server, HttpDoor(server, token=token) as door:
         colour(McpServers({"ours": HttpServer(door.url, {"Authorization": f"Bearer {token}"}, options)}), body)
-        with pytest.raises(errors.McpConnectionError) as caught:
-            colour(McpServers({"ours": HttpServer(door.url, options=options)}), body)
-        assert token not in str(caught.value)
 
 
 def test_a_server_can_pass_on_the_tools_of_another(colour: Colour) -> None:
@@ -179,9 +176,7 @@ def test_a_server_can_pass_on_the_tools_of_another(colour: Colour) -> None:
 
 def test_a_server_that_forgets_its_sessions_is_connected_again(colour: Colour) -> None:
     """As after a restart behind the same address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     options = ServerOptions(prefix="", protocol="legacy", restart_backoff=0.05, max_restarts=20)
     with McpServer([greet]) as server:
         first = HttpDoor(server, port=port)
@@ -210,15 +205,8 @@ def test_names_have_prefixes_and_filters(colour: Colour) -> None:
     )
 
     def body(servers: McpServers, call: Call) -> None:
-        assert list(servers.tools.by_name) == [
-            "one_add",
-            "one_picture",
-            "two_x_add",
-            "two_x_picture",
-            "two_x_fail",
-            "two_x_environment",
-            "add",
-        ]
+        two = ["two_x_add", "two_x_picture", "two_x_fail", "two_x_environment"]
+        assert list(servers.tools.by_name) == ["one_add", "one_picture", *two, "add"]
         assert list(servers["one"].by_name) == ["one_add", "one_picture"]
         assert servers.tools.get("one_add").spec.tags == ("mcp", "mcp:one")
         assert call("two_x_add", a=1, b=1).value == {"total": 2}
@@ -319,48 +307,39 @@ def test_answers_over_http_that_cannot_be_used(colour: Colour, app: object) -> N
         colour(McpServers({"odd": HttpServer(f"http://127.0.0.1:{port}/mcp", options=options)}), lambda *_: None)
 
 
-def test_nobody_at_the_address(colour: Colour) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(errors.McpConnectionError, match="cannot be used"):
-        colour(McpServers({"none": HttpServer(f"http://127.0.0.1:{port}/mcp?key=s3cret")}), lambda *_: None)
-
-
-def test_an_address_that_accepts_and_says_nothing(colour: Colour) -> None:
+@pytest.mark.parametrize(("listens", "what"), [(False, "cannot be used"), (True, "within 0.5 seconds")])
+def test_an_address_where_nobody_is_or_says_nothing(colour: Colour, listens: bool, what: str) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        server = HttpServer(f"http://127.0.0.1:{silent.getsockname()[1]}/", options=ServerOptions(connect_timeout=0.5))
-        with pytest.raises(errors.McpConnectionError, match="within 0.5 seconds"):
-            colour(McpServers({"silent": server}), lambda *_: None)
+        if listens:
+            silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp?key=s3cret"
+        server = HttpServer(url, options=ServerOptions(connect_timeout=0.5 if listens else 30))
+        with pytest.raises(errors.McpConnectionError, match=what) as caught:
+            colour(McpServers({"odd": server}), lambda *_: None)
+        assert "s3cret" not in str(caught.value)
 
 
 # --- opening and closing ---
 
 
-def test_closed_servers_say_so_and_can_be_closed_again() -> None:
-    servers = hostile("ok")
-    with servers:
-        kept = servers.tools.get("ok")
-    servers.close()
-    assert servers.status["bad"].state == "closed"
-    with ToolExecutor([kept]) as executor:
-        assert "closed" in executor.execute(ToolCall("1", "ok", "{}")).text
-    with pytest.raises(errors.ConfigurationError, match="before"):
-        servers.__enter__()
-
-
-def test_closing_ends_calls_that_are_under_way(tmp_path: Path) -> None:
+def test_closing_ends_calls_and_closed_servers_say_so(tmp_path: Path) -> None:
     servers = hostile("hang-call", tmp_path / "state")
     results: list[str] = []
     with servers, ToolExecutor(servers.tools) as executor:
+        kept = servers.tools.get("ok")
         thread = threading.Thread(target=lambda: results.append(executor.execute(ToolCall("1", "ok", "{}")).text))
         thread.start()
         until((tmp_path / "state").exists, "the call is under way")
         servers.close()
         thread.join(30)
     assert len(results) == 1
+    servers.close()
+    assert servers.status["bad"].state == "closed"
+    with ToolExecutor([kept]) as executor:
+        assert "closed" in executor.execute(ToolCall("1", "ok", "{}")).text
+    with pytest.raises(errors.ConfigurationError, match="before"):
+        servers.__enter__()
 
 
 def test_a_cancelled_task_closes_what_it_opened() -> None:
