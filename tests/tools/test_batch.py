@@ -16,7 +16,7 @@ from dragoman.conversation import (
 )
 from dragoman.errors import ToolAbortedError
 from dragoman.tools import ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
-from tests.tools.cases import Runner, both_colours, call, echo, one, wait_until
+from tests.tools.cases import Runner, call, echo, one, wait_until
 
 ABORT = ToolConfig(tool_error_handling=ToolErrorHandling.ABORT)
 
@@ -25,15 +25,6 @@ def calls(*names: str) -> list[ToolCall]:
     return [ToolCall(str(number), name) for number, name in enumerate(names, 1)]
 
 
-def wait_until_idle(executor: ToolExecutor, threads: int) -> None:
-    """Until so many workers have done their work, and told of it."""
-    deadline = time.monotonic() + 10
-    while len(executor._workers._idle) < threads and time.monotonic() < deadline:
-        time.sleep(0.005)
-    time.sleep(0.05)
-
-
-@both_colours
 def test_a_call_that_was_done_when_another_aborted_keeps_its_result(execute_all: Runner) -> None:
     together = threading.Barrier(2, timeout=10)  # or the second call would take the thread of the first
 
@@ -49,7 +40,8 @@ def test_a_call_that_was_done_when_another_aborted_keeps_its_result(execute_all:
 
     def busy(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         if call.name == "third":  # it keeps the scheduler from looking until both others are done
-            wait_until_idle(executor, 2)
+            wait_until(lambda: len(executor._workers._idle) >= 2)
+            time.sleep(0.05)  # and have told of it
         yield
 
     executor = ToolExecutor([pay, boom, third], ABORT, middleware=[busy])
@@ -59,41 +51,35 @@ def test_a_call_that_was_done_when_another_aborted_keeps_its_result(execute_all:
     assert (failed.error_type, done.text) == ("execution", "paid")
 
 
-@both_colours
 @pytest.mark.parametrize("how", ["abort", "leave"])
 def test_a_tool_hears_that_nobody_waits_for_it_any_more(execute_all: Runner, how: str) -> None:
     begun, heard = threading.Event(), threading.Event()
 
     def watches(context: ToolContext[None]) -> None:
         begun.set()
-        deadline = time.monotonic() + 10
-        while not context.cancelled and time.monotonic() < deadline:
-            time.sleep(0.005)
-        if context.cancelled:
-            heard.set()
+        wait_until(lambda: context.cancelled)
+        heard.set()
 
     def boom() -> None:
         begun.wait(10)
         raise ValueError("no luck")
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(executor.aexecute_all(calls("watches")))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     executor = ToolExecutor([watches, boom], ABORT)
     if how == "abort":
         with pytest.raises(ToolAbortedError):
             execute_all(executor, calls("watches", "boom"))
     else:
-
-        async def main() -> None:
-            task = asyncio.ensure_future(executor.aexecute_all(calls("watches")))
-            await asyncio.to_thread(begun.wait, 10)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        asyncio.run(main())
+        asyncio.run(leave())
     assert heard.wait(5)
 
 
-@both_colours
 def test_a_call_for_which_no_thread_is_to_be_had_has_its_result(
     execute_all: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,27 +120,6 @@ def test_nothing_begins_after_a_cancellation() -> None:
         assert list(executor.events(batch)) == []
 
 
-def fine(text: str = "") -> str:
-    return f"<{text}>"
-
-
-def test_a_single_call_that_is_left_or_interrupted_was_cancelled() -> None:
-    def press() -> None:
-        raise KeyboardInterrupt
-
-    with ToolExecutor([fine, press], ToolConfig(max_parallel_tools=1)) as executor:
-        batch = executor.batch([ToolCall("1", "fine", "{}")])
-        begun = executor.events(batch)
-        assert isinstance(next(begun), ToolStarted)
-        begun.close()
-        assert [result.error_type for result in batch.results] == ["cancelled"]
-        batch = executor.batch([ToolCall("1", "press", "{}")])
-        with pytest.raises(KeyboardInterrupt):
-            list(executor.events(batch))
-        assert [result.error_type for result in batch.results] == ["cancelled"]
-
-
-@both_colours
 def test_cancelling_the_run_ends_it_with_a_result_for_every_call(execute_all: Runner) -> None:
     run = ToolRun()
 
@@ -214,7 +179,12 @@ def test_ctrl_c_in_the_callers_thread_goes_through_and_leaves_complete_results()
         batch = executor.batch([call("echo", '{"text": "x"}'), call("interrupted", id="2"), call("echo", "{}", "3")])
         with pytest.raises(KeyboardInterrupt):
             list(executor.events(batch))
-    assert [r.error_type for r in batch.results] == [None, "cancelled", "cancelled"]
+        assert [r.error_type for r in batch.results] == [None, "cancelled", "cancelled"]
+        batch = executor.batch([call("echo", '{"text": "x"}')])  # and so does leaving one that has begun
+        begun = executor.events(batch)
+        assert isinstance(next(begun), ToolStarted)
+        begun.close()
+        assert [r.error_type for r in batch.results] == ["cancelled"]
 
 
 def test_leaving_the_events_early_cancels_the_rest() -> None:
@@ -236,7 +206,6 @@ def test_leaving_the_events_early_cancels_the_rest() -> None:
         release.set()
 
 
-@both_colours
 @pytest.mark.parametrize("how", ["cancel", "deadline"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_stopped_run_does_not_wait_for_a_tool_that_blocks(execute_all: Runner, how: str, count: int) -> None:
@@ -258,7 +227,6 @@ def test_a_stopped_run_does_not_wait_for_a_tool_that_blocks(execute_all: Runner,
     wait_until(lambda: executor.abandoned == 0)
 
 
-@both_colours
 @pytest.mark.parametrize("cap", [1, 5])
 def test_the_stop_of_a_call_is_the_current_one_while_it_runs(execute_all: Runner, cap: int) -> None:
     """Whoever waits for something on behalf of the tool is woken: here a plain sleep, and any await."""

@@ -81,6 +81,34 @@ class Exchange:
         await asyncio.Event().wait()
 
 
+async def echo(exchange: Exchange) -> None:
+    """What came goes back."""
+    headers = {"X-Method": exchange.method, "X-Target": exchange.target, "x-host": exchange.headers["host"]}
+    await exchange.reply(exchange.body, headers=headers)
+
+
+async def silent(exchange: Exchange) -> None:
+    """Never a word."""
+    await exchange.forever()
+
+
+async def half(exchange: Exchange) -> None:
+    """The first piece of a body that does not go on."""
+    await exchange.start()
+    await exchange.chunk(b"hello")
+    await exchange.forever()
+
+
+def raw(data: bytes) -> Script:
+    """Sends these bytes and hangs up."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(data)
+        exchange.hang_up()
+
+    return script
+
+
 class Server:
     """Use as a context manager: `with Server({"/": script}) as server`."""
 

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Generic,
     Literal,
     NamedTuple,
@@ -94,11 +95,6 @@ class Tree:
     children: list[Tree] = field(default_factory=list)
 
 
-@dataclass
-class Box(Generic[T]):
-    value: T
-
-
 class Size(NamedTuple):
     width: int
     height: int = 1
@@ -136,6 +132,83 @@ class Everything(msgspec.Struct):
     pair: tuple[int, str | None]
     where: pathlib.Path | None = None
     tags: set[str] = msgspec.field(default_factory=set)
+
+
+@dataclass
+class Base:
+    """Described here."""
+
+    a: int
+    shared: ClassVar[int] = 1
+
+
+@dataclass
+class Derived(Base):
+    b: str = "b"
+    counted: int = field(init=False, default=5)
+
+
+@dataclass
+class Checked:
+    a: int
+
+    def __post_init__(self) -> None:
+        if self.a < 0:
+            raise ValueError("a must\nbe positive")
+        if self.a == 0:
+            raise KeyError
+
+
+class CheckedStruct(msgspec.Struct):
+    a: int
+
+    def __post_init__(self) -> None:
+        if self.a < 0:
+            raise LookupError("a must be positive")
+
+
+@dataclass
+class Nest(Generic[T]):
+    value: T
+    others: list[Nest[T]] = field(default_factory=list)
+
+
+class IntNest(Nest[int]):
+    pass
+
+
+@dataclass
+class NamedIntNest(IntNest):
+    name: str = ""
+
+
+class BoxStruct(msgspec.Struct, Generic[T]):
+    value: T
+
+
+class BoxDict(TypedDict, Generic[T]):
+    value: T
+
+
+class BoxTuple(NamedTuple, Generic[T]):
+    value: T
+
+
+class Whole(TypedDict):
+    a: int
+
+
+class More(Whole, total=False):
+    b: typing_extensions.Required[str]
+    c: typing_extensions.ReadOnly[typing_extensions.NotRequired[float]]
+    d: bool
+
+
+Functional = TypedDict("Functional", {"odd key": int, "class": str})
+
+
+class Extended(typing_extensions.TypedDict):
+    a: typing_extensions.NotRequired[int]
 
 
 def array(items: object = None, **more: object) -> dict[str, object]:
@@ -423,6 +496,50 @@ RECORDS: list[Row_] = [
         },
         {'{"names": {"a": 0}, "pair": [1, null]}': "names.a: expected integer >= 1, got integer 0"},
     ),
+    (
+        Derived,  # its base's docstring is not its own, and what is counted is no argument
+        record("a", a=INTEGER, b={**STRING, "default": "b"}),
+        {'{"a": 1}': Derived(1)},
+        {'{"a": 1, "counted": 2}': "counted: unknown field; known are: a, b"},
+    ),
+    (
+        list[Checked | int],
+        array({"anyOf": [record("a", a=INTEGER), INTEGER]}),
+        {'[{"a": 1}]': [Checked(1)]},
+        {},
+    ),
+    (
+        list[CheckedStruct],
+        array(record("a", closed=False, a=INTEGER)),
+        {'[{"a": 1}]': [CheckedStruct(1)]},
+        {'[{"a": 1}, {"a": -1}]': "[1]: a must be positive"},
+    ),
+    (
+        list[Checked],
+        array(record("a", a=INTEGER)),
+        {},
+        {'[{"a": 1}, {"a": -1}]': "[1]: a must be positive", '[{"a": 0}]': "[0]: KeyError"},
+    ),
+    (
+        More,
+        record("a b", a=INTEGER, b=STRING, c=NUMBER, d={"type": "boolean"}),
+        {'{"a": 1, "b": ""}': {"a": 1, "b": ""}},
+        {},
+    ),
+    (Extended, record("", a=INTEGER), {"{}": {}}, {}),
+    *(
+        (
+            hint,
+            record("value", closed=kind is not BoxStruct, value=INTEGER),
+            {'{"value": 1}': made},
+            {'{"value": "x"}': 'value: expected integer, got string "x"'},
+        )
+        for hint, kind, made in (
+            (BoxStruct[int], BoxStruct, BoxStruct(1)),
+            (BoxDict[int], BoxDict, {"value": 1}),
+            (BoxTuple[int], BoxTuple, BoxTuple(1)),
+        )
+    ),
     (Pair[int], fixed(INTEGER, INTEGER), {"[1, 2]": (1, 2)}, {'[1, "a"]': '[1]: expected integer, got string "a"'}),
 ]
 
@@ -522,6 +639,21 @@ def test_hint(row: Row_) -> None:
             arguments.decode(f'{{"value": {given}}}')
         found = [str(problem).removeprefix("value").lstrip(".:").strip() for problem in caught.value.problems]
         assert "; ".join(found) == message
+
+
+@pytest.mark.parametrize("hint", [Nest[int], IntNest, NamedIntNest])
+def test_generic_classes_and_those_derived_from_them(hint: object) -> None:
+    properties: Any = schema_of_type(hint)["properties"]
+    assert properties["value"] == INTEGER
+    decoder_of_type(hint)('{"value": 1}')
+    with pytest.raises(InvalidArguments, match='others\\[0\\].value: expected integer, got string "x"'):
+        decoder_of_type(hint)('{"value": 1, "others": [{"value": "x"}]}')
+
+
+def test_names_that_are_not_pythons() -> None:
+    assert schema_of_type(Functional)["required"] == ["odd key", "class"]
+    with pytest.raises(InvalidArguments, match=r'^\["odd key"\]: expected integer, got string "x"$'):
+        decoder_of_type(Functional)('{"odd key": "x", "class": "y"}')
 
 
 REFUSED = {

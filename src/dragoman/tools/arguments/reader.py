@@ -287,7 +287,7 @@ class Decoder:
             raise InvalidArguments([Problem((), TOO_DEEP)])
         try:
             checker = self._make_checker()
-        except ValueError:  # a pattern that only Python understands
+        except (ValueError, ToolDefinitionError):  # a pattern that only Python understands, say
             nulls, problems = [], []
         else:
             nulls, problems = checker.unwanted_nulls(value), checker.problems(value)
