@@ -122,6 +122,7 @@ class Server:
         """How many connections were ever made."""
         self._tls = tls
         self._open: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._changed = threading.Condition()
         self._gates: dict[str, asyncio.Event] = {}
         self._loop = asyncio.new_event_loop()
@@ -184,17 +185,24 @@ class Server:
         for task in list(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
+        for writer in self._writers:  # also where a task was cancelled before it could begin
+            writer.transport.abort()
+        for _ in range(5):
+            await asyncio.sleep(0)
 
     def _gate(self, name: str) -> asyncio.Event:
         return self._gates.setdefault(name, asyncio.Event())
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with self._changed:
             self.connections += 1
-            self._open.add(task)
+            self._writers.append(writer)
+            self._open.add(self._loop.create_task(self._stay(reader, writer)))
             self._changed.notify_all()
+
+    async def _stay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             with contextlib.suppress(
                 ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError
