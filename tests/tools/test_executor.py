@@ -25,12 +25,7 @@ from dragoman.conversation import (
     ToolStarted,
     message_to_json,
 )
-from dragoman.errors import (
-    ToolError,
-    ToolExecutionError,
-    ToolNotFoundError,
-    ToolValidationError,
-)
+from dragoman.errors import ToolError, ToolExecutionError, ToolNotFoundError, ToolValidationError
 from dragoman.tools import (
     Tool,
     ToolConfig,

@@ -10,26 +10,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.conversation import (
-    Conversation,
-    Message,
-    ToolCall,
-)
-from dragoman.errors import (
-    ConfigurationError,
-    ToolAbortedError,
-    ToolExecutionError,
-)
-from dragoman.tools import (
-    RetryConfig,
-    ToolConfig,
-    ToolContext,
-    ToolErrorHandling,
-    ToolExecutor,
-    ToolRun,
-    tool,
-)
-from tests.tools.cases import NO_WAIT, Runner, aecho, boom, call, echo, one, wait_until
+from dragoman.conversation import Conversation, Message, ToolCall
+from dragoman.errors import ConfigurationError, ToolAbortedError, ToolExecutionError
+from dragoman.tools import RetryConfig, ToolConfig, ToolContext, ToolErrorHandling, ToolExecutor, ToolRun, tool
+from tests.tools.cases import NO_WAIT, Runner, aecho, boom, call, echo, one, run_plain, wait_until
 
 
 def test_abort_really_aborts_and_loses_nothing(execute_all: Runner) -> None:
@@ -289,33 +273,29 @@ def test_the_cap_on_parallel_calls_is_kept_and_used(execute_all: Runner, kind: s
     assert most == 3
 
 
-def test_a_cap_of_one_stays_in_the_callers_thread() -> None:
-    @tool
-    def where() -> str:
-        return threading.current_thread().name
-
-    with ToolExecutor([where], ToolConfig(max_parallel_tools=1)) as executor:
-        texts = [r.text for r in executor.execute_all([call("where"), call("where", id="2")]).results]
-    assert texts == [threading.current_thread().name] * 2
-
-
-def test_context_variables_reach_the_tool(execute_all: Runner) -> None:
+@pytest.mark.parametrize("cap", [1, 5])
+def test_context_variables_reach_the_tool(execute_all: Runner, cap: int) -> None:
     user = contextvars.ContextVar("user", default="nobody")
 
     @tool
     def plain() -> str:
+        threads.add(threading.current_thread())
         return user.get()
 
     @tool
     async def on_loop() -> str:
         return user.get()
 
+    threads: set[threading.Thread] = set()
     token = user.set("me")
     try:
-        executed = execute_all(ToolExecutor([plain, on_loop]), [call("plain"), call("on_loop", id="2")])
+        calls = [call("plain"), call("on_loop", id="2")]
+        executed = execute_all(ToolExecutor([plain, on_loop], ToolConfig(max_parallel_tools=cap)), calls)
     finally:
         user.reset(token)
     assert [result.text for result in executed.results] == ["me", "me"]
+    # With a cap of one a plain program's functions stay in its own thread.
+    assert (threads == {threading.current_thread()}) == (cap == 1 and execute_all is run_plain)
 
 
 def test_what_a_plain_tool_gives_the_event_loop_to_do_is_done_before_its_result_is_known() -> None:

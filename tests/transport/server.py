@@ -122,7 +122,6 @@ class Server:
         """How many connections were ever made."""
         self._tls = tls
         self._open: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
         self._changed = threading.Condition()
         self._gates: dict[str, asyncio.Event] = {}
         self._loop = asyncio.new_event_loop()
@@ -179,30 +178,25 @@ class Server:
         self.port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stop.wait()
-        server.close()
-        for _ in range(20):  # connections that were just made are ours to close, too
+        # Connections that were just made are ours to close, too; asyncio drops them if its server is closed meanwhile.
+        self._loop.remove_reader(server.sockets[0].fileno())
+        for _ in range(20):
             await asyncio.sleep(0)
+        server.close()
         for task in list(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
-        for writer in self._writers:  # also where a task was cancelled before it could begin
-            writer.transport.abort()
-        for _ in range(5):
-            await asyncio.sleep(0)
 
     def _gate(self, name: str) -> asyncio.Event:
         return self._gates.setdefault(name, asyncio.Event())
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with self._changed:
-            self.connections += 1
-            self._writers.append(writer)
-            self._open.add(self._loop.create_task(self._stay(reader, writer)))
-            self._changed.notify_all()
-
-    async def _stay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        with self._changed:
+            self.connections += 1
+            self._open.add(task)
+            self._changed.notify_all()
         try:
             with contextlib.suppress(
                 ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError

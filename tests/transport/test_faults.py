@@ -8,10 +8,7 @@ import zlib
 
 import pytest
 
-from dragoman.errors import (
-    ConnectionFailedError,
-    ProviderError,
-)
+from dragoman.errors import ConnectionFailedError, ProviderError
 from dragoman.transport import Timeouts
 from tests.transport.colours import SECRET, Client, Kind, failing
 from tests.transport.server import Exchange, Server, closed_port, deaf_server, echo, full_server, half, raw, silent

@@ -327,9 +327,8 @@ class Reuse(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_a_connection_goes_back_only_when_its_reply_was_consumed(kind: Kind) -> None:
-    machine = type("Reuse", (Reuse,), {"kind": kind})
     run_state_machine_as_test(
-        machine,
+        type("Reuse", (Reuse,), {"kind": kind}),
         settings=settings(
             max_examples=40,
             stateful_step_count=30,

@@ -70,7 +70,7 @@ class Outcome(msgspec.Struct, frozen=True):
     error: ToolError | None = None
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True):
     """What an executor was built with."""
 
     config: ToolConfig
