@@ -119,7 +119,11 @@ class CallExecution:
             pending = await self._permit(self._tool, runner)
             if pending is not None:
                 return pending
-            self._spend(self._tool)
+            name, budget = self._asked.name, self._tool.options.budget
+            budget = self._settings.config.budgets.get(name) if budget is None else budget
+            if not self._run.spend(name, budget):
+                message = f"tool {name!r} may be called {budget} times in a run and has been."
+                raise error_of(self._asked, ToolBudgetError, message)
         except ToolError as error:
             return self.fail(error)
         except Exception as error:  # noqa: BLE001 - middleware is foreign code; its failure is the call's failure
@@ -209,14 +213,6 @@ class CallExecution:
             if job is not None and job.ended is None:
                 runner.give_up(job)
             discard(said)
-
-    def _spend(self, tool: AnyTool) -> None:
-        budget = tool.options.budget
-        if budget is None:
-            budget = self._settings.config.budgets.get(self._asked.name)
-        if not self._run.spend(self._asked.name, budget):
-            message = f"tool {self._asked.name!r} may be called {budget} times in a run and has been."
-            raise error_of(self._asked, ToolBudgetError, message)
 
     # --- running ---
 
@@ -332,7 +328,14 @@ class CallExecution:
         call = self._call
         try:
             while self._layers:
-                outcome = _leave(self._layers.pop(), call, outcome)
+                layer = self._layers.pop()
+                try:
+                    layer.send(outcome.result)
+                except StopIteration as stop:
+                    outcome = outcome if stop.value is None else conclude(call, stop.value, outcome.error)
+                else:
+                    layer.close()
+                    raise RuntimeError("a middleware must yield exactly once")
         except Exception as error:  # noqa: BLE001 - middleware is foreign code; its failure is the call's failure
             outcome = self.fail(execution_error(call, error))
         finally:
@@ -360,18 +363,6 @@ def conclude(call: ToolCall, result: ToolResult, error: ToolError | None = None)
     if not result.is_error:
         return Outcome(result)
     return Outcome(result, error or error_of(call, ToolExecutionError, result.text))
-
-
-def _leave(layer: _Layer, call: ToolCall, outcome: Outcome) -> Outcome:
-    """The outcome after this layer of middleware has seen it."""
-    try:
-        layer.send(outcome.result)
-    except StopIteration as stop:
-        changed = cast("ToolResult | None", stop.value)
-        return outcome if changed is None else conclude(call, changed, outcome.error)
-    layer.close()
-    message = "a middleware must yield exactly once"
-    raise RuntimeError(message)
 
 
 def decode_arguments(tool: AnyTool, call: ToolCall) -> object:

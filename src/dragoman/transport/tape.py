@@ -102,12 +102,12 @@ class Tape:
             # The keys of the request itself are secrets too: a server may repeat them in what it answers.
             with self._lock:
                 self._forms |= _secret_forms(key for key in keys_in(request.headers) if len(key) >= _KEY_LENGTH)
-            noted.refuse_secrets(self._forms)
+            self._refuse_secrets(noted)
         return noted
 
     def write(self, exchange: Exchange) -> None:
         """Put an exchange on the tape, as far as the reply came. SecretFoundError if it must not."""
-        exchange.refuse_secrets(self._forms)
+        self._refuse_secrets(exchange)
         with self._lock:
             self._exchanges.append(exchange)
             if not self._started:
@@ -116,6 +116,11 @@ class Tape:
                 self._started = True
             with self.path.open("ab") as file:
                 file.write(msgspec.json.encode(exchange) + b"\n")
+
+    def _refuse_secrets(self, exchange: Exchange) -> None:
+        """Raise SecretFoundError if something in the exchange holds a key, without repeating it."""
+        if found := exchange.secret(self._forms):
+            raise SecretFoundError(f"The tape refuses to record {found}.")
 
     def find(self, request: HttpRequest) -> Exchange:
         """The next recorded exchange for this request. NotOnTapeError if there is none."""
@@ -311,8 +316,8 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("method", self.method), ("host", self.host), ("status", self.status)]
 
-    def refuse_secrets(self, forms: Collection[str]) -> None:
-        """Raise SecretFoundError if something in it holds a key, or one of these, without repeating it."""
+    def secret(self, forms: Collection[str]) -> str:
+        """What holds a key, in words. Does not raise: a traceback that shows local variables would show the key."""
         places = {
             "the address of a request": self.path.encode(),
             "the headers of a request": msgspec.json.encode(self.headers),
@@ -325,7 +330,8 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
             found = "one of the given secrets" if any(form in text for form in forms) else ""
             found = found or next((name for name, pattern in _SIGNS if re.search(pattern, text)), "")
             if found:
-                raise SecretFoundError(f"The tape refuses to record {place}: it contains what looks like {found}.")
+                return f"{place}: it contains what looks like {found}"
+        return ""
 
 
 # --- sameness --------------------------------------------------------------------------------------------------------
