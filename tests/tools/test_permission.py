@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 
@@ -21,7 +20,7 @@ from dragoman.tools import (
     tool,
 )
 from dragoman.tools.run import fingerprint
-from tests.tools.cases import Runner, both_colours, one
+from tests.tools.cases import Runner, one
 
 ran: list[str] = []
 
@@ -38,10 +37,6 @@ def delete(path: str) -> str:
 
 
 CALL = ToolCall("1", "delete", '{"path": "a"}')
-
-
-def says(decision: Decision) -> object:
-    return lambda _call, _tool, _context: decision
 
 
 def policy(call: ToolCall, defined: AnyTool, context: ToolContext[object]) -> Decision:
@@ -61,7 +56,6 @@ async def async_policy(call: ToolCall, defined: AnyTool, context: ToolContext[ob
     return policy(call, defined, context)
 
 
-@both_colours
 @pytest.mark.parametrize("check", [policy, async_policy])
 def test_allow_deny_and_ask(execute_all: Runner, check: object) -> None:
     calls = [
@@ -75,10 +69,11 @@ def test_allow_deny_and_ask(execute_all: Runner, check: object) -> None:
     assert denied.text.startswith("the call of 'delete' was denied: not this one. Do not repeat")
     [pending] = executed.pending
     assert (pending.call, pending.reason) == (calls[2], "it is precious")
-    assert ran == ["a"]
+    again = execute_all(ToolExecutor([delete], permission=check), calls, ToolRun(approvals=map(approve, calls)))  # type: ignore[arg-type]
+    assert [result.error_type for result in again.results] == [None, "denied", None]  # an approval overrules no denial
+    assert ran == ["a", "a", "precious"]
 
 
-@both_colours
 def test_an_approved_call_runs_and_a_refused_one_does_not(execute_all: Runner) -> None:
     executor = ToolExecutor([tool(delete.function, name="delete", requires_approval=True)])
     [pending] = execute_all(executor, [CALL]).pending
@@ -92,7 +87,6 @@ def test_an_approved_call_runs_and_a_refused_one_does_not(execute_all: Runner) -
     assert ran == ["a"]
 
 
-@both_colours
 @pytest.mark.parametrize(
     "changed",
     [
@@ -109,13 +103,6 @@ def test_an_approval_holds_for_the_exact_call_only(execute_all: Runner, changed:
     assert ran == []
 
 
-@both_colours
-def test_approval_never_overrules_a_denial(execute_all: Runner) -> None:
-    executor = ToolExecutor([delete], permission=says(Deny("no")))  # type: ignore[arg-type]
-    assert one(execute_all(executor, [CALL], ToolRun(approvals=[approve(CALL)]))).error_type == "denied"
-
-
-@both_colours
 def test_a_tool_may_decide_by_the_call_whether_it_needs_approval(execute_all: Runner) -> None:
     careful = tool(delete.function, name="delete", requires_approval=lambda call: call.parsed["path"] != "tmp")
     executed = execute_all(ToolExecutor([careful]), [CALL, ToolCall("2", "delete", '{"path": "tmp"}')])
@@ -123,29 +110,23 @@ def test_a_tool_may_decide_by_the_call_whether_it_needs_approval(execute_all: Ru
     assert [result.call_id for result in executed.results] == ["2"]
 
 
-@both_colours
-def test_a_check_that_fails_has_not_allowed_anything(execute_all: Runner) -> None:
+@pytest.mark.parametrize("how", ["plain", "async", "slow"])
+def test_a_check_that_fails_or_takes_longer_than_the_run_has_not_allowed_anything(
+    execute_all: Runner, how: str
+) -> None:
     def broken(_call: ToolCall, _tool: AnyTool, _context: ToolContext[object]) -> Decision:
         raise OSError("rules unreadable")
 
-    async def abroken(_call: ToolCall, _tool: AnyTool, _context: ToolContext[object]) -> Decision:
-        raise OSError("rules unreadable")
+    async def abroken(call: ToolCall, defined: AnyTool, context: ToolContext[object]) -> Decision:
+        if how == "slow":
+            await asyncio.sleep(30)
+        return broken(call, defined, context)
 
-    for check in (broken, abroken):
-        result = one(execute_all(ToolExecutor([delete], permission=check), [CALL]))
-        assert (result.error_type, "rules unreadable" in result.text) == ("denied", True)
-    assert ran == []
-
-
-@both_colours
-def test_a_check_that_takes_longer_than_the_run_denies(execute_all: Runner) -> None:
-    async def slow(_call: ToolCall, _tool: AnyTool, _context: ToolContext[object]) -> Decision:
-        await asyncio.sleep(30)
-        return Allow()
-
-    run = ToolRun(deadline=0.0)  # long ago
-    result = one(execute_all(ToolExecutor([delete], permission=slow), [CALL], run))
-    assert (result.error_type, "took too long" in result.text, ran) == ("denied", True, [])
+    run = ToolRun(deadline=0.0 if how == "slow" else None)  # long ago
+    executor = ToolExecutor([delete], permission=broken if how == "plain" else abroken)
+    result = one(execute_all(executor, [CALL], run))
+    assert (result.error_type, ran) == ("denied", [])
+    assert ("took too long" if how == "slow" else "rules unreadable") in result.text
 
 
 def test_a_single_call_without_approval_is_not_run_and_says_so() -> None:
@@ -159,7 +140,6 @@ def test_a_single_call_without_approval_is_not_run_and_says_so() -> None:
 # --- middleware ------------------------------------------------------------------------------------------------------
 
 
-@both_colours
 def test_middleware_sees_calls_and_results_from_the_outside_in(execute_all: Runner) -> None:
     seen: list[str] = []
 
@@ -176,26 +156,17 @@ def test_middleware_sees_calls_and_results_from_the_outside_in(execute_all: Runn
     assert seen == ["outer before 1", "inner before 1", "inner after deleted", "outer after deleted"]
 
 
-@both_colours
 def test_middleware_may_change_the_call_and_the_result(execute_all: Runner) -> None:
     def elsewhere(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
-        result = yield ToolCall("other id", call.name, '{"path": "b"}')
-        return ToolResult(result.call_id, result.name, (Text("hidden"),))
+        result = yield ToolCall("other id", call.name, '{"path": "b"}' if call.id == "1" else '{"path": "forbidden"}')
+        return None if result.is_error else ToolResult(result.call_id, result.name, (Text("hidden"),))
 
-    result = one(execute_all(ToolExecutor([delete], middleware=[elsewhere]), [CALL]))
-    assert (result.call_id, result.text, ran) == ("1", "hidden", ["b"])
-
-
-@both_colours
-def test_what_middleware_makes_of_a_call_is_checked_like_any_other(execute_all: Runner) -> None:
-    def worse(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
-        yield ToolCall(call.id, call.name, '{"path": "forbidden"}')
-
-    result = one(execute_all(ToolExecutor([delete], middleware=[worse], permission=policy), [CALL]))
-    assert (result.error_type, ran) == ("denied", [])
+    executor = ToolExecutor([delete], middleware=[elsewhere], permission=policy)
+    changed, worse = execute_all(executor, [CALL, ToolCall("2", "delete", CALL.arguments)]).results
+    assert (changed.call_id, changed.text, ran) == ("1", "hidden", ["b"])
+    assert worse.error_type == "denied"  # what middleware makes of a call is checked like any other
 
 
-@both_colours
 @pytest.mark.parametrize("is_error", [True, False])
 def test_middleware_may_answer_in_place_of_the_tool(execute_all: Runner, is_error: bool) -> None:
     def cached(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
@@ -206,15 +177,14 @@ def test_middleware_may_answer_in_place_of_the_tool(execute_all: Runner, is_erro
     assert (result.text, result.is_error, ran) == ("from memory", is_error, [])
 
 
-@both_colours
-def test_middleware_that_fails_fails_the_call_only(execute_all: Runner) -> None:
-    closed = threading.Event()
+def test_middleware_that_fails_fails_the_call_only_and_is_always_closed(execute_all: Runner) -> None:
+    closed: list[str] = []
 
     def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         try:
             yield
         finally:
-            closed.set()
+            closed.append("closed")
 
     def before(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
         raise OSError("before")
@@ -226,24 +196,12 @@ def test_middleware_that_fails_fails_the_call_only(execute_all: Runner) -> None:
 
     first = one(execute_all(ToolExecutor([delete], middleware=[outer, before]), [CALL]))
     assert (first.error_type, "before" in first.text, ran) == ("execution", True, [])
-    assert closed.is_set()
+    assert closed == ["closed"]
     second = one(execute_all(ToolExecutor([delete], middleware=[twice]), [CALL]))
     assert (second.error_type, "exactly once" in second.text) == ("execution", True)
-
-
-@both_colours
-def test_middleware_of_a_pending_call_is_closed(execute_all: Runner) -> None:
-    closed = threading.Event()
-
-    def outer(call: ToolCall, run: ToolRun):  # type: ignore[no-untyped-def]
-        try:
-            yield
-        finally:
-            closed.set()
-
-    executed = execute_all(ToolExecutor([delete], middleware=[outer], permission=says(Ask())), [CALL])  # type: ignore[arg-type]
-    assert executed.pending
-    assert closed.is_set()
+    asking = ToolExecutor([delete], middleware=[outer], permission=lambda *_: Ask())
+    assert execute_all(asking, [CALL]).pending
+    assert closed == ["closed"] * 2
 
 
 def test_fingerprints_do_not_run_together() -> None:

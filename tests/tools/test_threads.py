@@ -14,17 +14,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.tools import LoopThread, WorkerThreads, threads
+from tests.tools.cases import wait_until
 
 
-def workers_alive() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "dragoman-tool"]
-
-
-def wait_until_gone(before: list[threading.Thread]) -> None:
-    deadline = time.monotonic() + 10
-    while [thread for thread in workers_alive() if thread not in before] and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert [thread for thread in workers_alive() if thread not in before] == []
+def workers_alive() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "dragoman-tool"}
 
 
 def test_an_idle_thread_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,32 +26,9 @@ def test_an_idle_thread_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     before = workers_alive()
     workers = WorkerThreads()
     assert workers.submit(lambda: 1).result() == 1
-    wait_until_gone(before)
+    wait_until(lambda: workers_alive() <= before)
     assert workers.submit(lambda: 2).result() == 2
     workers.close()
-
-
-def test_closing_the_loop_cancels_what_still_runs() -> None:
-    seen: list[str] = []
-    loop = LoopThread()
-    assert not loop.running
-
-    async def waits() -> None:
-        try:
-            await asyncio.sleep(30)
-        finally:
-            seen.append("cleaned up")
-
-    future = loop.submit(waits)
-    loop.submit(lambda: asyncio.sleep(0)).result(timeout=10)
-    assert loop.running
-    loop.close()
-    assert future.cancelled()
-    assert seen == ["cleaned up"]
-    loop.close()  # once more does no harm
-
-
-# --- the loop thread -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -69,6 +40,25 @@ def loop() -> Iterator[LoopThread]:
 
 async def nothing() -> str:
     return "done"
+
+
+def test_closing_the_loop_cancels_what_still_runs(loop: LoopThread) -> None:
+    seen: list[str] = []
+    assert not loop.running
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            seen.append("cleaned up")
+
+    future = loop.submit(waits)
+    loop.submit(nothing).result(timeout=10)
+    assert loop.running
+    loop.close()
+    assert future.cancelled()
+    assert seen == ["cleaned up"]
+    loop.close()  # once more does no harm
 
 
 def test_the_loop_cannot_be_waited_for_by_itself(loop: LoopThread) -> None:
@@ -137,11 +127,16 @@ os.wait()
 """
 
 
-def test_an_executor_works_in_a_forked_child() -> None:
+def run(program: str) -> tuple[str, str]:
+    command = [sys.executable, "-W", "ignore", "-c", program]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60, check=True
+        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=True
     )
-    assert done.stdout == "['plain', 'plain', 'on loop']\n"
+    return done.stdout, done.stderr
+
+
+def test_an_executor_works_in_a_forked_child() -> None:
+    assert run(FORK)[0] == "['plain', 'plain', 'on loop']\n"
 
 
 END = """
@@ -162,8 +157,9 @@ print([result.error_type for result in executed.results])
 
 
 def test_a_hanging_tool_does_not_keep_the_program_from_ending() -> None:
-    done = subprocess.run([sys.executable, "-c", END], capture_output=True, text=True, timeout=30, check=True)
-    assert (done.stdout, done.stderr) == ("['timeout', 'timeout']\n", "")
+    began = time.monotonic()
+    assert run(END) == ("['timeout', 'timeout']\n", "")
+    assert time.monotonic() - began < 50
 
 
 INTERRUPTED = """
@@ -199,14 +195,6 @@ in_a_thread_of_its_own(every_moment)
 
 def test_ctrl_c_while_a_thread_starts_is_a_keyboard_interrupt() -> None:
     """In a process of its own: Python goes on listing a thread whose start was interrupted."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", INTERRUPTED],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    places = done.stdout.splitlines()
+    places = run(INTERRUPTED)[0].splitlines()
     assert any(place.startswith("Condition.wait") for place in places)
     assert not [place for place in places if place.startswith("lost")]

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import traceback
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar
 
 import httpx2
+import pytest
 
 from dragoman._stepping import step
+from dragoman.errors import ConfigurationError, DragomanError, ProtocolError, ProviderError
 from dragoman.transport import AsyncioTransport, HttpRequest, Response, SocketTransport, Timeouts, Transport
+from dragoman.transport.errors import CODES
 from dragoman.transport.httpx_adapter import HttpxTransport
 from dragoman.transport.protocol import DEFAULT_LIMITS
 
@@ -23,6 +28,30 @@ T = TypeVar("T")
 
 QUICK = Timeouts(connect=20.0, read=20.0)
 """Long enough for a busy machine, short enough that a fault does not hang the tests."""
+
+
+SECRET = "sesame-open"
+
+
+def failing(code: str) -> AbstractContextManager[pytest.ExceptionInfo[Any]]:
+    """Expects the error with this code, empty where it has none, with a next step.
+
+    Neither its text nor anything that a traceback shows holds a key, which may be in the address or in a header.
+    """
+
+    def check(error: DragomanError) -> bool:
+        kind = CODES.get(code, ProtocolError if code == "redirect" else ConfigurationError)
+        assert isinstance(error, kind), repr(error)
+        assert not isinstance(error, ProviderError) or error.code == code, repr(error)
+        assert error.hint
+        assert error.__cause__ is None
+        assert error.__context__ is None
+        shown = "".join(traceback.format_exception_only(error)) + repr(vars(error))
+        assert SECRET not in shown
+        assert "/v1/secret" not in shown
+        return True
+
+    return pytest.raises(DragomanError, check=check)
 
 
 class Reply:

@@ -81,6 +81,34 @@ class Exchange:
         await asyncio.Event().wait()
 
 
+async def echo(exchange: Exchange) -> None:
+    """What came goes back."""
+    headers = {"X-Method": exchange.method, "X-Target": exchange.target, "x-host": exchange.headers["host"]}
+    await exchange.reply(exchange.body, headers=headers)
+
+
+async def silent(exchange: Exchange) -> None:
+    """Never a word."""
+    await exchange.forever()
+
+
+async def half(exchange: Exchange) -> None:
+    """The first piece of a body that does not go on."""
+    await exchange.start()
+    await exchange.chunk(b"hello")
+    await exchange.forever()
+
+
+def raw(data: bytes) -> Script:
+    """Sends these bytes and hangs up."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(data)
+        exchange.hang_up()
+
+    return script
+
+
 class Server:
     """Use as a context manager: `with Server({"/": script}) as server`."""
 
@@ -150,9 +178,11 @@ class Server:
         self.port = server.sockets[0].getsockname()[1]
         self._started.set()
         await self._stop.wait()
-        server.close()
-        for _ in range(20):  # connections that were just made are ours to close, too
+        # Connections that were just made are ours to close, too; asyncio drops them if its server is closed meanwhile.
+        self._loop.remove_reader(server.sockets[0].fileno())
+        for _ in range(20):
             await asyncio.sleep(0)
+        server.close()
         for task in list(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)

@@ -60,7 +60,7 @@ class Service:
                 await _send(exchange, reply[: draw.randrange(len(reply))], draw)
                 exchange.reset()
             case "surplus":
-                stranger = Say((f"{STRANGER} ",) * 3, STRANGER)
+                stranger = Say(f"{STRANGER} " * 3, STRANGER)
                 await _send(exchange, reply, draw, behind=_reply(turn, step, stranger))
             case "redirects":
                 headers = ["location: http://127.0.0.1:9/elsewhere", *_headers(turn)]

@@ -35,43 +35,23 @@ BAD = {
         "https://user:pass@host\n",  # before everything but the length
     ],
     "unparsable": [
-        "https://[::1",
-        "https://[not-an-address]",
-        "https://[::1%25eth0]",
-        "https://a..b",
-        "https://.host",
+        *("https://[::1", "https://[not-an-address]", "https://[::1%25eth0]", "https://a..b", "https://.host"),
         "https://h%6fst",
         *("https://host:99999", "https://host:port", "https://host:0", "https://höst.test", "http://\uff4cocalhost"),
         *("https://ho st", "https://host\\@localhost", "http://localhost\\.evil.test", "http://localhost。evil.test"),
         *("https://host\u2028", "https://\ud800"),
     ],
     "userinfo": [
-        "https://user:pass@host",
-        "https://user@host",
-        "https://@host",
-        "https://:@host",
-        "http://localhost@evil.test",
-        *("http://user:pass@evil.test", "ftp://user:pass@host"),
+        *("https://user:pass@host", "https://user@host", "https://@host", "https://:@host"),
+        *("http://localhost@evil.test", "http://user:pass@evil.test", "ftp://user:pass@host"),
     ],
     "scheme": [
-        "http://api.openai.com",
-        "http://10.0.0.1",
-        "http://0.0.0.0",
-        "http://localhost.evil.test",
-        "http://example.com",
-        "http://127.0.0.1.evil.test",
-        "http://evil.test/localhost",
+        *("http://api.openai.com", "http://10.0.0.1", "http://0.0.0.0", "http://localhost.evil.test", "http://"),
+        *("http://example.com", "http://127.0.0.1.evil.test", "http://evil.test/localhost", "http://:8080"),
         "http://evil.test#localhost",
-        "http://:8080",
-        "http://",
         *("http://evil.test?localhost", "http://x.localhost", "http://127.1", "http://2130706433", "http://0x7f.0.0.1"),
-        "http://[::ffff:127.0.0.1]",
-        "ftp://host",
-        "file:///etc/passwd",
-        "javascript:alert(1)",
-        "//host/path",
-        "wss://host",
-        *("host", "host:8080", "localhost:11434"),
+        *("http://[::ffff:127.0.0.1]", "ftp://host", "file:///etc/passwd", "javascript:alert(1)", "//host/path"),
+        *("wss://host", "host", "host:8080", "localhost:11434"),
     ],
     "no_host": ["https://", "https:///path", "https://:8080", "https://:8080/v1", "https:", "https:host", "https://?x"],
     "placeholder": [
@@ -82,20 +62,20 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("url", GOOD)
-def test_good_addresses(url: str) -> None:
-    validate_base_url(url)
-
-
-@pytest.mark.parametrize(("reason", "url"), [(reason, url) for reason, urls in BAD.items() for url in urls])
-def test_bad_addresses(reason: str, url: str) -> None:
-    with pytest.raises(InvalidBaseURLError) as caught:
+def test_good_addresses() -> None:
+    for url in GOOD:
         validate_base_url(url)
-    error = caught.value
-    assert error.reason == reason
-    assert isinstance(error, ConfigurationError)
-    assert error.hint
-    assert error.__cause__ is error.__context__ is None
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_bad_addresses(reason: str) -> None:
+    for url in BAD[reason]:
+        with pytest.raises(InvalidBaseURLError) as caught:
+            validate_base_url(url)
+        error = caught.value
+        assert error.reason == reason, url
+        assert error.hint
+        assert error.__cause__ is error.__context__ is None
 
 
 @pytest.mark.parametrize("reason", [reason for reason in BAD if reason != "scheme"])
@@ -122,7 +102,13 @@ PARTS = [
 ]
 
 
-def check_hostile(url: str) -> None:
+@settings(max_examples=2000)
+@given(
+    st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join)
+    | st.text(max_size=60)
+    | st.from_regex(r"https?://[^/]{0,20}(/.{0,20})?", fullmatch=True)
+)
+def test_any_text(url: str) -> None:
     """Either the address is refused without being repeated, or every reader of it finds the host that was checked."""
     refused: InvalidBaseURLError | None = None
     try:
@@ -141,16 +127,6 @@ def check_hostile(url: str) -> None:
         assert {host, (urlsplit(url).hostname or "").lower(), theirs.host} == {host}
         assert theirs.scheme != "http" or is_loopback(host)
         assert not theirs.userinfo
-
-
-@settings(max_examples=2000)
-@given(
-    st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join)
-    | st.text(max_size=60)
-    | st.from_regex(r"https?://[^/]{0,20}(/.{0,20})?", fullmatch=True)
-)
-def test_any_text(url: str) -> None:
-    check_hostile(url)
 
 
 # --- joining ---------------------------------------------------------------------------------------------------------
@@ -212,11 +188,7 @@ def test_host_and_port(url: str, host: str, port: int | None) -> None:
     assert (host_of(url), port_of(url)) == (host, port)
 
 
-@pytest.mark.parametrize("host", ["localhost", "LocalHost.", "127.0.0.1", "127.9.9.9", "::1", "[::1]"])
-def test_this_machine(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["", "localhost.x", "x.localhost", "128.0.0.1", "0.0.0.0", "::2", "127.1", "loopback"])
-def test_other_machines(host: str) -> None:
-    assert not is_loopback(host)
+def test_which_hosts_are_this_machine() -> None:
+    assert all(map(is_loopback, ["localhost", "LocalHost.", "127.0.0.1", "127.9.9.9", "::1", "[::1]"]))
+    others = ["", "localhost.x", "x.localhost", "128.0.0.1", "0.0.0.0", "::2", "127.1", "loopback"]
+    assert not any(map(is_loopback, others))

@@ -138,24 +138,19 @@ def test_headers_of_one_name_are_joined() -> None:
         assert read(head, size)[0].headers == {"set-x": "a, b, ", "content-length": "0"}
 
 
-class TestRequestHead:
-    @staticmethod
-    def head(request: HttpRequest) -> list[str]:
-        head = request_head(request, target="/x", usual={"host": "h:1", "x-usual": "1"})
-        assert head.endswith(b"\r\n\r\n")
-        return head.decode().removesuffix("\r\n\r\n").split("\r\n")
+def test_framing_of_a_request_is_not_the_callers_business() -> None:
+    def lines(**fields: object) -> list[str]:
+        request = HttpRequest(url="http://h:1/x", **fields)  # type: ignore[arg-type]
+        head = request_head(request, target="/x", usual={"host": "h:1", "x-usual": "1"}).decode()
+        assert head.endswith("\r\n\r\n")
+        return head.removesuffix("\r\n\r\n").split("\r\n")
 
-    def test_framing_is_not_the_callers_business(self) -> None:
-        headers = {"Content-Length": "7", "Transfer-Encoding": "chunked", "Connection": "upgrade", "X-Mine": "1"}
-        lines = self.head(HttpRequest(url="http://h:1/x", headers=headers, body=b"abc"))
-        assert lines[0] == "POST /x HTTP/1.1"
-        assert lines.count("content-length: 3") == 1
-        assert "x-mine: 1" in lines
-        assert not any(line.startswith(("transfer-encoding", "connection", "content-length: 7")) for line in lines)
-
-    def test_an_empty_post_has_a_length_and_a_get_has_none(self) -> None:
-        assert "content-length: 0" in self.head(HttpRequest(url="http://h:1/x"))
-        assert not any("content-length" in line for line in self.head(HttpRequest(url="http://h:1/x", method="GET")))
+    given = {"Content-Length": "7", "Transfer-Encoding": "chunked", "Connection": "upgrade", "X-Mine": "1"}
+    assert lines(headers=given, body=b"abc") == [
+        *("POST /x HTTP/1.1", "host: h:1", "x-usual: 1", "x-mine: 1", "content-length: 3")
+    ]
+    assert "content-length: 0" in lines()
+    assert not any("content-length" in line for line in lines(method="GET"))
 
 
 # --- against h11 -----------------------------------------------------------------------------------------------------
@@ -269,9 +264,8 @@ def test_packed_bodies_are_unpacked_and_an_early_end_is_noticed_wherever_it_come
             unpack(encoding, packed[:end], 10_000)
 
 
-@pytest.mark.parametrize("encoding", ["", "identity", "br", "gzip, unknown"])
-def test_there_may_be_nothing_to_unpack(encoding: str) -> None:
-    assert unpacker(encoding) is None
+def test_there_may_be_nothing_to_unpack() -> None:
+    assert not any(map(unpacker, ["", "identity", "br", "gzip, unknown", "gzip, gzip"]))
 
 
 @given(st.binary(min_size=1, max_size=200), st.sampled_from(["gzip", "deflate"]))

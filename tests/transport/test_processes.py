@@ -18,7 +18,7 @@ from dragoman.errors import ConfigurationError
 from dragoman.transport import AsyncioTransport, HttpRequest
 from tests.processes import started
 from tests.transport.colours import Kind
-from tests.transport.server import WAIT, Exchange, Script, Server
+from tests.transport.server import WAIT, Exchange, Script, Server, half, silent
 
 IMPORTS = """
 import asyncio, os, sys
@@ -29,18 +29,8 @@ url = sys.argv[1]
 """
 
 
-async def echo(exchange: Exchange) -> None:
-    await exchange.reply(exchange.body or b"ok")
-
-
-async def silent(exchange: Exchange) -> None:
-    await exchange.forever()
-
-
-async def half(exchange: Exchange) -> None:
-    await exchange.start()
-    await exchange.chunk(b"hello")
-    await exchange.forever()
+async def ok(exchange: Exchange) -> None:
+    await exchange.reply(b"ok")
 
 
 def start(module: str, name: str, code: str, url: str) -> AbstractContextManager[subprocess.Popen[str]]:
@@ -57,35 +47,24 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 PLAIN = ("socket_transport", "SocketTransport")
 
 
-PLAIN_READER = """
-with Transport() as transport:
-    try:
-        response = step(transport.open(HttpRequest(url=url)))
-        while step(response.next()):
-            print("piece", flush=True)
-    except KeyboardInterrupt:
-        print("interrupted")
-"""
-ASYNC_READER = """
+READER = """
 async def main():
     async with Transport() as transport:
         response = await transport.open(HttpRequest(url=url))
         while await response.next():
             print("piece", flush=True)
 try:
-    asyncio.run(main())
+    step(main()) if Transport.blocking else asyncio.run(main())
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
 @pytest.mark.parametrize("script", [silent, half])
-@pytest.mark.parametrize(
-    "program", [(*PLAIN, PLAIN_READER), ("asyncio_transport", "AsyncioTransport", ASYNC_READER)], ids=["plain", "async"]
-)
-def test_a_call_ends_when_the_user_presses_ctrl_c(program: tuple[str, str, str], script: Script) -> None:
+@pytest.mark.parametrize("transport", [PLAIN, ("asyncio_transport", "AsyncioTransport")], ids=["plain", "async"])
+def test_a_call_ends_when_the_user_presses_ctrl_c(transport: tuple[str, str], script: Script) -> None:
     """Before the head and in the middle of a stream, however long the server would have kept silent."""
-    with Server({"*": script}) as server, start(*program, server.url) as process:
+    with Server({"*": script}) as server, start(*transport, READER, server.url) as process:
         server.wait_for_requests(1)
         if script is half:
             assert process.stdout is not None
@@ -115,7 +94,7 @@ print(read())
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_the_child_of_a_fork_gets_connections_of_its_own() -> None:
-    with Server({"*": echo}) as server, start(*PLAIN, FORKING, server.url) as process:
+    with Server({"*": ok}) as server, start(*PLAIN, FORKING, server.url) as process:
         code, out, err = end(process)
         assert (code, out.split("\n"), err) == (0, ["ok", "child ok", "ok"], "")
         assert server.connections == 2
@@ -128,7 +107,7 @@ def test_a_new_event_loop_closes_what_the_one_before_left_open() -> None:
     async def use(url: str) -> bytes:
         return await (await transport.open(HttpRequest(url=url))).read()
 
-    with Server({"*": echo}) as server, warnings.catch_warnings():
+    with Server({"*": ok}) as server, warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.disable()
         try:
@@ -151,28 +130,6 @@ def test_without_an_event_loop_of_asyncio_it_says_so() -> None:
     with pytest.raises(ConfigurationError, match="no event loop of asyncio") as caught:
         opening.send(None)
     assert "trio" in caught.value.hint
-
-
-def test_a_transport_outlives_its_event_loop() -> None:
-    """As in notebooks and tests, where every call may have a loop of its own."""
-    transport = AsyncioTransport()
-
-    async def use(url: str) -> bytes:
-        return await (await transport.open(HttpRequest(url=url))).read()
-
-    async def leave(url: str) -> bytes:
-        body = await use(url)
-        await transport.aclose()
-        return body
-
-    async def last(exchange: Exchange) -> None:
-        await exchange.reply(b"ok", headers={"connection": "close"})
-        exchange.hang_up()
-
-    with Server({"*": last}) as server:
-        assert asyncio.run(use(server.url)) == b"ok"
-        assert asyncio.run(use(server.url)) == b"ok"
-        assert asyncio.run(leave(server.url)) == b"ok"
 
 
 def test_a_server_that_leaves_without_a_word_between_requests(kind: Kind) -> None:

@@ -165,6 +165,11 @@ class PlayedServer:
             line.sock.close()
 
 
+FRAMINGS = st.sampled_from(["length", "chunked"])
+STATUSES = st.sampled_from([200, 200, 200, 302, 500])
+NUMBERS = st.integers(0, 2)
+
+
 class Reuse(RuleBasedStateMachine):
     """Requests that are answered, read, left and cut in any order."""
 
@@ -191,22 +196,22 @@ class Reuse(RuleBasedStateMachine):
     def choose(self, number: int) -> Exchange:
         return self.open_ones[number % len(self.open_ones)]
 
-    @rule(
-        framing=st.sampled_from(["length", "chunked"]),
-        pieces=st.integers(0, 4),
-        at_once=st.integers(0, 5),
-        status=st.sampled_from([200, 200, 200, 302, 500]),
-    )
-    def open(self, framing: str, pieces: int, at_once: int, status: int) -> None:
-        if len(self.open_ones) >= 3:
-            return
+    def begin(self, framing: str, pieces: int, at_once: int, status: int = 200) -> Exchange:
+        """A request that is answered with so many pieces at once."""
         self.count += 1
         exchange = Exchange(f"r{self.count}", framing, pieces, status)
         answer = exchange.head() + b"".join(exchange.next_piece() for _ in range(min(at_once, pieces + 1)))
         self.server.expected[exchange.name] = (exchange, answer)
-        try:
+        with suppress(DragomanError):
             exchange.reply = self.client.open(f"http://127.0.0.1:{self.server.port}/{exchange.name}", method="GET")
-        except DragomanError:
+        return exchange
+
+    @rule(framing=FRAMINGS, pieces=st.integers(0, 4), at_once=st.integers(0, 5), status=STATUSES)
+    def open(self, framing: str, pieces: int, at_once: int, status: int) -> None:
+        if len(self.open_ones) >= 3:
+            return
+        exchange = self.begin(framing, pieces, at_once, status)
+        if exchange.reply is None:
             assert status == 302
             return  # whatever came with a redirect, nobody has read it
         assert exchange.reply.status == status
@@ -214,7 +219,7 @@ class Reuse(RuleBasedStateMachine):
         self.open_ones.append(exchange)
 
     @precondition(lambda self: bool(self.open_ones))
-    @rule(number=st.integers(0, 2), pieces=st.integers(1, 3))
+    @rule(number=NUMBERS, pieces=st.integers(1, 3))
     def feed(self, number: int, pieces: int) -> None:
         exchange = self.choose(number)
         if exchange.line is not None and exchange.has_the_line:
@@ -229,7 +234,7 @@ class Reuse(RuleBasedStateMachine):
         self.client.run(asyncio.sleep(0.002))
 
     @precondition(lambda self: bool(self.open_ones))
-    @rule(number=st.integers(0, 2))
+    @rule(number=NUMBERS)
     def read_some(self, number: int) -> None:
         exchange = self.choose(number)
         if exchange.reply is None or exchange.at_end:
@@ -249,7 +254,7 @@ class Reuse(RuleBasedStateMachine):
                 assert exchange.arrived.startswith(exchange.read), "somebody else's words"
 
     @precondition(lambda self: bool(self.open_ones))
-    @rule(number=st.integers(0, 2))
+    @rule(number=NUMBERS)
     def leave(self, number: int) -> None:
         exchange = self.choose(number)
         assert exchange.reply is not None
@@ -257,7 +262,7 @@ class Reuse(RuleBasedStateMachine):
         self.finish(exchange)
 
     @precondition(lambda self: bool(self.open_ones) and not self.kind.plain)
-    @rule(number=st.integers(0, 2), turns=st.integers(0, 3))
+    @rule(number=NUMBERS, turns=st.integers(0, 3))
     def cancel(self, number: int, turns: int) -> None:
         """A task that reads is cancelled after so many turns of the loop."""
         exchange = self.choose(number)
@@ -284,7 +289,7 @@ class Reuse(RuleBasedStateMachine):
         self.finish(exchange)
 
     @precondition(lambda self: bool(self.open_ones))
-    @rule(number=st.integers(0, 2))
+    @rule(number=NUMBERS)
     def send_surplus(self, number: int) -> None:
         """A whole reply that nobody asked for, behind the one that somebody did."""
         exchange = self.choose(number)
@@ -293,7 +298,7 @@ class Reuse(RuleBasedStateMachine):
             exchange.line.send(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n<forged>")
 
     @precondition(lambda self: bool(self.open_ones))
-    @rule(number=st.integers(0, 2))
+    @rule(number=NUMBERS)
     def hang_up(self, number: int) -> None:
         exchange = self.choose(number)
         if exchange.line is not None and exchange.has_the_line:
@@ -307,17 +312,14 @@ class Reuse(RuleBasedStateMachine):
             exchange.reply.close()
 
     @precondition(lambda self: not self.open_ones)
-    @rule(framing=st.sampled_from(["length", "chunked"]), pieces=st.integers(0, 3))
+    @rule(framing=FRAMINGS, pieces=st.integers(0, 3))
     def two_good_turns_share_a_connection(self, framing: str, pieces: int) -> None:
         """The other half of the rule: a connection is not thrown away without a reason."""
         lines: list[Line | None] = []
         for _ in range(2):
-            self.count += 1
-            exchange = Exchange(f"r{self.count}", framing, pieces, 200)
-            answer = exchange.head() + b"".join(exchange.next_piece() for _ in range(pieces + 1))
-            self.server.expected[exchange.name] = (exchange, answer)
-            reply = self.client.open(f"http://127.0.0.1:{self.server.port}/{exchange.name}", method="GET")
-            exchange.read = reply.read()
+            exchange = self.begin(framing, pieces, at_once=pieces + 1)
+            assert exchange.reply is not None
+            exchange.read = exchange.reply.read()
             assert exchange.read == exchange.whole
             lines.append(exchange.line)
         assert (lines[0] is lines[1]) == self.kind.reuses
@@ -325,9 +327,8 @@ class Reuse(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_a_connection_goes_back_only_when_its_reply_was_consumed(kind: Kind) -> None:
-    machine = type("Reuse", (Reuse,), {"kind": kind})
     run_state_machine_as_test(
-        machine,
+        type("Reuse", (Reuse,), {"kind": kind}),
         settings=settings(
             max_examples=40,
             stateful_step_count=30,

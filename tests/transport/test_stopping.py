@@ -9,8 +9,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import httpx2
@@ -20,9 +20,9 @@ import pytest
 from dragoman._stepping import step
 from dragoman._stop import Stop, stopping
 from dragoman.errors import StoppedError
-from dragoman.transport import AsyncioTransport, HttpRequest, PoolLimits, SocketTransport, Timeouts
+from dragoman.transport import AsyncioTransport, HttpRequest, PoolLimits, SocketTransport, Timeouts, Transport
 from dragoman.transport.httpx_adapter import HttpxTransport
-from tests.transport.server import Exchange, Server, deaf_server, full_server
+from tests.transport.server import Server, deaf_server, echo, full_server, half, silent
 
 PATIENT = Timeouts(connect=60.0, read=60.0)
 AT_ONCE = 5.0
@@ -30,27 +30,14 @@ AT_ONCE = 5.0
 PHASES = ["pool", "lookup", "connect", "tls", "tunnel", "send", "head", "body"]
 
 
-async def silent(exchange: Exchange) -> None:
-    await exchange.forever()
-
-
-async def half(exchange: Exchange) -> None:
-    await exchange.start()
-    await exchange.chunk(b"hello")
-    await exchange.forever()
-
-
-async def echo(exchange: Exchange) -> None:
-    await exchange.reply(exchange.body)
-
-
-class Place:
+class Place(ExitStack):
     """Where a request stands still, and how one sees that it does."""
 
-    def __init__(self, stack: ExitStack, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
         self.options: dict[str, Any] = {"environ": {}}
         self.request = HttpRequest(url="", timeout=PATIENT)
-        self.server = stack.enter_context(Server({"/silent": silent, "/half": half, "*": echo}))
+        self.server = self.enter_context(Server({"/silent": silent, "/half": half, "*": echo}))
         self.reads_body = phase == "body"
         path = "/half" if self.reads_body else "/silent"
         url, body = f"{self.server.url}{path}", b""
@@ -58,22 +45,22 @@ class Place:
             case "pool":
                 self.options["limits"] = PoolLimits(connections=1)
             case "lookup":
-                self._stall_lookup(stack, monkeypatch)
+                self._stall_lookup(monkeypatch)
                 url = "http://slow.test/"
             case "connect":
-                url = f"http://127.0.0.1:{stack.enter_context(full_server())}/"
+                url = f"http://127.0.0.1:{self.enter_context(full_server())}/"
             case "tls":
-                url = f"https://127.0.0.1:{stack.enter_context(deaf_server())}/"
+                url = f"https://127.0.0.1:{self.enter_context(deaf_server())}/"
             case "tunnel":
-                self.options["proxy"] = f"http://127.0.0.1:{stack.enter_context(deaf_server())}"
+                self.options["proxy"] = f"http://127.0.0.1:{self.enter_context(deaf_server())}"
                 url = "https://nowhere.test/"
             case "send":
-                url, body = f"http://127.0.0.1:{stack.enter_context(deaf_server())}/", b"x" * 50_000_000
+                url, body = f"http://127.0.0.1:{self.enter_context(deaf_server())}/", b"x" * 50_000_000
             case _:
                 pass
         self.request = HttpRequest(url=url, body=body, timeout=PATIENT)
 
-    def _stall_lookup(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _stall_lookup(self, monkeypatch: pytest.MonkeyPatch) -> None:
         over, real = threading.Event(), socket.getaddrinfo
 
         def slow(host: Any, *arguments: Any, **options: Any) -> Any:
@@ -84,19 +71,13 @@ class Place:
             return real(host, *arguments, **options)
 
         monkeypatch.setattr(socket, "getaddrinfo", slow)
-        stack.callback(over.set)
+        self.callback(over.set)
 
     async def go(self, transport: Any) -> None:
         """Make the request, read what comes."""
         response = await transport.open(self.request)
         while await response.next():
             pass
-
-
-@contextmanager
-def place(phase: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    with ExitStack() as stack:
-        yield Place(stack, phase, monkeypatch)
 
 
 def descriptors() -> int:
@@ -137,7 +118,7 @@ def by_its_deadline(stop: Stop) -> Callable[[], object]:
 def test_a_plain_request_ends_at_once(
     phase: str, how: Callable[[Stop], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with place(phase, monkeypatch) as there, SocketTransport(**there.options) as transport:
+    with Place(phase, monkeypatch) as there, SocketTransport(**there.options) as transport:
         others = [step(transport.open(HttpRequest(url=f"{there.server.url}/half")))] if phase == "pool" else []
         before = descriptors()
         stop = Stop()
@@ -196,7 +177,7 @@ def test_a_plain_request_of_httpx_ends_at_once(
     phase: str, how: Callable[[Stop], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the caller. The connection goes with the thread that was left behind: at once where a body is read."""
-    with place(phase, monkeypatch) as there, HttpxTransport(httpx2.Client(trust_env=False)) as transport:
+    with Place(phase, monkeypatch) as there, HttpxTransport(httpx2.Client(trust_env=False)) as transport:
         there.request = msgspec.structs.replace(there.request, timeout=Timeouts(connect=6.0, read=6.0))
         stop = Stop()
         with stopping(stop):
@@ -223,10 +204,16 @@ def test_a_response_that_nobody_closed_is_freed_while_the_run_goes_on() -> None:
 # --- event loops -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_an_async_request_ends_with_its_task(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def transport_on_loop(options: dict[str, Any], *, with_httpx: bool) -> Transport:
+    return HttpxTransport(httpx2.AsyncClient(trust_env=False)) if with_httpx else AsyncioTransport(**options)
+
+
+@pytest.mark.parametrize(
+    ("phase", "with_httpx"), [*((phase, False) for phase in PHASES), ("head", True), ("body", True)]
+)
+def test_an_async_request_ends_with_its_task(phase: str, with_httpx: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(there: Place) -> None:
-        async with AsyncioTransport(**there.options) as transport:
+        async with transport_on_loop(there.options, with_httpx=with_httpx) as transport:
             others = [await transport.open(HttpRequest(url=f"{there.server.url}/half"))] if phase == "pool" else []
             await asyncio.to_thread(gc.collect)  # the thread is here to stay
             before = descriptors()
@@ -249,5 +236,5 @@ def test_an_async_request_ends_with_its_task(phase: str, monkeypatch: pytest.Mon
                 url = there.server.url
                 assert await (await transport.open(HttpRequest(url=url, body=b"on"))).read() == b"on"
 
-    with place(phase, monkeypatch) as there:
+    with Place(phase, monkeypatch) as there:
         asyncio.run(main(there))

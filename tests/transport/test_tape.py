@@ -91,16 +91,8 @@ class TestRoundTrip:
     def test_the_file_is_for_people(self, play: Play, path: Path) -> None:
         with Server({"*": count}) as server, play(Tape(path)) as client:
             client.open(f"{server.url}/v1/m?a=b", body=b'{"model": "m"}', headers={"Accept": "a", "x-mine": "1"}).read()
-        [line] = lines(path)
-        assert line == {
-            "method": "POST",
-            "host": "127.0.0.1",
-            "path": "/v1/m?a=b",
-            "headers": {"accept": "a"},
-            "body": '{"model": "m"}',
-            "status": 200,
-            "pieces": ["1"],
-        }
+        request = {"method": "POST", "host": "127.0.0.1", "path": "/v1/m?a=b", "headers": {"accept": "a"}}
+        assert lines(path) == [{**request, "body": '{"model": "m"}', "status": 200, "pieces": ["1"]}]
 
     def test_equal_requests_are_answered_in_their_order(self, play: Play, path: Path) -> None:
         with Server({"*": count}) as server, play(Tape(path)) as client:
@@ -109,10 +101,7 @@ class TestRoundTrip:
         with play(Tape(path)) as client:
             for number in (b"1", b"2", b"3"):
                 assert client.open("http://h/x").read() == number
-            with pytest.raises(
-                NotOnTapeError,
-                match="tape test.jsonl. It is there 3 times, and was asked for once more",
-            ):
+            with pytest.raises(NotOnTapeError, match="test.jsonl. It is there 3 times, and was asked for once more"):
                 client.open("http://h/x")
 
     @pytest.mark.parametrize("broken", [False, True])
@@ -138,6 +127,8 @@ class TestRoundTrip:
 
 class TestModes:
     def test_auto_records_once_and_record_starts_anew(self, play: Play, path: Path) -> None:
+        with pytest.raises(NotOnTapeError, match="no tape test.jsonl"):
+            Tape(path, mode="replay")
         with Server({"*": count}) as server:
             for mode, number in (("auto", b"1"), ("auto", b"1"), ("record", b"2"), ("replay", b"2")):
                 with play(Tape(path, mode=mode)) as client:  # type: ignore[arg-type]
@@ -145,16 +136,11 @@ class TestModes:
             assert len(server.requests) == 2
             assert len(lines(path)) == 1
 
-    def test_replay_needs_a_tape(self, path: Path) -> None:
-        with pytest.raises(NotOnTapeError, match="no tape test.jsonl"):
-            Tape(path, mode="replay")
-
-    @pytest.mark.parametrize("content", [b"", b"{}\n", b'{"dragoman_tape":2}\n', b'{"dragoman_tape":1}\n{"request"'])
-    def test_other_files_are_not_tapes(self, tmp_path: Path, content: bytes) -> None:
-        file = tmp_path / "file"
-        file.write_bytes(content)
-        with pytest.raises(ConfigurationError):
-            Tape(file)
+    def test_other_files_are_not_tapes(self, tmp_path: Path) -> None:
+        for content in (b"", b"{}\n", b'{"dragoman_tape":2}\n', b'{"dragoman_tape":1}\n{"request"'):
+            (tmp_path / "file").write_bytes(content)
+            with pytest.raises(ConfigurationError):
+                Tape(tmp_path / "file")
 
 
 class TestSameness:
@@ -252,50 +238,36 @@ class TestSecrets:
                     client.open(server.url, body=form.encode())
             client.open(server.url, body=b"harmless").read()
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            KEY,
-            "AIza" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z",
-            "Authorization: Bearer abcdefghijklmnop",
-            "Basic dXNlcjpwYXNzd29yZA==",
-            "gsk_" + "a1" * 15,
-            "ghp_" + "a1" * 18,
-            "AKIAIOSFODNN7EXAMPLE",
-            "ya29.a0AfH6SMBx-abcdefghijk",
-            "-----BEGIN RSA PRIVATE KEY-----",
-            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
-            '{"api_key": "f3Kq9Zx81LmPw0RtYv5B"}',
-            '{\\"apiKey\\": \\"f3Kq9Zx81LmPw0RtYv5B\\"}',
-            "token=f3Kq9Zx81LmPw0RtYv5B",
-            "password: f3Kq9Zx81LmPw0RtYv5B",
-            "postgres://user:hunter2@db.internal/x",
-        ],
+    SIGNS = (
+        KEY,
+        "AIza" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3z",
+        "Authorization: Bearer abcdefghijklmnop",
+        "Basic dXNlcjpwYXNzd29yZA==",
+        *("gsk_" + "a1" * 15, "ghp_" + "a1" * 18, "AKIAIOSFODNN7EXAMPLE", "ya29.a0AfH6SMBx-abcdefghijk"),
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+        '{"api_key": "f3Kq9Zx81LmPw0RtYv5B"}',
+        '{\\"apiKey\\": \\"f3Kq9Zx81LmPw0RtYv5B\\"}',
+        *("token=f3Kq9Zx81LmPw0RtYv5B", "password: f3Kq9Zx81LmPw0RtYv5B", "postgres://user:hunter2@db.internal/x"),
     )
-    def test_signs_of_a_key(self, text: str) -> None:
-        with pytest.raises(SecretFoundError):
-            noted(text)
+    HARMLESS = (
+        '{"max_tokens": 4096, "token": "hello"}',
+        '{"total_tokens": 12345678901234567890123}',
+        '{"secret": "the_quick_brown_fox_jumps"}',
+        *("sk-short", "task-force-is-a-harmless-word-with-hyphens", "a bearer of bad news"),
+        *("Basic instructions follow", "basic authentication"),
+        '{"id": "chatcmpl-9x8Fh2kLmPqRsTuVwXyZ", "call_id": "call_abcDEF123456789ghiJKL"}',
+        '{"signature": "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds"}',
+        '{"encrypted_content": "gAAAAABo1234567890abcdefghijklmnopqrstuvwxyz"}',
+        *("https://example.test/a:b@c", "mailto:someone@example.test"),
+    )
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            '{"max_tokens": 4096, "token": "hello"}',
-            '{"total_tokens": 12345678901234567890123}',
-            '{"secret": "the_quick_brown_fox_jumps"}',
-            "sk-short",
-            "task-force-is-a-harmless-word-with-hyphens",
-            "a bearer of bad news",
-            "Basic instructions follow",
-            "basic authentication",
-            '{"id": "chatcmpl-9x8Fh2kLmPqRsTuVwXyZ", "call_id": "call_abcDEF123456789ghiJKL"}',
-            '{"signature": "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds"}',
-            '{"encrypted_content": "gAAAAABo1234567890abcdefghijklmnopqrstuvwxyz"}',
-            "https://example.test/a:b@c",
-            "mailto:someone@example.test",
-        ],
-    )
-    def test_harmless_texts(self, text: str) -> None:
-        noted(text, "another secret")
+    def test_signs_of_a_key_and_harmless_texts(self) -> None:
+        for text in self.SIGNS:
+            with pytest.raises(SecretFoundError):
+                noted(text)
+        for text in self.HARMLESS:
+            noted(text, "another secret")
 
     @given(st.text(min_size=8, max_size=40), st.text(max_size=20), st.text(max_size=20))
     def test_no_given_secret_passes(self, secret: str, before: str, after: str) -> None:

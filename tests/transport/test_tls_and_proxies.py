@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import ConfigurationError, ConnectionFailedError
+from dragoman.errors import ConfigurationError
 from dragoman.transport import Routes, Timeouts
 from tests.transport.authority import Authority
-from tests.transport.colours import Kind
+from tests.transport.colours import SECRET, Kind, failing
 from tests.transport.proxy import Proxy
-from tests.transport.server import Exchange, Server, closed_port
-
-SECRET = "sesame-open"
-
-
-async def echo(exchange: Exchange) -> None:
-    await exchange.reply(exchange.body, headers={"x-host": exchange.headers["host"]})
+from tests.transport.server import Exchange, Server, closed_port, echo, raw
 
 
 @pytest.fixture(scope="module")
@@ -55,33 +49,23 @@ class TestCertificates:
             Server({"*": echo}, tls=authority.server(host, expired=expired)) as server,
             kind.client(**options) as client,
         ):
-            with pytest.raises(ConnectionFailedError, match="certificate of 127.0.0.1 is not trusted") as caught:
+            with failing("certificate") as caught:
                 client.open(f"{server.url}/?key={SECRET}", headers={"authorization": SECRET})
-            assert caught.value.code == "certificate"
             assert "SSL_CERT_FILE" in caught.value.hint
-            assert SECRET not in str(caught.value)
-            assert caught.value.__context__ is None
+            assert "certificate of 127.0.0.1 is not trusted" in str(caught.value)
             assert server.requests == []
 
     def test_a_server_that_does_not_speak_tls(self, kind: Kind) -> None:
-        async def plain(exchange: Exchange) -> None:  # never gets that far
-            await exchange.reply()
-
-        with Server({"*": plain}) as server, kind.client() as client:
+        with Server({}) as server, kind.client() as client:
             server.greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-            with pytest.raises(ConnectionFailedError) as caught:
+            with failing("tls"):
                 client.open(server.url.replace("http:", "https:"))
-            assert caught.value.code == "tls"
 
     def test_a_body_cut_within_tls(self, kind: Kind, authority: Authority) -> None:
-        async def script(exchange: Exchange) -> None:
-            await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello")
-            exchange.hang_up()
-
-        with Server({"*": script}, tls=authority.server()) as server, kind.client(ca_file=authority.file) as client:
-            with pytest.raises(ConnectionFailedError) as caught:
-                client.open(server.url).read()
-            assert caught.value.code == "cut_off"
+        script = raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello")
+        server = Server({"*": script}, tls=authority.server())
+        with server, kind.client(ca_file=authority.file) as client, failing("cut_off"):
+            client.open(server.url).read()
 
     def test_a_file_of_authorities_that_is_not_there_or_none(self, own: Kind, tmp_path: Path) -> None:
         empty = tmp_path / "empty.pem"
@@ -118,9 +102,8 @@ class TestProxies:
 
     def test_a_server_behind_a_tunnel_that_is_not_trusted(self, kind: Kind, authority: Authority) -> None:
         with Server({"*": echo}, tls=authority.server(HOST)) as server, Proxy(server) as proxy:
-            with kind.client(proxy=proxy.url) as client, pytest.raises(ConnectionFailedError) as caught:
+            with kind.client(proxy=proxy.url) as client, failing("certificate"):
                 client.open(f"https://{HOST}/v1")
-            assert caught.value.code == "certificate"
             assert server.requests == []
 
     def test_plain_http_is_passed_on(self, kind: Kind) -> None:
@@ -141,21 +124,17 @@ class TestProxies:
     @pytest.mark.parametrize("scheme", ["http", "https"])
     def test_a_proxy_that_is_not_there(self, own: Kind, scheme: str) -> None:
         address = f"http://user:{SECRET}@127.0.0.1:{closed_port()}"
-        words = "proxy on the way to nowhere.test"
-        with own.client(proxy=address) as client, pytest.raises(ConnectionFailedError, match=words) as caught:
+        with own.client(proxy=address) as client, failing("proxy") as caught:
             client.open(f"{scheme}://{HOST}/?key={SECRET}")
-        assert caught.value.code == "proxy"
+        assert "proxy on the way to nowhere.test" in str(caught.value)
         assert "HTTPS_PROXY" in caught.value.hint
-        assert SECRET not in str(caught.value)
 
     @pytest.mark.parametrize("scheme", ["http", "https"])
     def test_a_proxy_that_wants_a_password(self, own: Kind, scheme: str) -> None:
         with Server({"*": echo}) as server, Proxy(server, login="user:other") as proxy:
             address = f"http://user:{SECRET}@127.0.0.1:{proxy.port}"
-            with own.client(proxy=address) as client, pytest.raises(ConnectionFailedError) as caught:
+            with own.client(proxy=address) as client, failing("proxy_auth"):
                 client.open(f"{scheme}://{HOST}/")
-            assert caught.value.code == "proxy_auth"
-            assert SECRET not in str(caught.value)
             assert server.requests == []
 
     @pytest.mark.parametrize("status", [403, 502, 503])
@@ -165,9 +144,8 @@ class TestProxies:
             exchange.hang_up()
 
         with Server({"*": refuse}) as proxy, own.client(proxy=proxy.url) as client:
-            with pytest.raises(ConnectionFailedError) as caught:
+            with failing("proxy"):
                 client.open(f"https://{HOST}/", timeout=Timeouts(connect=20, read=20))
-            assert caught.value.code == "proxy"
             proxy.wait_for_open(0)
 
 

@@ -121,11 +121,9 @@ def _one(draw: random.Random, weights: dict[str, int]) -> Any:
 def _replies(draw: random.Random, marker: str, size: str, *, calls_tool: bool) -> list[Say]:
     said: list[Say] = []
     for step in range(1 + calls_tool):
-        words = _PIECE_WORDS[size]
-        pieces = [
-            "".join(f"{marker}.{step}.{piece}.{word} " for word in range(words)) for piece in range(draw.randint(1, 8))
-        ]
-        said.append(Say(tuple(pieces), marker if calls_tool and step == 0 else None))
+        pieces = draw.randint(1, 8)
+        text = "".join(f"{marker}.{step}.{word} " for word in range(pieces * _PIECE_WORDS[size]))
+        said.append(Say(text, marker if calls_tool and step == 0 else None, pieces))
     return said
 
 

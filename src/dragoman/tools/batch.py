@@ -89,9 +89,11 @@ class Batch:
                         for event in self._finish(index, outcome):
                             yield event
                     continue
-                ended = self._look(runner)
+                looked = [(index, execution.look(runner)) for index, execution in self._active.items()]
+                ended = [(index, outcome) for index, outcome in looked if outcome is not None]
                 if not ended:
-                    await runner.wait(self._due)
+                    dues = [each.due for each in self._active.values() if each.due is not None]
+                    await runner.wait(min(dues, default=None))
                 for index, outcome in ended:
                     for event in self._finish(index, outcome):
                         yield event
@@ -109,21 +111,11 @@ class Batch:
         """Whether nothing new may begin."""
         return self._left or self.run.stop.cancelled or self.aborted_by is not None
 
-    @property
-    def _due(self) -> float | None:
-        """When to look at the calls in any case."""
-        return min([each.due for each in self._active.values() if each.due is not None], default=None)
-
     def _wake(self, runner: Runner) -> None:
         """The run was cancelled, in whatever thread: tell the tools, and whoever waits for them."""
         for execution in list(self._active.values()):
             execution.stop.cancel()
         runner.wake()
-
-    def _look(self, runner: Runner) -> list[tuple[int, Outcome]]:
-        """What has ended by now."""
-        looked = [(index, execution.look(runner)) for index, execution in self._active.items()]
-        return [(index, outcome) for index, outcome in looked if outcome is not None]
 
     def _finish(self, index: int, outcome: Outcome | PendingApproval) -> Iterator[ToolStarted | ToolFinished]:
         execution = self._active.pop(index)

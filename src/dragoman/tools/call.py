@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -59,6 +59,7 @@ Middleware: TypeAlias = Callable[[ToolCall, ToolRun], Generator[ToolCall | None,
 instead, or None for the same. Returning before the yield answers the call without running it. A generator has no
 colour: the same middleware serves plain and async runs."""
 
+E = TypeVar("E", bound=ToolError)
 _Layer: TypeAlias = Generator[ToolCall | None, ToolResult, ToolResult | None]
 
 
@@ -69,7 +70,7 @@ class Outcome(msgspec.Struct, frozen=True):
     error: ToolError | None = None
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True):
     """What an executor was built with."""
 
     config: ToolConfig
@@ -113,12 +114,16 @@ class CallExecution:
             answered = self._enter_middleware()
             if answered is not None:
                 return answered
-            self._tool = _find(self._tools, self._asked, self._settings.config)
+            self._tool = self._find()
             self._arguments = decode_arguments(self._tool, self._asked)
             pending = await self._permit(self._tool, runner)
             if pending is not None:
                 return pending
-            self._spend(self._tool)
+            name, budget = self._asked.name, self._tool.options.budget
+            budget = self._settings.config.budgets.get(name) if budget is None else budget
+            if not self._run.spend(name, budget):
+                message = f"tool {name!r} may be called {budget} times in a run and has been."
+                raise error_of(self._asked, ToolBudgetError, message)
         except ToolError as error:
             return self.fail(error)
         except Exception as error:  # noqa: BLE001 - middleware is foreign code; its failure is the call's failure
@@ -130,12 +135,22 @@ class CallExecution:
             layer = middleware(self._asked, self._run)
             try:
                 changed = next(layer)
-            except StopIteration as stop:
-                return _answer(self._call, cast("ToolResult | None", stop.value))
+            except StopIteration as stop:  # it answered the call itself, or swallowed it
+                if stop.value is None:
+                    raise _denied(self._call, "a middleware stopped it") from None
+                return conclude(self._call, cast("ToolResult", stop.value))
             self._layers.append(layer)
             if changed is not None:  # whatever it asks for, it is this call of the model that waits for an answer
                 self._asked = msgspec.structs.replace(changed, id=self._call.id)
         return None
+
+    def _find(self) -> AnyTool:
+        name, tools, allowed = self._asked.name, self._tools.by_name, self._settings.config.allowed_tools
+        if name in tools and (allowed is None or name in allowed):
+            return tools[name]
+        error = not_found(name, [each for each in tools if allowed is None or each in allowed])
+        error.call_id = self._asked.id
+        raise error
 
     async def _permit(self, tool: AnyTool, runner: Runner) -> PendingApproval | None:
         """Raise ToolDeniedError, or say what to wait for. Deny beats ask, ask beats allow.
@@ -165,7 +180,7 @@ class CallExecution:
         """What the permission check says. One that fails, or says something else, has not allowed anything."""
         check, call = self._settings.permission, self._asked
         if check is None:
-            return _ALLOWED
+            return Allow()
         try:
             with stopping(self.stop):
                 said: object = check(call, tool, self._context())
@@ -199,14 +214,6 @@ class CallExecution:
                 runner.give_up(job)
             discard(said)
 
-    def _spend(self, tool: AnyTool) -> None:
-        budget = tool.options.budget
-        if budget is None:
-            budget = self._settings.config.budgets.get(self._asked.name)
-        if not self._run.spend(self._asked.name, budget):
-            message = f"tool {self._asked.name!r} may be called {budget} times in a run and has been."
-            raise ToolBudgetError(message, tool_name=self._asked.name, call_id=self._asked.id)
-
     # --- running ---
 
     def begin(self, runner: Runner) -> Outcome | None:
@@ -214,7 +221,11 @@ class CallExecution:
         tool, call = self._tool, self._asked
         assert tool is not None
         self._began = time.monotonic()
-        self.due = self._deadline(tool)
+        # The tool's own limit or the configured one, and never longer than the run has left.
+        limit = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
+        # What no clock of Python can wait for is no limit.
+        own = None if limit is None or limit > threading.TIMEOUT_MAX else self._began + limit
+        self.due = earliest(own, self._run.deadline)
         self.stop = Stop(self.due)
         try:
             if self.due is not None and self._began >= self.due:
@@ -288,13 +299,6 @@ class CallExecution:
         self.due = earliest(time.monotonic() + config.retry.delay(self._retries, chance()), self._run.deadline)
         return None
 
-    def _deadline(self, tool: AnyTool) -> float | None:
-        """When a try must be done: the tool's own limit or the run's counts, and never longer than the run has left."""
-        own = self._settings.config.execution_timeout if tool.options.timeout is None else tool.options.timeout
-        # What no clock of Python can wait for is no limit.
-        own = None if own is None or own > threading.TIMEOUT_MAX else self._began + own
-        return earliest(own, self._run.deadline)
-
     def _context(self) -> ToolContext[object]:
         return ToolContext(
             call_id=self._asked.id,
@@ -324,7 +328,14 @@ class CallExecution:
         call = self._call
         try:
             while self._layers:
-                outcome = _leave(self._layers.pop(), call, outcome)
+                layer = self._layers.pop()
+                try:
+                    layer.send(outcome.result)
+                except StopIteration as stop:
+                    outcome = outcome if stop.value is None else conclude(call, stop.value, outcome.error)
+                else:
+                    layer.close()
+                    raise RuntimeError("a middleware must yield exactly once")
         except Exception as error:  # noqa: BLE001 - middleware is foreign code; its failure is the call's failure
             outcome = self.fail(execution_error(call, error))
         finally:
@@ -347,61 +358,32 @@ class CallExecution:
         return Outcome(failure(self._call, error, time.monotonic() - self._started, self._retries), error)
 
 
-_ALLOWED = Allow()
-
-
-def _answer(call: ToolCall, result: ToolResult | None) -> Outcome:
-    """A middleware answered the call itself, or swallowed it."""
-    if result is None:
-        raise _denied(call, "a middleware stopped it")
-    return conclude(call, result)
-
-
 def conclude(call: ToolCall, result: ToolResult, error: ToolError | None = None) -> Outcome:
     """The outcome with this result. A failure that only the result tells of is an error like any other."""
     if not result.is_error:
         return Outcome(result)
-    return Outcome(result, error or ToolExecutionError(result.text, tool_name=call.name, call_id=call.id))
-
-
-def _leave(layer: _Layer, call: ToolCall, outcome: Outcome) -> Outcome:
-    """The outcome after this layer of middleware has seen it."""
-    try:
-        layer.send(outcome.result)
-    except StopIteration as stop:
-        changed = cast("ToolResult | None", stop.value)
-        return outcome if changed is None else conclude(call, changed, outcome.error)
-    layer.close()
-    message = "a middleware must yield exactly once"
-    raise RuntimeError(message)
-
-
-def _find(tools: ToolSet, call: ToolCall, config: ToolConfig) -> AnyTool:
-    tool = tools.find(call.name)
-    allowed = config.allowed_tools
-    if tool is None or (allowed is not None and call.name not in allowed):
-        offered = [name for name in tools.by_name if allowed is None or name in allowed]
-        error = not_found(call.name, offered)
-        error.call_id = call.id
-        raise error
-    return tool
+    return Outcome(result, error or error_of(call, ToolExecutionError, result.text))
 
 
 def decode_arguments(tool: AnyTool, call: ToolCall) -> object:
     """The call's arguments as the tool wants them, or ToolValidationError with the raw text kept."""
     if call.partial:
         message = f"the arguments of {call.name!r} broke off before they were complete."
-        raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments)
+        raise error_of(call, ToolValidationError, message, details=call.arguments)
     try:
         return tool.arguments.decode(call.arguments)
     except InvalidArguments as error:
         message = f"invalid arguments for tool {call.name!r}: {error}."
-        raise ToolValidationError(message, tool_name=call.name, call_id=call.id, details=call.arguments) from None
+        raise error_of(call, ToolValidationError, message, details=call.arguments) from None
+
+
+def error_of(call: ToolCall, kind: type[E], message: str, **more: Any) -> E:
+    """An error of this kind that names the call."""
+    return kind(message, tool_name=call.name, call_id=call.id, **more)
 
 
 def _denied(call: ToolCall, reason: str) -> ToolDeniedError:
-    message = f"the call of {call.name!r} was denied: {reason.rstrip('.')}."
-    return ToolDeniedError(message, tool_name=call.name, call_id=call.id)
+    return error_of(call, ToolDeniedError, f"the call of {call.name!r} was denied: {reason.rstrip('.')}.")
 
 
 def _check_failed(call: ToolCall, error: BaseException) -> ToolDeniedError:
@@ -409,19 +391,16 @@ def _check_failed(call: ToolCall, error: BaseException) -> ToolDeniedError:
 
 
 def _timed_out(call: ToolCall, timeout: float) -> ToolTimeoutError:
-    message = f"tool {call.name!r} did not finish within {timeout:g} seconds."
-    return ToolTimeoutError(message, tool_name=call.name, call_id=call.id)
+    return error_of(call, ToolTimeoutError, f"tool {call.name!r} did not finish within {timeout:g} seconds.")
 
 
 def cancelled(call: ToolCall, why: str = "the run was cancelled") -> ToolCancelledError:
     """The error of a call that was not finished."""
-    return ToolCancelledError(f"tool {call.name!r} was not finished: {why}.", tool_name=call.name, call_id=call.id)
+    return error_of(call, ToolCancelledError, f"tool {call.name!r} was not finished: {why}.")
 
 
 # --- from what a function returned or raised to what the model reads --------------------------------------------------
 
-NOTHING: tuple[ResultPart, ...] = (Json(Raw(b"null")),)
-"""What the model reads of a function that returned None."""
 _PARTS = (Text, Json, Media)
 _MOST_PARTS = 1_000
 
@@ -449,8 +428,6 @@ def content_of(value: object) -> tuple[ResultPart, ...]:
     """What the model reads: text as it is, parts as they are, anything else as JSON."""
     if isinstance(value, str):
         return (Text(_readable(value)),)
-    if value is None:
-        return NOTHING
     if isinstance(value, _PARTS):
         return (value,)
     if isinstance(value, list | tuple) and value and all(isinstance(v, _PARTS) for v in cast("list[object]", value)):
@@ -467,7 +444,7 @@ def success(call: ToolCall, value: object, duration: float, retries: int = 0) ->
     except (ConfigurationError, TypeError, ValueError, RecursionError) as error:
         message = f"tool {call.name!r} returned a value that the model cannot read: {str(error).rstrip('.')}."
         hint = "Return text, JSON-like data, a dataclass, or a content block."
-        raise ToolExecutionError(message, tool_name=call.name, call_id=call.id, hint=hint) from error
+        raise error_of(call, ToolExecutionError, message, hint=hint) from error
     return msgspec.structs.replace(result, call_id=call.id, name=call.name, duration=duration, retries=retries)
 
 
@@ -519,6 +496,6 @@ def execution_error(call: ToolCall, error: BaseException) -> ToolError:
     except Exception:  # noqa: BLE001 -- an exception whose text raises is still only a failed tool
         text = ""
     message = f"executing tool {call.name!r}: {type(error).__name__}{': ' if text else ''}{text}"
-    wrapped = ToolExecutionError(message, tool_name=call.name, call_id=call.id, details=error)
+    wrapped = error_of(call, ToolExecutionError, message, details=error)
     wrapped.__cause__ = error
     return wrapped

@@ -42,7 +42,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
-_NO_PARAMETERS: Mapping[str, object] = {"type": "object", "properties": {}}
 NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool]
 
 
@@ -159,7 +158,8 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
             by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
             named = [each for each in signature.parameters.values() if each.kind in by_name]
             needed = {each.name for each in named if each.default is each.empty}
-            arguments = arguments_of_schema(_NO_PARAMETERS if parameters is None else parameters, needed=needed)
+            parameters = {"type": "object", "properties": {}} if parameters is None else parameters
+            arguments = arguments_of_schema(parameters, needed=needed)
         except ToolDefinitionError as error:
             error.tool_name = name
             raise

@@ -21,7 +21,7 @@ from dragoman.conversation import ToolCall, ToolFinished, ToolResult, ToolStarte
 from dragoman.errors import ConfigurationError, ToolDeniedError, ToolError
 
 from .batch import Batch
-from .call import Middleware, Outcome, Settings, failure
+from .call import Middleware, Outcome, Settings, error_of, failure
 from .registry import AnyTools, ToolSet, as_tool_set
 from .run import PendingApproval, PermissionCheck, ToolConfig, ToolRun, earliest
 from .runner import AsyncRunner, Runner
@@ -72,9 +72,7 @@ class ToolExecutor:
         self.tools: ToolSet = as_tool_set(tools)
         self.config: ToolConfig = config or ToolConfig()
         self._logger: logging.Logger = logger or _LOGGER
-        self._settings: Settings = Settings(
-            config=self.config, permission=permission, middleware=tuple(middleware), logger=self._logger
-        )
+        self._settings: Settings = Settings(self.config, permission, tuple(middleware), self._logger)
         self._on_result: OnResult | None = on_result
         self._log_values: bool = log_values
         self._workers: WorkerThreads = WorkerThreads()
@@ -164,13 +162,41 @@ class ToolExecutor:
     # --- inside ---
 
     def _record(self, call: ToolCall, result: ToolResult) -> None:
-        """The one place every call passes at its end: the metrics hook and the log line."""
+        """The one place every call passes at its end: the metrics hook and the log line.
+
+        The line has key=value pairs; the same fields are on the record as `tool_call`, for structured handlers. Where
+        the program has set up no logging at all nothing is written, not even Python's last resort on stderr.
+        """
         if self._on_result is not None:
             try:
                 self._on_result(call, result)
             except Exception:
                 self._logger.exception("the on_result hook failed for tool %s", call.name)
-        log_call(self._logger, call, result, show_values=self._log_values)
+        level = logging.WARNING if result.is_error else logging.INFO
+        if not self._logger.isEnabledFor(level) or not self._logger.hasHandlers():
+            return
+        fields = {
+            "tool": _word(call.name),
+            "call_id": _word(call.id),
+            "outcome": result.error_type or ("error" if result.is_error else "ok"),
+            "duration_ms": round((result.duration or 0.0) * 1000, 3),
+            "retries": result.retries,
+            "arguments": self._shown(call.arguments),
+            "result": self._shown(result.text),
+        }
+        line = " ".join([f"{key}={value}" for key, value in fields.items()])
+        self._logger.log(level, line, extra={"tool_call": fields})
+
+    def _shown(self, text: str) -> str:
+        """Arguments and results are the user's data: unless asked for, only their size is written."""
+        if not self._log_values:
+            return f"<{len(text)} characters>"
+        return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
+
+
+def _word(text: str) -> str:
+    """A name as the model wrote it, unless it could be taken for more than one word or line."""
+    return text if text.isprintable() and " " not in text else repr(text)
 
 
 async def _exhaust(events: AsyncGenerator[object, None]) -> None:
@@ -183,9 +209,8 @@ def _only_outcome(batch: Batch) -> Outcome:
     (end,) = batch.outcomes
     if isinstance(end, Outcome):
         return end
-    message = f"tool {end.call.name!r} was not run: {end.reason}."
-    hint = "A person must approve it first."
-    error = ToolDeniedError(message, tool_name=end.call.name, call_id=end.call.id, details=end, hint=hint)
+    message, hint = f"tool {end.call.name!r} was not run: {end.reason}.", "A person must approve it first."
+    error = error_of(end.call, ToolDeniedError, message, details=end, hint=hint)
     return Outcome(failure(end.call, error, 0.0), error)
 
 
@@ -239,38 +264,3 @@ def _text_or_raise(outcome: Outcome) -> str:
     if outcome.error is not None:
         raise outcome.error
     return outcome.result.text
-
-
-# --- the log line of a call -------------------------------------------------------------------------------------------
-
-
-def log_call(logger: logging.Logger, call: ToolCall, result: ToolResult, *, show_values: bool) -> None:
-    """Write one line of key=value pairs; the same fields are on the record as `tool_call`, for structured handlers.
-
-    Arguments and results are the user's data: unless asked for, only their size is written. Where the program has set
-    up no logging at all nothing is written, not even Python's last resort on stderr.
-    """
-    level = logging.WARNING if result.is_error else logging.INFO
-    if not logger.isEnabledFor(level) or not logger.hasHandlers():
-        return
-    fields = {
-        "tool": _word(call.name),
-        "call_id": _word(call.id),
-        "outcome": result.error_type or ("error" if result.is_error else "ok"),
-        "duration_ms": round((result.duration or 0.0) * 1000, 3),
-        "retries": result.retries,
-        "arguments": _shown(call.arguments, show_values=show_values),
-        "result": _shown(result.text, show_values=show_values),
-    }
-    logger.log(level, " ".join([f"{key}={value}" for key, value in fields.items()]), extra={"tool_call": fields})
-
-
-def _word(text: str) -> str:
-    """A name as the model wrote it, unless it could be taken for more than one word or line."""
-    return text if text.isprintable() and " " not in text else repr(text)
-
-
-def _shown(text: str, *, show_values: bool) -> str:
-    if not show_values:
-        return f"<{len(text)} characters>"
-    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")

@@ -37,8 +37,7 @@ def _not_negative(config: Struct, *names: str) -> None:
         value: float | None = getattr(config, name)
         # `not >=` rather than `<`: NaN compares false with everything.
         if value is not None and not value >= 0:
-            message = f"{name} is {value}."
-            raise ConfigurationError(message, hint=f"Give {name} a value of 0 or more.")
+            raise ConfigurationError(f"{name} is {value}.", hint=f"Give {name} a value of 0 or more.")
 
 
 class ToolErrorHandling(Enum):
@@ -100,15 +99,13 @@ class ToolConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbi
 
     def __post_init__(self) -> None:
         if self.max_parallel_tools < 1:
-            message = f"max_parallel_tools is {self.max_parallel_tools}."
-            raise ConfigurationError(
-                message, hint="Use 1 to run tools one after the other, or more to run them at once."
-            )
+            hint = "Use 1 to run tools one after the other, or more to run them at once."
+            raise ConfigurationError(f"max_parallel_tools is {self.max_parallel_tools}.", hint=hint)
         _not_negative(self, "max_iterations", "execution_timeout", "run_timeout", "max_result_size", "max_media_size")
         for name, budget in self.budgets.items():
             if budget < 0:
-                message = f"budgets allows {budget} calls of {name!r}."
-                raise ConfigurationError(message, hint="Give it a value of 0 or more.")
+                hint = "Give it a value of 0 or more."
+                raise ConfigurationError(f"budgets allows {budget} calls of {name!r}.", hint=hint)
 
 
 # --- may a call run: the answers, and approvals bound to the exact call -----------------------------------------------

@@ -126,7 +126,9 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
     if _CONTROL(url):
         raise _refused("control_character")
     parts = _BASE_URL(url)
-    if parts is None or not _is_unambiguous(parts[3], parts[4]):
+    if parts is None or (parts[4] and not 0 < int(parts[4]) < 65536):
+        raise _refused("unparsable")
+    if (parts[3] or "").startswith("[") and not _is_address(parts[3].strip("[]")):
         raise _refused("unparsable")
     if parts[2] is not None:
         raise _refused("userinfo")
@@ -137,13 +139,6 @@ def validate_base_url(url: str, *, allow_insecure: bool = False) -> None:
         raise _refused("no_host")
     if any(host == name or host.endswith(f".{name}") for name in _PLACEHOLDERS):
         raise _refused("placeholder")
-
-
-def _is_unambiguous(host: str | None, port: str | None) -> bool:
-    """Whether every reader takes the host for the same one, and the port can be used."""
-    if port and not 0 < int(port) < 65536:
-        return False
-    return not host or not host.startswith("[") or _is_address(host.strip("[]"))
 
 
 @lru_cache(maxsize=512)

@@ -28,10 +28,6 @@ _LOOP_HINT: Final = (
 )
 
 
-def _ignore(_: object) -> None:
-    """Do nothing, for a loop that closes its connections itself."""
-
-
 class AsyncioWire(asyncio.Protocol):
     """A connection on an event loop. What has come is kept as it is until somebody takes it."""
 
@@ -183,7 +179,8 @@ class AsyncioWire(asyncio.Protocol):
         with suppress(RuntimeError):  # the loop that it belonged to is closed
             if self._loop.is_closed():
                 # What the loop would call, and never will: the socket would be open until it is collected.
-                getattr(self._connection, "_call_connection_lost", _ignore)(None)
+                forget: Callable[[object], object] = getattr(self._connection, "_call_connection_lost", id)
+                forget(None)
             elif self._thread == threading.get_ident():
                 transport.abort()
             else:  # somebody else has freed it
@@ -234,8 +231,7 @@ class AsyncioTransport(PooledTransport):
             old.close()
         return self._current
 
-    def _gate(self) -> _LoopGate:
-        return _LoopGate()
+    _gate = _LoopGate
 
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> AsyncioWire:
         loop = asyncio.get_running_loop()

@@ -70,10 +70,7 @@ _TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
             "The answer of {host} was cut off before its end.",
             "Try again; if it persists, a proxy may be cutting long answers.",
         ),
-        "connection": (
-            "The connection to {host} failed.",
-            "Check the network, the base URL and the proxy settings.",
-        ),
+        "connection": ("The connection to {host} failed.", "Check the network, the base URL and the proxy settings."),
     },
     RequestTimeoutError: {
         "connect_timeout": (
@@ -104,10 +101,7 @@ _TEXTS: Final[dict[type[DragomanError], dict[str, tuple[str, str]]]] = {
         ),
     },
     ConfigurationError: {
-        "bad_url": (
-            "The address of the request cannot be used.",
-            "Check the base URL: scheme, host name and port.",
-        ),
+        "bad_url": ("The address of the request cannot be used.", "Check the base URL: scheme, host name and port."),
         "client_closed": (
             "The transport was closed while, or before, the request ran.",
             "Keep the transport or client open until its last response has been read.",

@@ -16,7 +16,7 @@ from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import httpx2
 
@@ -68,10 +68,9 @@ class HttpxTransport(Transport):
                 reply = _in_time(send, deadline, stop, late=lambda late: late and late.close())
             else:
                 reply = await _before(deadline, client.send(built, stream=True, follow_redirects=False))
-        except TimeoutError:
-            failure = error_for("read_timeout", request)
         except _ERRORS as error:
-            failure = translate(error, request, connecting=True)
+            late = isinstance(error, TimeoutError)  # ours; httpx2 has its own
+            failure = error_for("read_timeout", request) if late else translate(error, request, connecting=True)
         else:
             response = _Response(request, reply, deadline, stop, blocking=isinstance(client, httpx2.Client))
             try:
@@ -112,8 +111,6 @@ class _Response(Response):
                 piece = await self._piece()
                 if unpacking is not None:
                     piece = unpacking.finish() if piece is None else unpacking.feed(piece, MAX_PIECE)
-            except TimeoutError:
-                failure = error_for("read_timeout", self.request)
             except _ERRORS as error:
                 failure = translate(error, self.request, connecting=False)
             else:
@@ -179,12 +176,15 @@ def _in_time(
     """
     if deadline is None and stop is None:
         return work()
-    outcomes: SimpleQueue[_Outcome[_T] | None] = SimpleQueue()
-    outcome: _Outcome[_T] | None = None
+    outcomes: SimpleQueue[tuple[_T | None, BaseException | None] | None] = SimpleQueue()
+    outcome: tuple[_T | None, BaseException | None] | None = None
     gone = False
 
     def run() -> None:
-        outcomes.put(_Outcome(work))
+        try:
+            outcomes.put((work(), None))
+        except BaseException as error:  # noqa: BLE001 -- raised where the work is waited for
+            outcomes.put((None, error))
         if gone:
             clean_up()
 
@@ -192,7 +192,7 @@ def _in_time(
         with suppress(Empty):
             while True:
                 if (found := outcomes.get_nowait()) is not None:
-                    late(found.result)
+                    late(found[0])
 
     try:
         with nullcontext() if stop is None else stop.waking(partial(outcomes.put, None)), suppress(Empty):
@@ -207,18 +207,7 @@ def _in_time(
         if stop is not None:
             stop.check()
         raise TimeoutError
-    if outcome.error is not None:
-        raise outcome.error
-    return cast("_T", outcome.result)
-
-
-class _Outcome(Generic[_T]):
-    """What came of some work."""
-
-    def __init__(self, work: Callable[[], _T]) -> None:
-        self.result: _T | None = None
-        self.error: BaseException | None = None
-        try:
-            self.result = work()
-        except BaseException as error:  # noqa: BLE001 -- raised where the work is waited for
-            self.error = error
+    result, error = outcome
+    if error is not None:
+        raise error
+    return cast("_T", result)

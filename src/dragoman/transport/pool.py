@@ -394,6 +394,9 @@ class PooledResponse(Response):
 class PooledTransport(Transport):
     """A transport that speaks HTTP/1.1 over connections of its own."""
 
+    _gate: Callable[[], Gate]
+    """Makes a gate that is closed."""
+
     def __init__(
         self,
         *,
@@ -414,10 +417,6 @@ class PooledTransport(Transport):
     def _pool(self) -> Pool:
         """The pool for requests that are made here and now."""
         return self._current
-
-    @abstractmethod
-    def _gate(self) -> Gate:
-        """A gate that is closed."""
 
     @abstractmethod
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> Wire:

@@ -114,7 +114,9 @@ def decide(attempt: Attempt, policy: RetryPolicy, attempts: int, *, random: floa
     advice = _advice(attempt, now)
     if advice is not None and advice > policy.longest_advice:
         return GiveUp(f"{why}; the server asks to wait {advice:g} s, more than {policy.longest_advice:g} s")
-    after = _backoff(policy, attempts, random) if advice is None else advice
+    # The exponent is capped: nobody waits for 2 ** 10000 to be computed.
+    backoff = min(policy.longest_wait, policy.first_wait * 2.0 ** min(attempts - 1, 64))
+    after = backoff * (1.0 - policy.jitter * random) if advice is None else advice
     if policy.total_seconds is not None and attempt.elapsed + after > policy.total_seconds:
         return GiveUp(f"{why}; the next attempt would begin after {policy.total_seconds:g} s")
     return Retry(after, why)
@@ -136,12 +138,6 @@ def _judge(attempt: Attempt) -> tuple[str, bool]:
     if status is not None and status >= 300:
         return why, status in _STATUSES
     return why, isinstance(error, _KINDS)
-
-
-def _backoff(policy: RetryPolicy, attempts: int, random: float) -> float:
-    # The exponent is capped: nobody waits for 2 ** 10000 to be computed.
-    wait = min(policy.longest_wait, policy.first_wait * 2.0 ** min(attempts - 1, 64))
-    return wait * (1.0 - policy.jitter * random)
 
 
 def _advice(attempt: Attempt, now: float) -> float | None:
@@ -237,8 +233,6 @@ def _until(text: str, now: float) -> float | None:
     return None if moment.tzinfo is None else max(0.0, moment.timestamp() - now)
 
 
-_FIELDS: Final = ("limit", "remaining", "reset")
-
 # Which of our limits a form of names is for. {} stands for "limit", "remaining" or "reset".
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
     ("requests", "anthropic-ratelimit-requests-{}"),
@@ -268,7 +262,7 @@ def rate_limits_of(headers: Mapping[str, str], now: float) -> RateLimits | None:
         return None
     found: dict[str, RateLimit] = {}
     for kind, form in _NAMES:
-        limit, remaining, reset = (headers.get(form.format(field), "") for field in _FIELDS)
+        limit, remaining, reset = (headers.get(form.format(field), "") for field in RateLimit.__struct_fields__)
         read = RateLimit(limit=_number(limit), remaining=_number(remaining), reset=seconds_of(reset, now))
         if kind not in found and read != RateLimit():
             found[kind] = read

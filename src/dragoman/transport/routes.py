@@ -26,7 +26,7 @@ from .http1 import ACCEPTED_ENCODINGS, start_of_head
 from .protocol import USER_AGENT, HttpRequest
 
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_PROXY: Final = re.compile(r"(?i:https?|socks5h?)://.*\S").fullmatch
 _CA_HINT: Final = f"Check the ca_file argument and the variables {', '.join(_CA_VARIABLES)}."
 
 
@@ -42,11 +42,6 @@ def _proxies(env: Mapping[str, str]) -> dict[str, str]:
     found = {scheme: _variable(env, f"{scheme}_proxy") or everything for scheme in ("http", "https")}
     # Variables often hold just "host:port".
     return {scheme: value if "://" in value else f"http://{value}" for scheme, value in found.items() if value}
-
-
-def _is_proxy(address: str) -> bool:
-    scheme = address.partition("://")[0].lower()
-    return scheme in _PROXY_SCHEMES and bool(host_of(address)) and address == address.strip()
 
 
 def _matches(rule: str, host: str, port: int | None) -> bool:
@@ -193,7 +188,7 @@ class Routes:
         self._direct: list[str] = [part.strip().lower() for part in _variable(env, "no_proxy").split(",")]
         self._context: ssl.SSLContext | None = None
         del env, environ, proxy
-        if not all(map(_is_proxy, filter(None, self._proxies.values()))):
+        if not all(_PROXY(each) and host_of(each) for each in self._proxies.values() if each):
             message = "The address of the proxy cannot be used."
             hint = "Write http://host:port (or https, socks5, socks5h) in HTTPS_PROXY or in the proxy argument."
             raise ConfigurationError(message, hint=hint)

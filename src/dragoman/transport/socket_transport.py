@@ -145,8 +145,7 @@ class SocketTransport(PooledTransport):
 
     blocking: bool | None = True
 
-    def _gate(self) -> _ThreadGate:
-        return _ThreadGate()
+    _gate = _ThreadGate
 
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> SocketWire:
         stop = current_stop()

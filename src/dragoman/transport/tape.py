@@ -132,22 +132,18 @@ class Tape:
                     del self._unplayed[place]
                     return exchange
         times = sum(_key_of(each, self._ignore) == key for each in self._exchanges)
-        detail = f"It is there {times} times, and was asked for once more."
-        if not times:
-            detail = _explain_miss(noted, self._exchanges)
-        message = f"{noted.method} {noted.path} is not on the tape {self.path.name}. {detail}\n"
-        raise NotOnTapeError(message)
+        again = f"It is there {times} times, and was asked for once more."
+        detail = again if times else _explain_miss(noted, self._exchanges)
+        raise NotOnTapeError(f"{noted.method} {noted.path} is not on the tape {self.path.name}. {detail}\n")
 
 
 def _load(path: Path) -> list[Exchange]:
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
-        message = f"There is no tape {path.name}."
-        raise NotOnTapeError(message, hint="Record it first: mode='record'.") from None
+        raise NotOnTapeError(f"There is no tape {path.name}.", hint="Record it first: mode='record'.") from None
     if not lines or lines[0] != _FIRST_LINE:
-        message = f"{path.name} is not a tape, or one of a newer version."
-        raise ConfigurationError(message)
+        raise ConfigurationError(f"{path.name} is not a tape, or one of a newer version.")
     try:
         return [msgspec.json.decode(line, type=Exchange) for line in lines[1:]]
     except msgspec.DecodeError as error:
@@ -321,24 +317,21 @@ class Exchange(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [("method", self.method), ("host", self.host), ("status", self.status)]
 
     def secret(self, forms: Collection[str]) -> str:
-        """What in the exchange holds a key, in words; empty if nothing does."""
-        for place, data in self.texts():
+        """What holds a key, in words. Does not raise: a traceback that shows local variables would show the key."""
+        places = {
+            "the address of a request": self.path.encode(),
+            "the headers of a request": msgspec.json.encode(self.headers),
+            "the body of a request": _to_bytes(self.body),
+            "the headers of a reply": msgspec.json.encode(self.reply_headers),
+            "the body of a reply": b"".join(map(_to_bytes, self.pieces)),  # in one piece: a key may span two
+        }
+        for place, data in places.items():
             text = data.decode("utf-8", "replace")
             found = "one of the given secrets" if any(form in text for form in forms) else ""
             found = found or next((name for name, pattern in _SIGNS if re.search(pattern, text)), "")
             if found:
                 return f"{place}: it contains what looks like {found}"
         return ""
-
-    def texts(self) -> list[tuple[str, bytes]]:
-        """Everything in it that could hold a key, each with the name of its place."""
-        return [
-            ("the address of a request", self.path.encode()),
-            ("the headers of a request", msgspec.json.encode(self.headers)),
-            ("the body of a request", _to_bytes(self.body)),
-            ("the headers of a reply", msgspec.json.encode(self.reply_headers)),
-            ("the body of a reply", b"".join(map(_to_bytes, self.pieces))),  # in one piece: a key may span two
-        ]
 
 
 # --- sameness --------------------------------------------------------------------------------------------------------

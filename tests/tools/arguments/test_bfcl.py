@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman.tools import Tool
-from dragoman.tools.arguments.reader import Arguments, arguments_of_schema
+from dragoman.tools.arguments.reader import Arguments
 
 
 def data_directory() -> Path | None:
@@ -60,17 +60,15 @@ def functions() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def compiled(functions: list[dict[str, Any]]) -> list[tuple[dict[str, Any], Arguments]]:
-    return [(function["parameters"], arguments_of_schema(function["parameters"])) for function in functions]
-
-
-def test_all_of_them_become_tools(functions: list[dict[str, Any]]) -> None:
-    for function in functions:
-        made = Tool.from_schema(
-            lambda **_: None, function["parameters"], name=function["name"], description=function["description"]
-        )
-        assert (made.name, made.description) == (function["name"], function["description"])
-        assert made.notes == made.arguments.notes
-        assert made.spec.schema == made.arguments.schema
+    """All of them become tools."""
+    made = [
+        Tool.from_schema(lambda **_: None, each["parameters"], name=each["name"], description=each["description"])
+        for each in functions
+    ]
+    for function, tool in zip(functions, made, strict=True):
+        assert (tool.name, tool.description) == (function["name"], function["description"])
+        assert tool.spec.schema == tool.arguments.schema
+    return [(function["parameters"], tool.arguments) for function, tool in zip(functions, made, strict=True)]
 
 
 def property_paths(schema: object, path: str = "") -> Iterator[str]:

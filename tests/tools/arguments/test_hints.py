@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import json
 import pathlib
+import re
 import sys
 import typing
 import uuid
@@ -15,6 +16,7 @@ from decimal import Decimal
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Generic,
     Literal,
     NamedTuple,
@@ -94,11 +96,6 @@ class Tree:
     children: list[Tree] = field(default_factory=list)
 
 
-@dataclass
-class Box(Generic[T]):
-    value: T
-
-
 class Size(NamedTuple):
     width: int
     height: int = 1
@@ -138,6 +135,83 @@ class Everything(msgspec.Struct):
     tags: set[str] = msgspec.field(default_factory=set)
 
 
+@dataclass
+class Base:
+    """Described here."""
+
+    a: int
+    shared: ClassVar[int] = 1
+
+
+@dataclass
+class Derived(Base):
+    b: str = "b"
+    counted: int = field(init=False, default=5)
+
+
+@dataclass
+class Checked:
+    a: int
+
+    def __post_init__(self) -> None:
+        if self.a < 0:
+            raise ValueError("a must\nbe positive")
+        if self.a == 0:
+            raise KeyError
+
+
+class CheckedStruct(msgspec.Struct):
+    a: int
+
+    def __post_init__(self) -> None:
+        if self.a < 0:
+            raise LookupError("a must be positive")
+
+
+@dataclass
+class Nest(Generic[T]):
+    value: T
+    others: list[Nest[T]] = field(default_factory=list)
+
+
+class IntNest(Nest[int]):
+    pass
+
+
+@dataclass
+class NamedIntNest(IntNest):
+    name: str = ""
+
+
+class BoxStruct(msgspec.Struct, Generic[T]):
+    value: T
+
+
+class BoxDict(TypedDict, Generic[T]):
+    value: T
+
+
+class BoxTuple(NamedTuple, Generic[T]):
+    value: T
+
+
+class Whole(TypedDict):
+    a: int
+
+
+class More(Whole, total=False):
+    b: typing_extensions.Required[str]
+    c: typing_extensions.ReadOnly[typing_extensions.NotRequired[float]]
+    d: bool
+
+
+Functional = TypedDict("Functional", {"odd key": int, "class": str})
+
+
+class Extended(typing_extensions.TypedDict):
+    a: typing_extensions.NotRequired[int]
+
+
 def array(items: object = None, **more: object) -> dict[str, object]:
     return {"type": "array", **({} if items is None else {"items": items}), **more}
 
@@ -169,26 +243,22 @@ DECIMAL = {"anyOf": [NUMBER, text("decimal")]}
 DATE_TIME = "string with a date-time such as 2026-01-31T12:00:00Z"
 NO_FORM = "fits none of the 2 forms of {} allowed here, the nearest fails as follows; "
 
+ANY = ""
+"""Says no more than what was expected and what came: how that is said is in test_json_schema.py."""
 Row_ = tuple[object, dict[str, object], dict[str, object], dict[str, str]]
 """A hint, its schema, JSON text with what it becomes, JSON text with what is said of it."""
 
 SINGLE: list[Row_] = [
-    (bool, {"type": "boolean"}, {"true": True}, {"1": "expected boolean, got integer 1"}),
+    (bool, {"type": "boolean"}, {"true": True}, {"1": ANY}),
     (
         int,
         INTEGER,
         {"5": 5, "5.0": 5, "1e3": 1000, "123456789012345678901": 123456789012345678901},
-        {
-            '"5"': 'expected integer, got string "5"',
-            "5.5": "expected integer, got number 5.5",
-            "1e20": "Expected `int`, got `float`",
-            "true": "expected integer, got boolean true",
-            "null": "expected integer, got null",
-        },
+        {'"5"': ANY, "5.5": ANY, "1e20": "Expected `int`, got `float`", "true": ANY, "null": ANY},
     ),
-    (float, NUMBER, {"5": 5.0, "2.5": 2.5}, {'"x"': 'expected number, got string "x"'}),
-    (str, STRING, {'"ä"': "ä"}, {"[1]": "expected string, got array [1]"}),
-    (None, NULL, {"null": None}, {"0": "expected null, got integer 0"}),
+    (float, NUMBER, {"5": 5.0, "2.5": 2.5}, {'"x"': ANY}),
+    (str, STRING, {'"ä"': "ä"}, {"[1]": ANY}),
+    (None, NULL, {"null": None}, {"0": ANY}),
     (Any, {}, {"1": 1, "[null]": [None]}, {}),
     (bytes, {**STRING, "contentEncoding": "base64"}, {'"aGk="': b"hi"}, {'"!"': "Invalid base64 encoded string"}),
     (
@@ -211,14 +281,14 @@ SINGLE: list[Row_] = [
     ),
     (dt.time, text("time"), {'"12:30:00"': dt.time(12, 30)}, {}),
     (uuid.UUID, text("uuid"), {'"00000000-0000-0000-0000-000000000001"': uuid.UUID(int=1)}, {}),
-    (pathlib.Path, PATH, {'"a/b"': pathlib.Path("a/b")}, {"1": "expected string, got integer 1"}),
-    (UserId, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
-    (Bounded, INTEGER, {"1": 1}, {'"x"': 'expected integer, got string "x"'}),
+    (pathlib.Path, PATH, {'"a/b"': pathlib.Path("a/b")}, {"1": ANY}),
+    (UserId, INTEGER, {"1": 1}, {'"x"': ANY}),
+    (Bounded, INTEGER, {"1": 1}, {'"x"': ANY}),
     (T, {}, {"1": 1}, {}),
 ]
 
 MANY: list[Row_] = [
-    *((hint, array(), {"[1, null]": [1, None]}, {"{}": "expected array, got object {}"}) for hint in (list, OLD_LIST)),
+    *((hint, array(), {"[1, null]": [1, None]}, {"{}": ANY}) for hint in (list, OLD_LIST)),
     (
         list[int],
         array(INTEGER),
@@ -226,27 +296,24 @@ MANY: list[Row_] = [
         {'[1, "x", []]': '[1]: expected integer, got string "x"; [2]: expected integer, got array []'},
     ),
     *(
-        (hint, array(INTEGER), {"[1]": [1]}, {"1": "expected array, got integer 1"})
+        (hint, array(INTEGER), {"[1]": [1]}, {"1": ANY})
         for hint in (OLD_LIST[int], Sequence[int], Collection[int], Iterable[int])
     ),
     *((hint, array(), {"[1]": (1,)}, {}) for hint in (tuple, OLD_TUPLE)),
-    (tuple[int, ...], array(INTEGER), {"[1]": (1,)}, {"1": "expected array, got integer 1"}),
+    (tuple[int, ...], array(INTEGER), {"[1]": (1,)}, {"1": ANY}),
     (
         tuple[int, str],
         fixed(INTEGER, STRING),
         {'[1, "a"]': (1, "a")},
-        {
-            "[1]": "expected array with 2 or more items, got array [1]",
-            "[1, 2]": "[1]: expected string, got integer 2",
-        },
+        {"[1]": "expected array with 2 or more items, got array [1]", "[1, 2]": "[1]: expected string, got integer 2"},
     ),
     *(
-        (hint, array(INTEGER, uniqueItems=True), {"[1]": kind({1})}, {"1": "expected array, got integer 1"})
+        (hint, array(INTEGER, uniqueItems=True), {"[1]": kind({1})}, {"1": ANY})
         for hint, kind in ((set[int], set), (frozenset[int], frozenset), (Set[int], set))
     ),
     (set[Any], array(uniqueItems=True), {"[1]": {1}}, {"[[1]]": "unhashable type: 'list'"}),
     *(
-        (hint, {"type": "object"}, {'{"a": 1}': {"a": 1}}, {"[]": "expected object, got array []"})
+        (hint, {"type": "object"}, {'{"a": 1}': {"a": 1}}, {"[]": ANY})
         for hint in (dict, OLD_DICT, Mapping, dict[str, Any], dict[Any, Any])
     ),
     *(
@@ -301,21 +368,13 @@ CHOICES: list[Row_] = [
         {"3": "expected one of 1, 2, got integer 3"},
     ),
     (Optional[int], {"anyOf": [INTEGER, NULL]}, {"1": 1, "null": None}, {}),  # noqa: UP045 -- the old form
-    (
-        int | str | None,
-        {"anyOf": [INTEGER, STRING, NULL]},
-        {"1": 1, '"1"': "1", "1.0": 1},
-        {"[]": "expected integer, string or null, got array []"},
-    ),
-    (int | float, NUMBER, {"1": 1, "1.0": 1.0}, {'"x"': 'expected number, got string "x"'}),
+    (int | str | None, {"anyOf": [INTEGER, STRING, NULL]}, {"1": 1, '"1"': "1", "1.0": 1}, {"[]": ANY}),
+    (int | float, NUMBER, {"1": 1, "1.0": 1.0}, {'"x"': ANY}),
     (
         list[int] | list[str],
         {"anyOf": [array(INTEGER), array(STRING)]},
         {"[1]": [1], '["a"]': ["a"], "[1.0]": [1]},
-        {
-            '[1, "a"]': NO_FORM.format("array") + '[1]: expected integer, got string "a"',
-            "1": "expected array, got integer 1",
-        },
+        {'[1, "a"]': NO_FORM.format("array") + '[1]: expected integer, got string "a"', "1": ANY},
     ),
     (
         dt.datetime | dt.date | str,
@@ -363,7 +422,7 @@ RECORDS: list[Row_] = [
             "{}": "x: expected integer, but it is missing",
             '{"x": 1, "Y": 2}': "Y: unknown field; did you mean y?",
             '{"x": 1, "other": 2}': "other: unknown field; known are: x, y",
-            "[1]": "expected object, got array [1]",
+            "[1]": ANY,
         },
     ),
     (
@@ -372,7 +431,7 @@ RECORDS: list[Row_] = [
         {'{"value": 1, "children": [{"value": 2}]}': Tree(1, [Tree(2)])},
         {'{"value": 1, "children": [{"value": "x"}]}': 'children[0].value: expected integer, got string "x"'},
     ),
-    (Size, SIZE, {'{"width": 3}': Size(3)}, {"[3]": "expected object, got array [3]"}),
+    (Size, SIZE, {'{"width": 3}': Size(3)}, {"[3]": ANY}),
     (
         Options,
         record("name", name=STRING, limit=INTEGER),
@@ -422,6 +481,45 @@ RECORDS: list[Row_] = [
             )
         },
         {'{"names": {"a": 0}, "pair": [1, null]}': "names.a: expected integer >= 1, got integer 0"},
+    ),
+    (
+        Derived,  # its base's docstring is not its own, and what is counted is no argument
+        record("a", a=INTEGER, b={**STRING, "default": "b"}),
+        {'{"a": 1}': Derived(1)},
+        {'{"a": 1, "counted": 2}': "counted: unknown field; known are: a, b"},
+    ),
+    (list[Checked | int], array({"anyOf": [record("a", a=INTEGER), INTEGER]}), {'[{"a": 1}]': [Checked(1)]}, {}),
+    (
+        list[CheckedStruct],
+        array(record("a", closed=False, a=INTEGER)),
+        {'[{"a": 1}]': [CheckedStruct(1)]},
+        {'[{"a": 1}, {"a": -1}]': "[1]: a must be positive"},
+    ),
+    (
+        list[Checked],
+        array(record("a", a=INTEGER)),
+        {},
+        {'[{"a": 1}, {"a": -1}]': "[1]: a must be positive", '[{"a": 0}]': "[0]: KeyError"},
+    ),
+    (
+        More,
+        record("a b", a=INTEGER, b=STRING, c=NUMBER, d={"type": "boolean"}),
+        {'{"a": 1, "b": ""}': {"a": 1, "b": ""}},
+        {},
+    ),
+    (Extended, record("", a=INTEGER), {"{}": {}}, {}),
+    *(
+        (
+            hint,
+            record("value", closed=kind is not BoxStruct, value=INTEGER),
+            {'{"value": 1}': made},
+            {'{"value": "x"}': 'value: expected integer, got string "x"'},
+        )
+        for hint, kind, made in (
+            (BoxStruct[int], BoxStruct, BoxStruct(1)),
+            (BoxDict[int], BoxDict, {"value": 1}),
+            (BoxTuple[int], BoxTuple, BoxTuple(1)),
+        )
     ),
     (Pair[int], fixed(INTEGER, INTEGER), {"[1, 2]": (1, 2)}, {'[1, "a"]': '[1]: expected integer, got string "a"'}),
 ]
@@ -517,11 +615,27 @@ def test_hint(row: Row_) -> None:
     for given, message in bad.items():
         with pytest.raises(InvalidArguments) as caught:
             decode(given)
-        assert str(caught.value) == message
+        said = str(caught.value)
+        assert said == message or (message == ANY and re.fullmatch(r"expected .*, got .*", said))
         with pytest.raises(InvalidArguments) as caught:
             arguments.decode(f'{{"value": {given}}}')
         found = [str(problem).removeprefix("value").lstrip(".:").strip() for problem in caught.value.problems]
-        assert "; ".join(found) == message
+        assert "; ".join(found) == said
+
+
+@pytest.mark.parametrize("hint", [Nest[int], IntNest, NamedIntNest])
+def test_generic_classes_and_those_derived_from_them(hint: object) -> None:
+    properties: Any = schema_of_type(hint)["properties"]
+    assert properties["value"] == INTEGER
+    decoder_of_type(hint)('{"value": 1}')
+    with pytest.raises(InvalidArguments, match='others\\[0\\].value: expected integer, got string "x"'):
+        decoder_of_type(hint)('{"value": 1, "others": [{"value": "x"}]}')
+
+
+def test_names_that_are_not_pythons() -> None:
+    assert schema_of_type(Functional)["required"] == ["odd key", "class"]
+    with pytest.raises(InvalidArguments, match=r'^\["odd key"\]: expected integer, got string "x"$'):
+        decoder_of_type(Functional)('{"odd key": "x", "class": "y"}')
 
 
 REFUSED = {

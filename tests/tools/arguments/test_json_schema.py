@@ -61,11 +61,7 @@ CASES: list[tuple[dict[str, object], object, str]] = [
         {"a": {"b": 1, "c": 2}},
         "a.b: unknown field; there are none; a.c: unknown field; there are none",
     ),
-    (
-        {"properties": {"a": {}}, "unevaluatedProperties": False},
-        {"zzz": 1},
-        "zzz: unknown argument; known are: a",
-    ),
+    ({"properties": {"a": {}}, "unevaluatedProperties": False}, {"zzz": 1}, "zzz: unknown argument; known are: a"),
     (
         {"items": {"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}]}},
         [{}],

@@ -28,11 +28,7 @@ def normal(given_property: Any) -> tuple[Any, list[str]]:
         ({"type": "date"}, {}, ['/type: "date" removed, a word that means nothing in JSON: any type']),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}, []),
         ({"type": ["str", "None"]}, {"type": ["string", "null"]}, ['/type: ["str","None"] -> ["string","null"]']),
-        (
-            {"type": "List<String>"},
-            {"type": "array"},
-            ['/type: "List<String>" -> "array"'],
-        ),
+        ({"type": "List<String>"}, {"type": "array"}, ['/type: "List<String>" -> "array"']),
         ({"type": "dict[str, int]"}, {"type": "object"}, ['/type: "dict[str, int]" -> "object"']),
         # --- items
         (

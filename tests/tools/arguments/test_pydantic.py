@@ -115,37 +115,28 @@ def test_field_beside_a_type() -> None:
     )
 
 
-def test_field_as_a_default() -> None:
+def test_field_as_a_default_and_a_default_beside_a_type() -> None:
     def tool(
+        name: str = Field(...),
         stars: int = Field(5, ge=1, description="How good."),
         tags: list[str] = Field(default_factory=list),  # noqa: B008 -- this is how pydantic's users write it
-        name: str = Field(...),
+        *,
+        rooms: Annotated[int, Field(default=2, ge=1)],
+        views: Annotated[list[str], Field(default_factory=list)],
     ) -> None: ...
 
     arguments = arguments_of_function(tool)
     assert arguments.schema["properties"] == {
+        "name": STRING,
         "stars": {"type": "integer", "minimum": 1, "description": "How good.", "default": 5},
         "tags": {"type": "array", "items": STRING, "default": []},
-        "name": STRING,
+        "rooms": {"type": "integer", "minimum": 1, "default": 2},
+        "views": {"type": "array", "items": STRING, "default": []},
     }
     assert arguments.schema["required"] == ["name"]
-    assert values_of(arguments, '{"name": "a"}') == (5, [], "a")
-
-
-def test_a_default_beside_a_type_counts() -> None:
-    def tool(
-        stars: Annotated[int, Field(default=5, ge=1)], tags: Annotated[list[str], Field(default_factory=list)]
-    ) -> None: ...
-
-    arguments = arguments_of_function(tool)
-    assert "required" not in arguments.schema
-    assert arguments.schema["properties"] == {
-        "stars": {"type": "integer", "minimum": 1, "default": 5},
-        "tags": {"type": "array", "items": STRING, "default": []},
-    }
-    first, second = values_of(arguments, "{}"), values_of(arguments, "")
-    assert first == second == (5, [])
-    assert first[1] is not second[1]
+    first, second = values_of(arguments, '{"name": "a"}'), values_of(arguments, '{"name": "a", "stars": null}')
+    assert first == second == ("a", 5, [], 2, [])
+    assert first[4] is not second[4]
     with pytest.raises(ToolDefinitionError, match="a Field inside a type cannot give a default"):
         schema_of_type(list[Annotated[int, Field(default=5)]])
 

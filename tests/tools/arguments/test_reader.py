@@ -128,18 +128,11 @@ def test_deep_values_for_a_schema() -> None:
 
 
 def test_null_for_an_optional_argument_means_that_it_was_left_out() -> None:
-    def search(text: str, limit: int = 10) -> None: ...
-
-    hinted = arguments_of_function(search)
-    assert values_of(hinted, '{"text": "x", "limit": null}') == ("x", 10)
-    with pytest.raises(InvalidArguments, match="text"):
-        hinted.decode('{"text": null}')
-
-    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]}
-    described = arguments_of_schema(schema)
-    assert described.decode('{"a": "x", "b": null}') == {"a": "x"}
-    with pytest.raises(InvalidArguments, match="a"):
-        described.decode('{"a": null, "b": null}')
+    assert values_of(arguments_of_function(forecast), '{"city": "x", "days": null}') == ("x", 1, "metric")
+    assert "city" in problem(arguments_of_function(forecast), '{"city": null}')
+    described = arguments_of_schema(SCHEMA)
+    assert described.decode('{"city": "x", "days": null}') == {"city": "x"}
+    assert "city" in problem(described, '{"city": null, "days": null}')
 
 
 def plain(a: int, b: str = "b", *, c: bool = False) -> object:
@@ -163,19 +156,11 @@ class Service:
 
 
 def passing_all(fn: Callable[..., object]) -> Callable[..., object]:
-    @functools.wraps(fn)
-    def wrapper(*args: object, **kwargs: object) -> object:
-        return fn(*args, **kwargs)
-
-    return wrapper
+    return functools.wraps(fn)(lambda *args, **kwargs: fn(*args, **kwargs))  # noqa: PLW0108 -- a function around it
 
 
 def passing_keywords(fn: Callable[..., object]) -> Callable[..., object]:
-    @functools.wraps(fn)
-    def wrapper(**kwargs: object) -> object:
-        return fn(**kwargs)
-
-    return wrapper
+    return functools.wraps(fn)(lambda **kwargs: fn(**kwargs))  # noqa: PLW0108 -- as above
 
 
 def call(fn: Callable[..., object], text: str) -> object:
@@ -218,59 +203,32 @@ def test_a_default_of_none_allows_null() -> None:
     assert call(tool, '{"a": null}') == (None, None)
 
 
-def refusals() -> dict[str, tuple[Callable[..., object], str, str]]:
-    def varargs(*values: int) -> None: ...
-    def keywords(**values: int) -> None: ...
-    def unannotated(a, b: int) -> None: ...  # type: ignore[no-untyped-def]
-    def callback(then: Callable[[], None]) -> None: ...
-
-    fix = "Use a JSON-like type, a dataclass, TypedDict, NamedTuple, msgspec.Struct or pydantic model."
-    return {
-        "*args": (
-            varargs,
-            "Parameter 'values' of varargs(): *values has no place in a JSON object.",
-            "Write one parameter of type list[...] instead, or name each parameter.",
-        ),
-        "**kwargs": (
-            keywords,
-            "Parameter 'values' of keywords(): **values has no place in a JSON object.",
-            "Write one parameter of type dict[str, ...] instead, or name each parameter.",
-        ),
-        "no hint": (
-            unannotated,
-            "Parameter 'a' of unannotated(): it has no type hint.",
-            "Write its type, such as a: str, or give it a default.",
-        ),
-        "a callable": (
-            callback,
-            "Parameter 'then' of callback(): collections.abc.Callable[[], None] cannot be expressed in JSON.",
-            fix,
-        ),
-        "a lambda": (
-            lambda a: a,
-            "Parameter 'a' of <lambda>(): it has no type hint.",
-            "Write its type, such as a: str, or give it a default.",
-        ),
-        "a built-in function": (
-            len,
-            "Parameter 'obj' of len(): it has no type hint.",
-            "Write its type, such as obj: str, or give it a default.",
-        ),
-        "a partial": (
-            functools.partial(callback),
-            "Parameter 'then' of callback(): collections.abc.Callable[[], None] cannot be expressed in JSON.",
-            fix,
-        ),
-    }
+def varargs(*values: int) -> None: ...
+def keywords(**values: int) -> None: ...
+def unannotated(a, b: int) -> None: ...  # type: ignore[no-untyped-def]
+def callback(then: Callable[[], None]) -> None: ...
 
 
-@pytest.mark.parametrize("name", refusals())
-def test_refusals_name_the_parameter_and_the_fix(name: str) -> None:
-    fn, message, fix = refusals()[name]
+NO_FORM = "Parameter 'then' of callback(): collections.abc.Callable[[], None] cannot be expressed in JSON."
+
+
+@pytest.mark.parametrize(
+    ("fn", "message", "fix"),
+    [
+        (varargs, "'values' of varargs(): *values has no place in a JSON object.", "type list[...] instead"),
+        (keywords, "'values' of keywords(): **values has no place in a JSON object.", "type dict[str, ...] instead"),
+        (unannotated, "Parameter 'a' of unannotated(): it has no type hint.", "Write its type, such as a: str"),
+        (lambda a: a, "Parameter 'a' of <lambda>(): it has no type hint.", "give it a default"),
+        (len, "Parameter 'obj' of len(): it has no type hint.", "Write its type, such as obj: str"),
+        (callback, NO_FORM, "Use a JSON-like type, a dataclass, TypedDict, NamedTuple"),
+        (functools.partial(callback), NO_FORM, "msgspec.Struct or pydantic model."),
+    ],
+)
+def test_refusals_name_the_parameter_and_the_fix(fn: Callable[..., object], message: str, fix: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         arguments_of_function(fn)
-    assert caught.value.message == message
-    assert caught.value.hint == fix
+    assert message in caught.value.message
+    assert fix in str(caught.value.hint)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from .problems import (
     one_of,
     unknown,
 )
-from .schemas import Schema, check_extent, count_recursion
+from .schemas import Schema, measure
 
 _PHRASES = {
     "falseSchema": "nothing",
@@ -69,19 +69,19 @@ _MOST_BRANCHES = 512
 
 
 class Checker:
-    """A compiled schema.
+    """A compiled schema; one that is too large raises ToolDefinitionError.
 
     `formats`: that a text is a date or the like is checked too, as msgspec reads it. `noun`: a name at the root.
     """
 
     def __init__(self, schema: Schema, *, formats: bool = False, noun: str = "argument") -> None:
+        self._recursion: int = measure(schema)
         self._schema: Schema = schema
         self._noun: str = noun
         checks: Any = {name: partial(_reads_as, kind) for name, (kind, _) in _FORMATS.items()} if formats else None
         self._validator: Any = jsonschema_rs.Draft202012Validator(
             schema, retriever=_refuse, validate_formats=formats, formats=checks
         )
-        self._recursion: int = count_recursion(schema)
         self.fits: Callable[[object], bool] = self._validator.is_valid
         """Whether a value fits."""
 
@@ -234,7 +234,6 @@ def _keyword_text(keyword: str, value: object, details: Mapping[str, Any]) -> st
 
 def compile_schema(schema: Schema) -> Checker:
     """Compile a schema; raises ToolDefinitionError if it is none, too large, or refers to another document."""
-    check_extent(schema)
     try:
         return Checker(schema)
     except ValidationError as error:

@@ -42,10 +42,7 @@ _PLACE = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")
 """Where msgspec says that something is wrong; what was read inside has its own place before it."""
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[([^\]]*)\]")
 _EMPTY = inspect.Parameter.empty
-_STARS = {
-    inspect.Parameter.VAR_POSITIONAL: ("*", "list[...]"),
-    inspect.Parameter.VAR_KEYWORD: ("**", "dict[str, ...]"),
-}
+_STARS = {inspect.Parameter.VAR_POSITIONAL: ("*", "list[...]"), inspect.Parameter.VAR_KEYWORD: ("**", "dict[str, ...]")}
 
 
 class Arguments(msgspec.Struct, frozen=True, eq=False):
@@ -287,7 +284,7 @@ class Decoder:
             raise InvalidArguments([Problem((), TOO_DEEP)])
         try:
             checker = self._make_checker()
-        except ValueError:  # a pattern that only Python understands
+        except (ValueError, ToolDefinitionError):  # a pattern that only Python understands, say
             nulls, problems = [], []
         else:
             nulls, problems = checker.unwanted_nulls(value), checker.problems(value)

@@ -145,27 +145,34 @@ _MOST_PARTS = 20_000
 as some providers want it, and for whoever checks a value against it, it is as large as a stranger likes."""
 
 
-def check_extent(schema: Schema) -> None:
-    """Raise ToolDefinitionError if the schema is too deep, or too large with its references written out."""
-    left = _MOST_PARTS
+def measure(schema: Schema) -> int:
+    """How often the part of a schema, or the definition, that does so most refers back to where it stands.
 
-    def visit(sub: Schema, under_way: frozenset[str]) -> None:
+    Raises ToolDefinitionError if the schema is too deep, or too large with its references written out.
+    """
+    left = _MOST_PARTS
+    found: dict[str, set[int]] = {"#": set()}
+
+    def visit(sub: Schema, home: str, under_way: frozenset[str]) -> None:
         nonlocal left
         left -= 1
         if left < 0:
             raise _too_large(f"with its references written out it has more than {_MOST_PARTS} parts")
         target = sub.get("$ref")
-        if isinstance(target, str) and target not in under_way:
-            visit(_find(schema, target), under_way | {target})
+        if isinstance(target, str) and target in under_way:
+            found.setdefault(home, set()).add(id(sub))
+        elif isinstance(target, str):
+            visit(_find(schema, target), target, under_way | {target})
         for inner in _subschemas(sub):
-            visit(inner, under_way)
+            visit(inner, home, under_way)
 
     if deeper_than(_DEEPEST, schema):
         raise _too_large(f"it is nested more than {_DEEPEST} deep")
     try:
-        visit(schema, frozenset())
+        visit(schema, "#", frozenset(["#"]))
     except RecursionError:
         raise _too_large("its references lead too far") from None
+    return max(map(len, found.values()))
 
 
 def _too_large(reason: str) -> ToolDefinitionError:
@@ -182,27 +189,6 @@ def _subschemas(schema: Schema) -> Iterator[Schema]:
         elif is_array(value) and keyword in _HOLD_LIST:
             inner = value
         yield from (each for each in inner if is_object(each))
-
-
-def count_recursion(schema: Schema) -> int:
-    """How many references there are in the part of a schema, or in the definition, that has most of those that lead
-    back to where they stand. 0 if none does."""
-    found: dict[str, int] = {}
-
-    def visit(sub: Schema, home: str, under_way: frozenset[str]) -> None:
-        target = sub.get("$ref")
-        if isinstance(target, str):
-            if target in under_way:
-                found[home] = found.get(home, 0) + 1
-            elif target not in seen:
-                seen.add(target)
-                visit(_find(schema, target), target, under_way | {target})
-        for inner in _subschemas(sub):
-            visit(inner, home, under_way)
-
-    seen: set[str] = set()
-    visit(schema, "#", frozenset(["#"]))
-    return max(found.values(), default=0)
 
 
 def _find(schema: Schema, pointer: str) -> Schema:
@@ -244,7 +230,7 @@ def normalise(schema: Mapping[str, object]) -> tuple[Schema, tuple[str, ...]]:
         raise _too_large(f"it has {len(text)} bytes, and {_LARGEST} are allowed")
     if not is_object(plain):
         raise ToolDefinitionError(f"A schema of parameters is an object, not {shown(plain)}.")
-    check_extent(plain)
+    measure(plain)
     notes: list[str] = []
 
     def change(sub: Schema, at: str) -> Schema:
