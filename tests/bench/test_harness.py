@@ -142,9 +142,10 @@ def test_every_contender_has_its_module_and_its_list() -> None:
     for name, row in CONTENDERS.items():
         assert (ROOT / "bench" / "contenders" / f"{row.module}.py").exists(), name
         if name in PEERS:
-            pinned = (ROOT / "requirements" / "bench" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-            assert all("==" in line for line in pinned if not line.startswith("#")), name
-            assert any(line.lower().startswith(f"{row.distribution}==") for line in pinned), name
+            text = (ROOT / "requirements" / "bench" / f"{name}.txt").read_text(encoding="utf-8")
+            pinned = text.replace("\\\n", "").splitlines()[1:]
+            assert all("==" in line and "--hash=sha256:" in line for line in pinned), name
+            assert any(line.startswith(f"{row.distribution}==") for line in pinned), name
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

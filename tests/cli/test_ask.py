@@ -344,7 +344,9 @@ def test_the_limit_of_steps_holds_across_approvals(around: Surroundings) -> None
         ("opnai:gpt-5", "Did you mean openai"),
         ("gptt-5", "Did you mean gpt-5?"),
         ("anthropic:", "nothing stands behind"),
-        ("xyzzy", "does not say which provider"),
+        ("xyzzy", "does not say which provider has the model. Write provider:model; the providers are anthropic, "),
+        ("xyzzy:x", "cerebras, claude-local, "),
+        ("xyzzy:x", "lmstudio, local, "),
     ],
 )
 def test_an_unknown_model_brings_the_nearest_names(model: str, words: str, around: Surroundings) -> None:
