@@ -11,7 +11,7 @@ from hypothesis import example, given, strategies as st
 import devtools.terminal_screen
 from dragoman.cli.chat_screen import Blocks, Screen
 from dragoman.cli.failures import report
-from dragoman.cli.output import TextView, print_table
+from dragoman.cli.output import TextView, print_list
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import (
     Text,
@@ -124,7 +124,7 @@ def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
         view.end()
     terminal.ask(text)
     report(ConfigurationError(text, hint=text), terminal, debug=True)
-    print_table(terminal, ("a", "b"), [(text, text)])
+    print_list(terminal, [{"a": text, "b": text}], dict, as_json=False)
     terminal.line(text)
     assert is_harmless(out.getvalue()), repr(out.getvalue())
     assert is_harmless(err.getvalue()), repr(err.getvalue())

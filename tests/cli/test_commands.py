@@ -89,7 +89,7 @@ def test_servers_are_asked_for_their_models(
 
 def test_tools_list_schema_and_check(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("dragoman.cli.tool_choice.toolkit", None)
+        patch.setattr("dragoman.cli.tools.toolkit", None)
         listed = around.here("tools").out
     assert "Bash" in listed, "and none of them was built"
     assert "calculator" in listed

@@ -58,7 +58,6 @@ class Parser(argparse.ArgumentParser):
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog, formatter_class=form, allow_abbrev=False, add_help=False, **given)
         self.examples: Sequence[str] = ()
-        self.namespace: type[argparse.Namespace] = argparse.Namespace
         self.run: Run | None = None
         self.commands: dict[str, Parser] = {}
         self.default: str = ""
@@ -105,7 +104,7 @@ class Parser(argparse.ArgumentParser):
         if "--" in options:
             cut = options.index("--")
             options, behind = options[:cut], options[cut + 1 :]
-        namespace, unknown = self.parse_known_intermixed_args(options, self.namespace())
+        namespace, unknown = self.parse_known_intermixed_args(options)
         if unknown:
             raise self._refuse(unknown[0])
         if behind:
@@ -140,37 +139,34 @@ class Talking(argparse.Namespace):
     """What the command line says about a talk with a model."""
 
     words: list[str]
-    """Filled in by the parser alone: argparse complains about words that are there before."""
-    model: str | None = None
-    system: str | None = None
+    model: str | None
+    system: str | None
     attachments: list[str]
     typed_attachments: list[list[str]]
     tools: list[str]
-    approve: Approve | None = None
-    schema: str | None = None
+    approve: Approve | None
+    schema: str | None
     options: list[list[str]]
-    go_on: bool = False
-    cid: str | None = None
-    json: bool = False
-    json_lines: bool = False
-    strict: bool = False
-    no_log: bool = False
-    usage: bool = False
-    quiet: bool = False
-    profile: str | None = None
-    base_url: str | None = None
-    debug: bool = False
-    offline: bool = False
+    go_on: bool
+    cid: str | None
+    json: bool
+    json_lines: bool
+    strict: bool
+    no_log: bool
+    usage: bool
+    quiet: bool
+    profile: str | None
+    base_url: str | None
+    debug: bool
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.tools, self.options = [], []
-        self.attachments, self.typed_attachments = [], []
+
+def add_profile(parser: Parser) -> None:
+    """The option of whatever reads the configuration."""
+    parser.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
 
 
 def add_talking(parser: Parser) -> None:
     """The options that asking and chatting share."""
-    parser.namespace = Talking
     add = parser.add_argument
     add("-m", "--model", metavar="MODEL", help="provider:model, such as anthropic:claude-sonnet-4-5")
     add("-s", "--system", metavar="TEXT", help="the system prompt")
@@ -178,18 +174,18 @@ def add_talking(parser: Parser) -> None:
         "a tool the model may use: a name (dragoman tools list), `toolkit` for all, module:function, a .py file, or an "
         "MCP server of the configuration; may be repeated"
     )
-    add("-T", "--tool", dest="tools", action="append", metavar="TOOL", help=tools)
+    add("-T", "--tool", dest="tools", default=[], action="append", metavar="TOOL", help=tools)
     approve = "calls that no rule allows: ask you (the default), run them, or refuse them"
     add("--approve", choices=APPROVE, help=approve)
     option = "an option of the model, such as temperature 0.2; may be repeated"
-    add("-o", "--option", dest="options", nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
+    add("-o", "--option", dest="options", default=[], nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
     add("-c", "--continue", dest="go_on", action="store_true", help="continue the latest conversation")
     add("--cid", metavar="ID", help="continue this conversation (dragoman history list)")
     add("--strict", action="store_true", help="fail where the model would not get all of it, such as an image")
     add("-n", "--no-log", action="store_true", help="do not keep the conversation")
     add("--usage", action="store_true", help="say how many tokens it took")
     add("-q", "--quiet", action="store_true", help="nothing on standard error but errors and questions")
-    add("--profile", metavar="NAME", help="a profile of the configuration")
+    add_profile(parser)
     add("--base-url", metavar="URL", help="the address of the provider")
 
 
@@ -199,9 +195,11 @@ def add_asking(parser: Parser) -> None:
     add("words", nargs="*", metavar="PROMPT", help="the question; - reads it from standard input")
     add_talking(parser)
     attachment = "an image, document or text that belongs to the question; may be repeated"
-    add("-a", "--attachment", dest="attachments", action="append", metavar="FILE|URL", help=attachment)
+    add("-a", "--attachment", dest="attachments", default=[], action="append", metavar="FILE|URL", help=attachment)
     typed = "the same where the name does not say the type, such as image/png"
-    add("--at", dest="typed_attachments", nargs=2, action="append", metavar=("FILE|URL", "TYPE"), help=typed)
+    add(
+        "--at", dest="typed_attachments", default=[], nargs=2, action="append", metavar=("FILE|URL", "TYPE"), help=typed
+    )
     schema = 'answer as JSON: a JSON Schema (file or text), or the short form "name, age int, tags list"'
     add("--schema", metavar="SCHEMA", help=schema)
     formats = parser.add_mutually_exclusive_group()

@@ -17,10 +17,10 @@ from dragoman.toolkit import PermissionChecker
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, ToolExecutor, not_found
 
 from .arguments import Parser, add_json
-from .output import print_rows
+from .output import print_list
 from .settings import read_settings
 from .terminal import Terminal
-from .tool_choice import ALL, ToolChoice
+from .tools import ALL, ToolChoice
 
 
 def declare(parser: Parser) -> None:
@@ -82,7 +82,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not entries:
         terminal.say("The configuration has no MCP servers. Write [mcp.servers.NAME] with a command or a url into it.")
         return 0
-    rows: list[tuple[str, str, str]] = []
+    rows: list[dict[str, str]] = []
     failed = 0
     with McpServers.from_json({"mcpServers": entries}, optional=True, environ=os.environ) as servers:
         for name, status in servers.status.items():
@@ -90,10 +90,13 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 failed += 1
                 terminal.say(f"dragoman: {name}: {status.error}", "yellow")
                 continue
-            rows += [(name, tool.name, tool.description.split("\n")[0]) for tool in servers[name]]
+            rows += [
+                {"server": name, "tool": tool.name, "description": tool.description.split("\n")[0]}
+                for tool in servers[name]
+            ]
         for problem in servers.problems:
             terminal.note(f"dragoman: {problem}", "yellow")
-    print_rows(terminal, ("server", "tool", "description"), rows, as_json=arguments.json)
+    print_list(terminal, rows, dict, as_json=arguments.json, otherwise="There are no tools.")
     return 1 if failed else 0
 
 

@@ -92,7 +92,7 @@ def load_with(arguments: Talking) -> LoadedConfig:
     """The configuration under these arguments."""
     said = parse_options(arguments.options)
     given: ConfigArguments = {
-        "model": clean_model(arguments.model) if arguments.model is not None else None,
+        "model": arguments.model and clean_model(arguments.model),
         "system_prompt": arguments.system,
         "base_url": arguments.base_url,
         "strict": arguments.strict or None,
