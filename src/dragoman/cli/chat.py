@@ -263,7 +263,6 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
         else:
             buffer.validate_and_handle()
 
-    @keys.add("c-j")
     @keys.add("escape", "enter")
     def _break_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
