@@ -303,6 +303,8 @@ def test_the_limit_of_steps_holds_across_approvals(around: Surroundings) -> None
         ("-m xyzzy", "does not say which provider has the model. Write provider:model; the providers are anthropic, "),
         ("-m xyzzy:x", "cerebras, claude-local, "),
         ("-m xyzzy:x", "lmstudio, local, "),
+        ("-m openai-compatible:x", "Say --base-url https://…/v1"),
+        ("-m openai:gpt-5 --base-url http://example.com", "Write https:// before the host name.\n"),
         ("-o temprature 1", "Did you mean temperature?"),
         ("-o temperature hot", "does not fit (-o temperature): expected float"),
         ("-o xyzzy 1", "There are: "),

@@ -154,6 +154,8 @@ _HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
 _IN_CODE: Final = (
     (re.compile(r"Or say adapt=True to go on without it\."), "Or go on without it: -o adapt true"),
     (re.compile(r"model='([^']*)'\."), r"-m \1"),
+    (re.compile(r"base_url='([^']*)'\."), r"--base-url \1"),
+    (re.compile(r"; code that knows better may pass \w+=True"), ""),
 )
 """What hints say to those who write code, and how it is said here."""
 
