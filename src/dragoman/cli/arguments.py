@@ -37,7 +37,7 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return near[0] if near else ""
 
 
-def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
+def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """`Did you mean …?`, or the other hint if no name is near."""
     near = find_nearest(name, known)
     return f"Did you mean {near}?" if near else otherwise
@@ -115,12 +115,12 @@ class Parser(argparse.ArgumentParser):
         return namespace
 
     def _refuse(self, given: str) -> UsageError:
+        see = f"See {self.prog} --help."
         if not given.startswith("-"):
-            return UsageError(f"{self.prog} has no use for {given!r}.", hint=f"See {self.prog} --help.")
+            return UsageError(f"{self.prog} has no use for {given!r}.", hint=see)
         option = given.partition("=")[0]
-        near = find_nearest(option, [name for action in self._actions for name in action.option_strings])
-        meant = f"Did you mean {near}? " if near else ""
-        return UsageError(f"There is no option {option}.", hint=f"{meant}See {self.prog} --help.")
+        meant = suggest(option, [name for action in self._actions for name in action.option_strings])
+        return UsageError(f"There is no option {option}.", hint=f"{meant} {see}".strip())
 
     def error(self, message: str) -> NoReturn:
         text = f"{message[:1].upper()}{message[1:]}".rstrip(".")
@@ -133,31 +133,6 @@ def add_json(parser: Parser) -> None:
 
 
 # --- the options of whatever talks to a model -------------------------------------------------------------------------
-
-
-class Talking(argparse.Namespace):
-    """What the command line says about a talk with a model."""
-
-    words: list[str]
-    model: str | None
-    system: str | None
-    attachments: list[str]
-    typed_attachments: list[list[str]]
-    tools: list[str]
-    approve: Approve | None
-    schema: str | None
-    options: list[list[str]]
-    go_on: bool
-    cid: str | None
-    json: bool
-    json_lines: bool
-    strict: bool
-    no_log: bool
-    usage: bool
-    quiet: bool
-    profile: str | None
-    base_url: str | None
-    debug: bool
 
 
 def add_profile(parser: Parser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from typing import Final
 
 import msgspec
@@ -11,7 +12,7 @@ from dragoman.chat import AnswerType, answer_type
 from dragoman.conversation import Message, StopReason
 from dragoman.errors import DragomanError
 
-from .arguments import Talking, UsageError
+from .arguments import UsageError
 from .failures import LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK, code_of, error_object, report
 from .output import JsonLinesView, View, format_usage, sum_up
 from .prompts import make_message, read_prompt, read_schema
@@ -27,7 +28,7 @@ _ENDINGS: Final = {
 """Endings with which a program should not take the answer for a whole one."""
 
 
-def ask(arguments: Talking, terminal: Terminal) -> int:
+def ask(arguments: Namespace, terminal: Terminal) -> int:
     """Ask, print the answer, and give the exit code."""
     terminal.quiet = arguments.quiet
     try:
@@ -49,7 +50,7 @@ def ask(arguments: Talking, terminal: Terminal) -> int:
         return report(error, terminal, debug=arguments.debug)
 
 
-def _print_json(terminal: Terminal, arguments: Talking, found: dict[str, object]) -> None:
+def _print_json(terminal: Terminal, arguments: Namespace, found: dict[str, object]) -> None:
     if arguments.json or arguments.json_lines:
         tagged = {"type": "result", **found} if arguments.json_lines else found
         terminal.line(msgspec.json.encode(tagged).decode())

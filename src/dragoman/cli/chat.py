@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +14,7 @@ from dragoman._version import __version__
 from dragoman.directories import state_directory
 from dragoman.errors import ConfigurationError, DragomanError
 
-from .arguments import APPROVE, Parser, Talking, UsageError, add_talking, find_nearest
+from .arguments import APPROVE, Parser, UsageError, add_talking, find_nearest
 from .failures import OK, report
 from .history import shorten_id, write_document
 from .output import format_usage
@@ -34,7 +35,7 @@ def declare(parser: Parser) -> None:
     add_talking(parser)
 
 
-def chat(arguments: Talking, terminal: Terminal) -> int:
+def chat(arguments: Namespace, terminal: Terminal) -> int:
     """Talk until the user leaves. The exit code is 0 on a terminal, and elsewhere that of the last failure."""
     with Session(arguments, terminal) as session:
         talk = _Talk(session)

@@ -12,7 +12,7 @@ from typing import Final
 from dragoman.chat import Explanation, keys_file, load_config, user_file
 from dragoman.directories import cache_directory, state_directory
 
-from .arguments import Parser, UsageError, add_json, add_profile
+from .arguments import Parser, UsageError, add_json, add_profile, expand_path
 from .history import store_path
 from .output import print_json
 from .terminal import Terminal
@@ -57,7 +57,7 @@ def declare(parser: Parser) -> None:
 
 def _find_file() -> Path:
     named = os.environ.get("DRAGOMAN_CONFIG", "").strip()
-    return Path(named).expanduser() if named else user_file()
+    return expand_path(named) if named else user_file()
 
 
 def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -65,10 +65,8 @@ def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
     rows = tuple(row for row in explained if not (arguments.only_set and row.origin == "default"))
     if arguments.json:
         print_json(terminal, rows)
-    elif rows:
-        terminal.line(str(Explanation(rows)))
     else:
-        terminal.say("Nothing is set; the defaults hold.")
+        terminal.line(str(Explanation(rows)) if rows else "Nothing is set; the defaults hold.")
     return 0
 
 

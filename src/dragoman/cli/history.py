@@ -26,12 +26,7 @@ from .output import print_list
 from .terminal import Terminal
 
 Format: TypeAlias = Literal["markdown", "json"]
-
-
 _SHORTEST: Final = 4
-_SHORT: Final = 8
-_PAGE: Final = 200
-_UUID: Final = 36
 
 
 def store_path() -> Path:
@@ -52,18 +47,17 @@ def open_store() -> SqliteStore:
 
 def shorten_id(id: str) -> str:
     """How lists show an id."""
-    return id[-_SHORT:]
+    return id[-8:]
 
 
 def list_conversations(store: ConversationStore) -> Iterator[SnapshotSummary]:
     """All of them, newest first; those in which nothing was said are left out."""
     cursor: str | None = None
     while True:
-        page = store.list(limit=_PAGE, cursor=cursor)
+        page = store.list(limit=200, cursor=cursor)
         yield from [item for item in page.items if item.message_count]
-        if page.cursor is None:
+        if (cursor := page.cursor) is None:
             return
-        cursor = page.cursor
 
 
 def find_conversation(store: ConversationStore, part: str | None = None) -> SnapshotSummary:
@@ -77,12 +71,11 @@ def find_conversation(store: ConversationStore, part: str | None = None) -> Snap
     if len(wanted) < _SHORTEST:
         message = f"{part!r} is too short for the id of a conversation."
         raise UsageError(message, hint=f"Give at least {_SHORTEST} characters; see dragoman history list.")
-    fitting: list[SnapshotSummary] = []
-    for each in list_conversations(store):
-        if wanted in (each.root, each.id):
-            return each
-        if len(wanted) < _UUID and (each.root.startswith(wanted) or each.root.endswith(wanted)):
-            fitting.append(each)
+    fitting = [
+        each
+        for each in list_conversations(store)
+        if wanted == each.id or each.root.startswith(wanted) or each.root.endswith(wanted)
+    ]
     if not fitting:
         raise UsageError(f"There is no conversation {part!r}.", hint="See dragoman history list.")
     if len(fitting) > 1:
@@ -183,9 +176,7 @@ def declare(parser: Parser) -> None:
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     with open_store() as store:
-        found = islice(list_conversations(store), max(0, arguments.number))
-        _print(found, terminal, as_json=arguments.json)
-    return 0
+        return _print(islice(list_conversations(store), max(0, arguments.number)), arguments, terminal)
 
 
 def _search(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -193,12 +184,12 @@ def _search(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("What is to be searched for?", hint="dragoman history search WORDS")
     with open_store() as store:
         found = store.search(" ".join(arguments.words), limit=min(1000, max(1, arguments.number))).items
-    _print(found, terminal, as_json=arguments.json)
+        return _print(found, arguments, terminal)
+
+
+def _print(found: Iterable[SnapshotSummary], arguments: argparse.Namespace, terminal: Terminal) -> int:
+    print_list(terminal, list(found), _summarise, as_json=arguments.json, otherwise="There are no conversations.")
     return 0
-
-
-def _print(found: Iterable[SnapshotSummary], terminal: Terminal, *, as_json: bool) -> None:
-    print_list(terminal, list(found), _summarise, as_json=as_json, otherwise="There are no conversations.")
 
 
 def _summarise(each: SnapshotSummary) -> dict[str, object]:
@@ -236,24 +227,20 @@ def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _delete(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if bool(arguments.ids) == arguments.all:
         raise UsageError("Which conversations?", hint="Name them, or say --all.")
+    if not arguments.yes and not terminal.in_is_tty:
+        raise UsageError("Deleting needs your word, and standard input is no terminal.", hint="Say --yes.")
     with open_store() as store:
-        named = [find_conversation(store, part) for part in arguments.ids]
-        found = list(list_conversations(store)) if arguments.all else named
-        if not arguments.yes and not _confirm(found, terminal):
-            terminal.say("Nothing was deleted.")
-            return 1
+        found = [find_conversation(store, part) for part in arguments.ids] or list(list_conversations(store))
+        if not arguments.yes:
+            for each in found[:10]:
+                terminal.say(f"  {each.root}  {each.title}")
+            said = terminal.ask(f"Delete {len(found)} for good? [y/N] ") or ""
+            if said.strip().lower() not in ("y", "yes"):
+                terminal.say("Nothing was deleted.")
+                return 1
         for each in found:
             store.delete(each.root)
         if found:
             store.compact()
     terminal.say(f"{len(found)} deleted.")
     return 0
-
-
-def _confirm(found: list[SnapshotSummary], terminal: Terminal) -> bool:
-    if not terminal.in_is_tty:
-        raise UsageError("Deleting needs your word, and standard input is no terminal.", hint="Say --yes.")
-    for each in found[:10]:
-        terminal.say(f"  {each.root}  {each.title}")
-    said = terminal.ask(f"Delete {len(found)} for good? [y/N] ")
-    return (said or "").strip().lower() in ("y", "yes")

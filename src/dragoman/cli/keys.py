@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
+from contextlib import suppress
 
 from dragoman.chat import delete_key, list_keys, resolve_provider, store_key
 from dragoman.engines import Secret
@@ -57,11 +58,10 @@ def _set(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _read_key(provider: str, terminal: Terminal) -> str:
     if not terminal.in_is_tty:
-        return "" if terminal.stdin is None else terminal.stdin.read().strip()
-    try:
+        return terminal.stdin.read().strip() if terminal.stdin else ""
+    with suppress(EOFError):
         return getpass.getpass(f"Key for {provider}: ", terminal.stderr).strip()
-    except EOFError:
-        return ""
+    return ""
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:

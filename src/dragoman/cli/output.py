@@ -143,8 +143,7 @@ def _sum_up_call(call: ToolCall, result: ToolResult | None) -> dict[str, object]
 
 
 def _add_usage(messages: tuple[Message, ...]) -> Usage:
-    spent = [message.usage or Usage() for message in messages if message.role == "assistant"]
-    return sum(spent, Usage(input=0, output=0))
+    return sum([each.usage or Usage() for each in messages if each.role == "assistant"], Usage(input=0, output=0))
 
 
 def format_usage(messages: tuple[Message, ...]) -> str:

@@ -7,6 +7,7 @@ so that a program that is killed at the question asks it again when it is contin
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -31,7 +32,7 @@ from dragoman.tools import (
     deny,
 )
 
-from .arguments import Approve, Talking
+from .arguments import Approve
 from .history import find_conversation, open_store
 from .output import TextView, View
 from .prompts import clean
@@ -43,9 +44,9 @@ from .tools import ToolChoice
 class Session(ExitStack):
     """Everything that a talk needs. What it opens is closed when its `with` block ends."""
 
-    def __init__(self, arguments: Talking, terminal: Terminal) -> None:
+    def __init__(self, arguments: Namespace, terminal: Terminal) -> None:
         super().__init__()
-        self.arguments: Talking = arguments
+        self.arguments: Namespace = arguments
         self.terminal: Terminal = terminal
         terminal.quiet = arguments.quiet
         self._continues: bool = arguments.go_on or arguments.cid is not None

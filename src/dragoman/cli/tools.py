@@ -82,14 +82,12 @@ class ToolChoice:
         servers = self._settings.servers
         if name.startswith("mcp:") or name in servers:
             return self._open_server(name.removeprefix("mcp:"))
-        path, colon, function = name.rpartition(":")
         if name.endswith(".py"):
-            return _list_tools(_run_file(self._directory / expand_path(name)), name)
-        if colon and path.endswith(".py"):
-            return _find_function(_run_file(self._directory / expand_path(path)), function, name)
+            return _list_tools(self._load(name), name)
+        place, colon, function = name.rpartition(":")
         if colon:
-            return _find_function(self._import(path), function, name)
-        hint = suggest(name, [*ready.values(), *servers, ALL], "").lstrip()
+            return _find_function(self._load(place), function, name)
+        hint = suggest(name, [*ready.values(), *servers, ALL])
         raise UsageError(f"There is no tool {name!r}.", hint=f"{hint} See dragoman tools list.".lstrip())
 
     def _build_ready(self, names: list[str]) -> ToolRegistry:
@@ -104,7 +102,9 @@ class ToolChoice:
         if skills is not None and not skills.list():
             raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
         for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
-            self._ready[each.name] = _make_read_only(each) if each.name in _ONLY_SPEAK else each
+            asks = each.name not in _ONLY_SPEAK
+            options = each.options if asks else structs.replace(each.options, read_only=True)
+            self._ready[each.name] = structs.replace(each, options=options)
         return ToolRegistry([self._ready[name] for name in names])
 
     def _open_server(self, name: str) -> ToolSet:
@@ -114,22 +114,21 @@ class ToolChoice:
             self._opened[name] = self._stack.enter_context(opened).tools
         return self._opened[name]
 
-    def _import(self, module: str) -> ModuleType:
-        """A module, also one that lies in the working directory."""
-        here = str(self._directory)
-        if here not in sys.path:
-            sys.path.insert(0, here)
+    def _load(self, place: str) -> ModuleType:
+        """A file, or a module, also one that lies in the working directory."""
         try:
-            return importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            message = f"There is no module {error.name or module!r}."
-            raise UsageError(message, hint="Check the name behind -T.") from None
+            if place.endswith(".py"):
+                return _run_file(self._directory / expand_path(place))
+            if str(self._directory) not in sys.path:
+                sys.path.insert(0, str(self._directory))
+            return importlib.import_module(place)
+        except DragomanError:
+            raise
         except Exception as error:
-            raise _describe_failure(module, error) from error
-
-
-def _make_read_only(tool: AnyTool) -> AnyTool:
-    return structs.replace(tool, options=structs.replace(tool.options, read_only=True))
+            if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+                raise UsageError(f"There is no module {error.name!r}.", hint="Check the name behind -T.") from None
+            message = f"{place} cannot be loaded: {type(error).__name__}: {error}."
+            raise UsageError(message, hint="Run it with Python first; --debug shows where it fails.") from error
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -139,18 +138,8 @@ def _run_file(path: Path) -> ModuleType:
         raise UsageError(f"There is no file {str(path)!r}.", hint="Check the name behind -T.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where the hints of its functions are looked up
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise _describe_failure(path.name, error) from error
+    spec.loader.exec_module(module)
     return module
-
-
-def _describe_failure(what: str, error: Exception) -> DragomanError:
-    if isinstance(error, DragomanError):
-        return error
-    message = f"{what} cannot be loaded: {type(error).__name__}: {error}."
-    return UsageError(message, hint="Run it with Python first; --debug shows where it fails.")
 
 
 def _list_tools(module: ModuleType, name: str) -> ToolRegistry:
