@@ -66,8 +66,9 @@ PAGE: tuple[str | Run, ...] = (
     """\
 # The first ten minutes
 
-This page is made by `python3 -m devtools.first_ten_minutes`: every command ran in a terminal, and what stands below it
-is what a person saw. Only the models are scripted, so that the page can be made again and is tested.
+A script made this page (`python3 -m devtools.first_ten_minutes`): it ran every command below, but for the installation,
+in a real terminal, and wrote down what could be seen. Only the models are scripted, so that a test can make the page
+again and compare.
 
 ## Install
 
