@@ -12,7 +12,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -33,7 +32,7 @@ NOT_COUNTED = ("pip", "setuptools", "wheel")
 
 
 class NotInstalledError(Exception):
-    """pip could not do it; the message has its last words."""
+    """pip or uv could not do it; the message has its last words."""
 
 
 def directory(name: str) -> Path:
@@ -62,7 +61,8 @@ def make(name: str) -> Path:
         print(f"· making .dev/bench/{name}", file=sys.stderr, flush=True)
         shutil.rmtree(directory(name), ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(directory(name))])
-        _call([str(python(name)), "-m", "pip", "install", "--no-input", "--no-deps", "--requirement", str(_list(name))])
+        exactly = ["--no-input", "--no-deps", "--require-hashes", "--requirement", str(_list(name))]
+        _call([str(python(name)), "-m", "pip", "install", *exactly])
         if name == OURS:
             for packages in (directory(name) / "lib").glob("python*/site-packages"):
                 (packages / "dragoman-checkout.pth").write_text(f"{SOURCES}\n", encoding="utf-8")
@@ -70,8 +70,8 @@ def make(name: str) -> Path:
     return python(name)
 
 
-def _call(command: list[str]) -> str:
-    done = subprocess.run(command, env=variables(), capture_output=True, text=True, check=False)
+def _call(command: list[str], given: str = "") -> str:
+    done = subprocess.run(command, input=given, env=variables(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         words = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
         raise NotInstalledError("\n".join(words[-3:]))
@@ -105,12 +105,9 @@ def version(name: str, distribution: str) -> str:
 
 
 def pin(name: str, requirements: tuple[str, ...]) -> None:
-    """Resolve with pip in an empty environment, and write down what it chose."""
-    with tempfile.TemporaryDirectory() as scratch:
-        _call([sys.executable, "-m", "venv", scratch])
-        own = str(Path(scratch) / "bin" / "python")
-        _call([own, "-m", "pip", "install", "--no-input", *requirements])
-        chosen = _call([own, "-m", "pip", "freeze"])
+    """Resolve with uv for this Python and system, and write down what it chose, with the hashes."""
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "-", "--generate-hashes"]
+    chosen = _call([*uv, "--no-header", "--no-annotate", "--no-config", "--quiet"], "\n".join(requirements))
     _list(name).write_text(HEADER + chosen, encoding="utf-8")
 
 

@@ -26,7 +26,7 @@ from dragoman.conversation import ToolCall
 from dragoman.engines import MODELS
 from dragoman.simulator import Reply, Request, Simulator, Status
 
-__all__ = ["main", "make_page"]
+__all__ = ["main", "make_page", "prepare"]
 
 WIDTH = 100
 SECONDS = 60.0
@@ -34,14 +34,16 @@ _SEQUENCES = r"(?:\x1b\[[0-?]*[ -/]*[@-~])*"
 """Colours and the like, which may stand between any two letters."""
 KEY = "sk-not-a-real-key-0123456789"
 
-# Stands in for the model on this machine, which takes a gigabyte and a while.
+# Stands in for the model on this machine, which takes a gigabyte and a while to load.
 _LOCAL = """
+import time
+
 from dragoman.engines import ProviderFactory, ScriptedEngine, register_provider
 
 
 class Local(ProviderFactory):
     def engine(self, model, **options):
-        return ScriptedEngine(["Paris."], name=f"local:{model}")
+        return ScriptedEngine([lambda _: time.sleep(1) or "Paris."], name=f"local:{model}")
 
 
 register_provider("local", Local(), replace=True)
@@ -64,8 +66,9 @@ PAGE: tuple[str | Run, ...] = (
     """\
 # The first ten minutes
 
-This page is made by `python3 -m devtools.first_ten_minutes`: every command ran in a terminal, and what stands below it
-is what a person saw. Only the models are scripted, so that the page can be made again and is tested.
+A script made this page (`python3 -m devtools.first_ten_minutes`): it ran every command below, but for the installation,
+in a real terminal, and wrote down what could be seen. Only the models are scripted, so that a test can make the page
+again and compare.
 
 ## Install
 
@@ -146,7 +149,7 @@ def make_page() -> str:
     parts: list[str] = []
     with tempfile.TemporaryDirectory() as place, Simulator(_answer) as simulator:
         home = Path(place).resolve()
-        environ = _prepare(home)
+        environ = prepare(home)
         for part in PAGE:
             if isinstance(part, str):
                 parts.append(part)
@@ -176,7 +179,7 @@ def _answer(request: Request) -> Reply | Status | str:
     return next((answer for words, answer in answers.items() if words in said), "I do not know.")
 
 
-def _prepare(home: Path) -> dict[str, str]:
+def prepare(home: Path) -> dict[str, str]:
     """A home directory, a model's stand-in, and the environment of the commands."""
     site, models, work, settings = home / "site", home / "models", home / "work", home / ".config" / "dragoman"
     for directory in (site, models, work, settings):

@@ -20,9 +20,6 @@ def _this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare.environments, "python", lambda _: Path(sys.executable))
 
 
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-
-
 def _repository(place: Path) -> str:
     """A checkout of one commit, with a file in src."""
     (place / "src").mkdir(parents=True)
@@ -38,27 +35,19 @@ def _repository(place: Path) -> str:
     ).stdout.strip()
 
 
-@needs_git
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_the_sources_of_a_commit_are_those_of_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = _repository(tmp_path / "checkout")
     monkeypatch.setattr(compare, "ROOT", tmp_path / "checkout")
     monkeypatch.setattr(compare, "DEV", tmp_path / "dev")
     (tmp_path / "checkout" / "src" / "a.py").write_text("new = 2\n", encoding="utf-8")
+    (tmp_path / "dev" / "bench" / "commits" / commit / "src").mkdir(parents=True)  # a checkout that was cut short
     found = compare.sources_of("HEAD")
     assert (found / "a.py").read_text(encoding="utf-8") == "old = 1\n"
     assert compare.sources_of(commit[:8]) == found, "checked out once"
     assert compare.sources_of(".") == SOURCES
     with pytest.raises(SystemExit, match="no commit 'nonsense'"):
         compare.sources_of("nonsense")
-
-
-@needs_git
-def test_a_checkout_that_was_cut_short_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = _repository(tmp_path / "checkout")
-    monkeypatch.setattr(compare, "ROOT", tmp_path / "checkout")
-    monkeypatch.setattr(compare, "DEV", tmp_path / "dev")
-    (tmp_path / "dev" / "bench" / "commits" / commit / "src").mkdir(parents=True)
-    assert (compare.sources_of("HEAD") / "a.py").exists()
 
 
 @pytest.mark.parametrize("kind", ["Plain", "OnLoop"])

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pexpect
@@ -55,30 +54,34 @@ class Person:
 
     def see(self, *texts: str) -> str:
         """Wait until all these can be read, one behind the other, after what was seen before."""
-        found = ""
+        before = ""
         for text in texts:
-            found = self._see(text)
-        return found
+            end = time.monotonic() + DEADLINE
+            while (at := self.screen.find(text, self._read_to)) < 0:
+                assert self._read() or text in self.screen[self._read_to :], f"ended before {text!r}:\n{self.screen}"
+                assert time.monotonic() < end, f"never saw {text!r} in:\n{self.screen[self._read_to :]}"
+            before = self.screen[self._read_to : at]
+            self._read_to = at + len(text)
+        return before
 
-    def _see(self, text: str) -> str:
-        end = time.monotonic() + DEADLINE
-        while True:
-            at = self.screen.find(text, self._read_to)
-            if at >= 0:
-                before = self.screen[self._read_to : at]
-                self._read_to = at + len(text)
-                return before
-            assert time.monotonic() < end, f"never saw {text!r} in:\n{self.screen[self._read_to :]}"
-            try:
-                self.raw += self.child.read_nonblocking(4096, timeout=0.2)
-            except pexpect.TIMEOUT:
-                continue
-            except pexpect.EOF:
-                assert text in self.screen[self._read_to :], f"ended before {text!r}:\n{self.screen[self._read_to :]}"
+    def _read(self) -> bool:
+        """Take in what has come; False at the end."""
+        try:
+            self.raw += self.child.read_nonblocking(4096, timeout=0.2)
+        except pexpect.TIMEOUT:
+            pass
+        except pexpect.EOF:
+            return False
+        return True
 
     def type(self, text: str) -> None:
         """Type a line and press Enter."""
         self.child.send(text + "\r")
+
+    def say(self, text: str, *answers: str) -> str:
+        """Type a line, and wait for what comes of it."""
+        self.type(text)
+        return self.see(*answers)
 
     def press(self, letter: str) -> None:
         """Press Ctrl and a letter."""
@@ -92,22 +95,13 @@ class Person:
     def leave(self) -> int:
         """Wait for the end, and give the exit code."""
         end = time.monotonic() + DEADLINE
-        while time.monotonic() < end:
-            try:
-                self.raw += self.child.read_nonblocking(4096, timeout=0.2)
-            except pexpect.TIMEOUT:
-                continue
-            except pexpect.EOF:
-                break
-        else:
-            raise AssertionError(f"it does not end:\n{self.screen[-2000:]}")
+        while self._read():
+            assert time.monotonic() < end, f"it does not end:\n{self.screen[-2000:]}"
         self.child.close()
         return -self.child.signalstatus if self.child.exitstatus is None else self.child.exitstatus
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.child.close(force=True)

@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.conversation import ToolCall
-from dragoman.simulator import Reply, Request, Simulator
+from dragoman.simulator import Reply, Simulator
 
 MODEL = "openai-compatible:sim"
 
@@ -37,6 +38,12 @@ class Done:
     @property
     def lines(self) -> list[Any]:
         return [json.loads(line) for line in self.out.splitlines()]
+
+    def ended(self, code: int, *words: str) -> bool:
+        """Whether it ended with this code, and one line on standard error that has these words."""
+        assert (self.code, self.err.count("\n")) == (code, 1), self
+        assert not [word for word in words if word not in self.err], self.err
+        return True
 
 
 class _Bytes(io.TextIOWrapper):
@@ -59,9 +66,7 @@ class Surroundings:
                 monkeypatch.delenv(name)
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
-        if (
-            "keyring" in sys.modules
-        ):  # it looks at the variable once, and another test may have been the first to use it
+        if "keyring" in sys.modules:  # it looks at the variable once, perhaps in another test
             core = importlib.import_module("keyring.core")
             monkeypatch.setattr(core, "_keyring_backend", importlib.import_module("keyring.backends.fail").Keyring())
         monkeypatch.delenv("NO_COLOR", raising=False)
@@ -71,8 +76,12 @@ class Surroundings:
         for name, value in variables.items():
             self._patch.setenv(name, value)
 
-    def use(self, simulator: Simulator) -> None:
-        self.set(DRAGOMAN_MODEL=MODEL, DRAGOMAN_BASE_URL=simulator.base_url("openai"))
+    @contextmanager
+    def talking(self, script: Any = None, **given: Any) -> Generator[Simulator]:
+        """A model that says what the script says answers inside the block."""
+        with Simulator(script, **given) as simulator:
+            self.set(DRAGOMAN_MODEL=MODEL, DRAGOMAN_BASE_URL=simulator.base_url("openai"))
+            yield simulator
 
     @property
     def env(self) -> dict[str, str]:
@@ -97,8 +106,7 @@ class Surroundings:
 
     def ask(self, script: Any, *arguments: str, stdin: str | bytes | None = "") -> Done:
         """Run it in this process, with a model that says what the script says."""
-        with Simulator(script) as simulator:
-            self.use(simulator)
+        with self.talking(script):
             return self.here(*arguments, stdin=stdin)
 
     def apart(self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Done:
@@ -120,7 +128,3 @@ def calling(name: str, arguments: Mapping[str, object], *, text: str = "", id: s
     """A reply that calls a tool."""
     call = ToolCall(id, name, json.dumps(arguments))
     return Reply(text, call) if text else Reply(call)
-
-
-def last_text(request: Request) -> str:
-    return request.last_user_text

@@ -69,12 +69,14 @@ def test_answers(typed: str, approved: bool, reason: str, tmp_path: Path) -> Non
 def test_the_question_shows_everything(tmp_path: Path) -> None:
     desk = Desk("ask", "n\n", tmp_path)
     desk.answer(reason="no rule allows send")
-    seen = desk.err.getvalue()
-    assert "send wants to run (no rule allows send):" in seen
-    assert '"to": "Ada"' in seen
-    assert "Send a message." in seen
-    assert "[1] from now on: allow send with any arguments until the tool changes" in seen
-    assert "[a]lways exactly this, [1]? " in seen
+    for words in (
+        "send wants to run (no rule allows send):",
+        '"to": "Ada"',
+        "Send a message.",
+        "[1] from now on: allow send with any arguments until the tool changes",
+        "[a]lways exactly this, [1]? ",
+    ):
+        assert words in desk.err.getvalue()
 
 
 def test_always_holds_for_exactly_this_call(tmp_path: Path) -> None:

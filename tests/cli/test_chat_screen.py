@@ -6,12 +6,13 @@ import io
 import re
 import time
 
+import pytest
 from hypothesis import example, given, strategies as st
 
 import devtools.terminal_screen
 from dragoman.cli.chat_screen import Blocks, Screen
 from dragoman.cli.failures import report
-from dragoman.cli.output import TextView, print_table
+from dragoman.cli.output import TextView, print_list
 from dragoman.cli.terminal import Terminal
 from dragoman.conversation import (
     Text,
@@ -34,10 +35,10 @@ class Tty(io.StringIO):
         return True
 
 
-def shown(*pieces: str, environ: dict[str, str] | None = None) -> tuple[str, str]:
+def shown(*pieces: str) -> tuple[str, str]:
     """The raw output of an answer in pieces, and what can be read of it."""
     out = Tty()
-    screen = Screen(Terminal(stdin=io.StringIO(), stdout=out, stderr=Tty(), environ=environ or {}))
+    screen = Screen(Terminal(stdin=io.StringIO(), stdout=out, stderr=Tty(), environ={}))
     screen.wait()
     screen.show(TextStarted(0, ""))
     for piece in pieces:
@@ -47,57 +48,21 @@ def shown(*pieces: str, environ: dict[str, str] | None = None) -> tuple[str, str
     return out.getvalue(), SEQUENCE.sub("", out.getvalue())
 
 
-def test_markdown_is_rendered() -> None:
-    raw, plain = shown("# Head\n\nSome **bo", "ld** text.\n\n```py\nx = 1\n```\n")
-    assert "**" not in plain
-    assert "bold" in plain
-    assert "x = 1" in plain
-    assert "\x1b[1m" in raw
-
-
-HOSTILE = st.lists(
-    st.sampled_from(
-        [
-            *(
-                "\x1b[2J",
-                "\x1b[9A",
-                "\x1b[7;5m",
-                "\x1b]52;c;QQ==\x07",
-                "\x9b2J",
-                "\x9d0;t\x9c",
-                "\x1bc",
-                "\r",
-                "\b",
-                "\0",
-            ),
-            *(
-                "<http://a/%1b[2J%1b]52;c;QQ==%07>",
-                "<http://a/%9b2J>",
-                "[b](http://c/%1b[9A)",
-                "&#27;[2J",
-                "&#x1b;",
-                "%1b",
-            ),
-            *(
-                "&#x202e;",
-                "\u202e",
-                "\u2066",
-                "\n",
-                "\n\n",
-                "```\n",
-                "`",
-                "# ",
-                "- ",
-                "> ",
-                "**",
-                "|a|b|\n|-|-|\n",
-                "a",
-                " ",
-            ),
-        ]
+def test_markdown_is_rendered_and_addresses_are_shown() -> None:
+    raw, plain = shown(
+        "# Head\n\nSome **bo", "ld** text.\n\n```py\nx = 1\n```\n\n[bank](https://evil.test/)\n\nthe", " end"
     )
-    | st.text(max_size=3)
-).map("".join)
+    assert "**" not in plain
+    assert [word for word in ("bold", "x = 1", "https://evil.test/", "the end") if word not in plain] == []
+    assert "\x1b[1m" in raw
+    assert "\x1b]8;" not in raw, "no address hides behind its words"
+
+
+SEQUENCES = r"\x1b[2J \x1b[9A \x1b[7;5m \x1b]52;c;QQ==\x07 \x9b2J \x9d0;t\x9c \x1bc \r \b \0 \u202e \u2066"
+DECODED = "<http://a/%1b[2J%1b]52;c;QQ==%07> <http://a/%9b2J> [b](http://c/%1b[9A) &#27;[2J &#x1b; %1b &#x202e;"
+MARKDOWN = ["\n", "\n\n", "```\n", "`", "# ", "- ", "> ", "**", "|a|b|\n|-|-|\n", "a", " "]
+PIECES = [*SEQUENCES.encode().decode("unicode_escape").split(" "), *DECODED.split(), *MARKDOWN]
+HOSTILE = st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)
 OWN = re.compile(r"\x1b\[(?!7;5m)[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r")
 """What we ourselves tell a terminal: colours, and the cursor of what is painted again."""
 
@@ -124,20 +89,10 @@ def test_no_text_makes_a_terminal_do_anything(text: str, piece: int) -> None:
         view.end()
     terminal.ask(text)
     report(ConfigurationError(text, hint=text), terminal, debug=True)
-    print_table(terminal, ("a", "b"), [(text, text)])
+    print_list(terminal, [{"a": text, "b": text}], dict, as_json=False)
     terminal.line(text)
     assert is_harmless(out.getvalue()), repr(out.getvalue())
     assert is_harmless(err.getvalue()), repr(err.getvalue())
-
-
-def test_addresses_of_links_are_shown() -> None:
-    raw, plain = shown("[bank](https://evil.test/)\n")
-    assert "https://evil.test/" in plain
-    assert "\x1b]8;" not in raw
-
-
-def test_the_last_line_is_there_without_a_line_end() -> None:
-    assert "the end" in shown("one\n\n", "two\n\nthe", " end")[1]
 
 
 def test_tools_are_shown_with_their_time() -> None:
@@ -176,9 +131,8 @@ def test_what_is_said_meanwhile_gets_a_line_of_its_own() -> None:
     assert painted.lines() == ["Careful.", "Again.", "Hello."]
 
 
-TEXT = st.lists(
-    st.sampled_from(["```", "```py", "~~~~", "\n", "\n\n", "a line", "- item", "    code", "`", " ", "# head"])
-).map("".join)
+WORDS = ["```", "```py", "~~~~", "\n", "\n\n", "a line", "- item", "    code", "`", " ", "# head"]
+TEXT = st.lists(st.sampled_from(WORDS)).map("".join)
 
 
 def fed(pieces: list[str]) -> list[str]:
@@ -187,19 +141,19 @@ def fed(pieces: list[str]) -> list[str]:
     return [*found, blocks.end()]
 
 
-def test_a_block_ends_with_an_empty_line() -> None:
-    assert fed(["One\nstill one\n\nTw", "o\n"]) == ["One\nstill one\n\n", "Two\n"]
-
-
-def test_a_code_block_is_not_cut() -> None:
-    text = "```py\na = 1\n\nb = 2\n```\n\nbehind\n"
-    assert fed([text]) == ["```py\na = 1\n\nb = 2\n```\n\n", "behind\n"]
-    assert fed(["~~~\n```\n\n~~~\n\nx"]) == ["~~~\n```\n\n~~~\n\n", "x"]
-    assert fed(["````\n```\n\n````\n\nx"]) == ["````\n```\n\n````\n\n", "x"]
-
-
-def test_inline_code_opens_no_block() -> None:
-    assert fed(["```not a fence``` here\n\nx"]) == ["```not a fence``` here\n\n", "x"]
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        ["One\nstill one\n\n", "Two\n"],
+        ["```py\na = 1\n\nb = 2\n```\n\n", "behind\n"],
+        ["~~~\n```\n\n~~~\n\n", "x"],
+        ["````\n```\n\n````\n\n", "x"],
+        ["```not a fence``` here\n\n", "x"],
+    ],
+    ids=lambda blocks: blocks[0].split("\n")[0],
+)
+def test_a_block_ends_with_an_empty_line_outside_of_code(blocks: list[str]) -> None:
+    assert fed(["".join(blocks)]) == blocks
 
 
 @given(TEXT, st.randoms())

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.program import COMMANDS, EXAMPLES, load_command, make_root_parser
-from dragoman.simulator import Simulator
 from tests.cli.running import Surroundings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -60,8 +59,7 @@ def test_examples_parse(example: str) -> None:
 def test_examples_run(example: str, around: Surroundings) -> None:
     (around.work / "notes.txt").write_text("buy milk\n")
     bin_ = Path(sys.executable).parent
-    with Simulator(lambda request: ANSWER if "response_format" in request.body else "Paris.") as simulator:
-        around.use(simulator)
+    with around.talking(lambda request: ANSWER if "response_format" in request.body else "Paris."):
         around.here("A conversation to look at.")
         done = subprocess.run(
             ["/bin/sh", "-c", example],

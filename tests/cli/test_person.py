@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from devtools.first_ten_minutes import prepare
 from dragoman.conversation import Text
-from dragoman.simulator import Reply, Request, Simulator, Stall
+from dragoman.simulator import Reply, Request, Stall
 from tests.cli.person import DEADLINE, Person
 from tests.cli.running import Surroundings, calling
 
@@ -46,15 +48,20 @@ def test_the_command_alone_shows_its_help(around: Surroundings) -> None:
 
 def test_neither_a_model_nor_a_tool_commands_the_terminal(around: Surroundings) -> None:
     (around.work / "mine.py").write_text(f"def say(text: str) -> str:\n    return {HOSTILE!r}\n")
-    with Simulator([calling("say", {"text": HOSTILE}, text=HOSTILE), HOSTILE]) as simulator:
-        around.use(simulator)
-        with at(around, "Go.", "-T", "mine.py") as person:
-            person.see("say wants to run", "exactly this", "? ")
-            person.type("y")
-            assert person.leave() == 0
-            assert "\\u001b[2J" in person.screen, "it is shown instead"
+    script = [calling("say", {"text": HOSTILE}, text=HOSTILE), HOSTILE]
+    with around.talking(script), at(around, "Go.", "-T", "mine.py") as person:
+        person.see("say wants to run", "exactly this", "? ")
+        person.type("y")
+        assert person.leave() == 0
+        assert "\\u001b[2J" in person.screen, "it is shown instead"
     for sequence in ("\x1b[2J", "\x1b]52", "\x1b]0", "\x07"):
         assert sequence not in person.raw
+
+
+def test_a_question_shows_that_the_model_is_loading(around: Surroundings) -> None:
+    with Person("The capital of France?", env=prepare(around.home / "new"), cwd=around.work) as person:
+        person.see("so the local model answers", "loading local:qwen2.5-coder-1.5b", "Paris.")
+        assert person.leave() == 0
 
 
 def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
@@ -71,8 +78,7 @@ def test_colours_on_a_terminal_unless_no_color(around: Surroundings) -> None:
 
 
 def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_was_said(around: Surroundings) -> None:
-    with Simulator([STALLING, "And so on."]) as simulator:
-        around.use(simulator)
+    with around.talking([STALLING, "And so on."]) as simulator:
         with at(around, "Talk.") as person:
             person.see("word5 ")
             person.press("c")
@@ -90,42 +96,37 @@ def test_ctrl_c_in_the_middle_of_an_answer_keeps_what_was_said(around: Surroundi
 
 @pytest.mark.parametrize(("how", "code"), [("ctrl-c", 130), ("sigterm", 143)])
 def test_whatever_ends_the_program_ends_the_tool_that_runs(how: str, code: int, around: Surroundings) -> None:
-    with Simulator([calling("Bash", {"command": "echo $$ > pid; sleep 1000"})]) as simulator:
-        around.use(simulator)
-        with at(around, "Wait.", "-T", "Bash", "--approve", "auto") as person:
-            person.see("Bash {")
-            pid = _read(around.work / "pid")
-            if how == "ctrl-c":
-                person.press("c")
-            else:
-                os.kill(person.child.pid, signal.SIGTERM)
-            assert person.leave() == code
+    script = [calling("Bash", {"command": "echo $$ > pid; sleep 1000"})]
+    with around.talking(script), at(around, "Wait.", "-T", "Bash", "--approve", "auto") as person:
+        person.see("Bash {")
+        pid = _read(around.work / "pid")
+        if how == "ctrl-c":
+            person.press("c")
+        else:
+            os.kill(person.child.pid, signal.SIGTERM)
+        assert person.leave() == code
     _ends(int(pid))
 
 
 def _read(path: Path) -> str:
     end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        if path.exists() and (text := path.read_text().strip()):
-            return text
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < end, f"{path.name} never came"
         time.sleep(0.05)
-    raise AssertionError(f"{path.name} never came")
+    return path.read_text().strip()
 
 
 def _ends(pid: int) -> None:
     end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        try:
+    with suppress(ProcessLookupError):
+        while True:
             os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"process {pid} is still there")
+            assert time.monotonic() < end, f"process {pid} is still there"
+            time.sleep(0.05)
 
 
 def test_killed_in_the_middle_of_an_answer_and_continued(around: Surroundings) -> None:
-    with Simulator([STALLING, "Here I am again."]) as simulator:
-        around.use(simulator)
+    with around.talking([STALLING, "Here I am again."]) as simulator:
         with at(around, "Talk.") as person:
             person.see("word5 ")
             person.kill()
@@ -136,8 +137,7 @@ def test_killed_in_the_middle_of_an_answer_and_continued(around: Surroundings) -
 
 
 def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surroundings) -> None:
-    with Simulator([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "Done.", "Done."]) as simulator:
-        around.use(simulator)
+    with around.talking([calling("Bash", {"command": "echo ran >> log; sleep 1000"}), "Done.", "Done."]) as simulator:
         with at(around, "Run it.", "-T", "Bash", "--approve", "auto") as person:
             person.see("Bash {")
             _read(around.work / "log")
@@ -146,8 +146,7 @@ def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surround
             person.see(
                 "Bash wants to run again", "nobody knows whether it did its work", "sleep 1000", "exactly this", "? "
             )
-            person.type("n it ran once")
-            person.see("Done.")
+            person.say("n it ran once", "Done.")
             assert person.leave() == 0
         result = simulator.requests[-1].body["messages"][-1]
     assert result["role"] == "tool"
@@ -156,15 +155,13 @@ def test_killed_while_a_tool_runs_and_continued_with_a_question(around: Surround
 
 
 def test_killed_at_the_question_and_asked_again(around: Surroundings) -> None:
-    with Simulator([calling("Bash", {"command": "echo made > made"}), "Done."]) as simulator:
-        around.use(simulator)
+    with around.talking([calling("Bash", {"command": "echo made > made"}), "Done."]):
         with at(around, "Make it.", "-T", "Bash") as person:
             person.see("Bash wants to run", "exactly this", "? ")
             person.kill()
         with at(around, "-c", "-T", "Bash") as person:
             person.see("Bash wants to run", "echo made > made", "exactly this", "? ")
-            person.type("y")
-            person.see("Done.")
+            person.say("y", "Done.")
             assert person.leave() == 0
     assert (around.work / "made").read_text() == "made\n"
 
@@ -180,80 +177,61 @@ def test_a_chat_with_tools_approvals_and_commands(around: Surroundings) -> None:
         "Not done.",
         "Third.",
     ]
-    with Simulator(script) as simulator:
-        around.use(simulator)
-        with at(around, "chat", "-T", "Bash") as person:
-            person.see("/help, Ctrl-D to leave", ">")
-            person.type("Write one.")
-            person.see(
-                "I will write.",
-                "Bash wants to run",
-                "Run a shell command",
-                '"command": "echo one > one"',
-                "exactly this",
-                "? ",
-            )
-            person.type("y")
-            person.see("← Bash", "Done with one.", ">")
-            person.type("Write two.")
-            person.see("echo two > two", "exactly this", "? ")
-            person.type("n never two")
-            person.see("never two", "Not done.", ">")
-            person.type("/usage")
-            person.see("8 messages; tokens: ", ">")
-            person.type("/tools Read Grep")
-            person.see("Read", "Grep", ">")
-            person.type("/nope")
-            person.see("There is no command /nope.", ">")
-            person.type("/undo")
-            person.see("The last turn is undone", "Write two.")
-            person.press("c")
-            person.see(">")
-            person.type("Third?")
-            person.see("Third.", ">")
-            person.press("d")
-            person.see("To go on: dragoman chat --cid ")
-            assert person.leave() == 0
-        assert user_texts(simulator.requests[-1]) == ["Write one.", "Third?"]
+    with around.talking(script) as simulator, at(around, "chat", "-T", "Bash") as person:
+        person.see("/help, Ctrl-D to leave", ">")
+        person.say(
+            "Write one.",
+            "I will write.",
+            "Bash wants to run",
+            "Run a shell command",
+            '"command": "echo one > one"',
+            "exactly this",
+            "? ",
+        )
+        person.say("y", "← Bash", "Done with one.", ">")
+        person.say("Write two.", "echo two > two", "exactly this", "? ")
+        person.say("n never two", "never two", "Not done.", ">")
+        person.say("/usage", "8 messages; tokens: ", ">")
+        person.say("/tools Read Grep", "Read  Read a file", "Grep  Search", ">")
+        person.say("/nope", "There is no command /nope.", ">")
+        person.say("/undo", "The last turn is undone", "Write two.")
+        person.press("c")
+        person.see(">")
+        person.say("Third?", "Third.", ">")
+        person.press("d")
+        person.see("To go on: dragoman chat --cid ")
+        assert person.leave() == 0
+    assert user_texts(simulator.requests[-1]) == ["Write one.", "Third?"]
     assert (around.work / "one").exists()
     assert not (around.work / "two").exists()
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_chat(around: Surroundings) -> None:
-    with Simulator([STALLING, "Good.", "Better."]) as simulator:
-        around.use(simulator)
-        with at(around, "chat") as person:
-            person.see(">")
-            person.type("Talk.")
-            person.see("word5")
-            person.press("c")
-            person.see("[stopped; /continue goes on]", ">")
-            person.type("Shorter.")
-            person.see("Good.", ">")
-            person.press("c")
-            person.see(">")
-            person.type("Again.")
-            person.see("Better.", ">")
-            person.type("/quit")
-            assert person.leave() == 0
-            assert "Traceback" not in person.screen
-        assert user_texts(simulator.requests[-1]) == ["Talk.", "Shorter.", "Again."]
+    with around.talking([STALLING, "Good.", "Better."]) as simulator, at(around, "chat") as person:
+        person.see(">")
+        person.say("Talk.", "word5")
+        person.press("c")
+        person.see("[stopped; /continue goes on]", ">")
+        person.say("Shorter.", "Good.", ">")
+        person.press("c")
+        person.see(">")
+        person.say("Again.", "Better.", ">")
+        person.type("/quit")
+        assert person.leave() == 0
+        assert "Traceback" not in person.screen
+    assert user_texts(simulator.requests[-1]) == ["Talk.", "Shorter.", "Again."]
 
 
 def test_a_chat_that_was_killed_is_continued(around: Surroundings) -> None:
-    with Simulator(["First.", STALLING, "Back again."]) as simulator:
-        around.use(simulator)
+    with around.talking(["First.", STALLING, "Back again."]) as simulator:
         with at(around, "chat") as person:
             person.see(">")
-            person.type("One.")
-            person.see("First.", ">")
-            person.type("Talk.")
-            person.see("word5")
+            person.say("One.", "First.", ">")
+            person.say("Talk.", "word5")
             person.kill()
         with at(around, "chat", "-c") as person:
             person.see("Continuing: One.", "/continue lets the model go on.", ">")
-            person.type("/continue")
-            person.see("Back again.", ">")
+            person.say("/continue", "Back again.", ">")
             person.press("d")
             assert person.leave() == 0
         assert user_texts(simulator.requests[-1]) == ["One.", "Talk."]
@@ -271,58 +249,43 @@ def test_always_is_remembered_in_a_chat(around: Surroundings) -> None:
         "Three.",
     ]
     (around.work / "a").mkdir()
-    with Simulator(script) as simulator:
-        around.use(simulator)
-        with at(around, "chat", "-T", "Write") as person:
-            person.see(">")
-            person.type("Write one.")
-            person.see("exactly this", "? ")
-            person.type("a")
-            person.see("Until the end of this session: allow Write with exactly the arguments", "One.", ">")
-            person.type("Write it again.")
-            assert "[y]es" not in person.see("Again.")
-            person.see(">")
-            person.type("Write two.")
-            person.see("[1] from now on: allow Write on paths in a", "exactly this", "? ")
-            person.type("1")
-            person.see("Until the end of this session: allow Write on paths in a", "Two.", ">")
-            person.type("Write three.")
-            assert "[y]es" not in person.see("Three.")
-            person.see(">")
-            person.press("d")
-            assert person.leave() == 0
+    with around.talking(script), at(around, "chat", "-T", "Write") as person:
+        person.see(">")
+        person.say("Write one.", "exactly this", "? ")
+        person.say("a", "Until the end of this session: allow Write with exactly the arguments", "One.", ">")
+        assert "[y]es" not in person.say("Write it again.", "Again.")
+        person.see(">")
+        person.say("Write two.", "[1] from now on: allow Write on paths in a", "exactly this", "? ")
+        person.say("1", "Until the end of this session: allow Write on paths in a", "Two.", ">")
+        assert "[y]es" not in person.say("Write three.", "Three.")
+        person.see(">")
+        person.press("d")
+        assert person.leave() == 0
     assert (around.work / "a" / "three.txt").read_text() == "3"
 
 
 def test_several_lines_history_and_files_in_a_chat(around: Surroundings) -> None:
-    with Simulator() as simulator:
-        around.use(simulator)
-        with at(around, "chat") as person:
-            person.see(">")
-            person.child.send("line one\x1b\rline two\r")
-            person.see("You said: line one", ">")
-            person.type("first\\")
-            person.type("second")
-            person.see("You said: first", ">")
-            person.child.send("\x1b[A")  # what was typed before, by the arrow key
-            person.see("first")
-            person.press("c")
-            person.type("/save talk.json")
-            person.see("Written to talk.json.", ">")
-            person.type("/system Be kind.")
-            person.see("Be kind.", ">")
-            person.type("/fork")
-            person.see("a conversation of its own", ">")
-            person.type("/model openai-compatible:other")
-            person.see("The model is openai-compatible:other.", ">")
-            person.type("/new")
-            person.see("A new conversation.", ">")
-            person.type("//slash")
-            person.see("You said: /slash", ">")
-            person.press("d")
-            assert person.leave() == 0
-        assert user_texts(simulator.requests[0]) == ["line one\nline two"]
-        assert user_texts(simulator.requests[1]) == ["line one\nline two", "first\nsecond"]
+    with around.talking() as simulator, at(around, "chat") as person:
+        person.see(">")
+        person.child.send("line one\x1b\rline two\r")
+        person.see("You said: line one", ">")
+        person.type("first\\")
+        person.say("second", "You said: first", ">")
+        person.child.send("\x1b[A")  # what was typed before, by the arrow key
+        person.see("first")
+        person.press("c")
+        person.say("/save talk.json", "Written to talk.json.", ">")
+        person.say("/system Be kind.", "Be kind.", ">")
+        person.say("/fork", "a conversation of its own", ">")
+        person.say("/model openai-compatible:other", "The model is openai-compatible:other.", ">")
+        person.say("/new", "A new conversation.", ">")
+        person.say("//slash", "You said: /slash", ">")
+        person.child.send("typed ahead\n")  # so comes an Enter that was pressed during the answer
+        person.see("You said: typed ahead", ">")
+        person.press("d")
+        assert person.leave() == 0
+    assert user_texts(simulator.requests[0]) == ["line one\nline two"]
+    assert user_texts(simulator.requests[1]) == ["line one\nline two", "first\nsecond"]
     assert json.loads((around.work / "talk.json").read_text())["title"].startswith("line one")
     history = around.home / ".local" / "state" / "dragoman" / "chat_history"
     assert oct(history.stat().st_mode)[-3:] == "600"
@@ -333,8 +296,7 @@ def test_a_failed_turn_leaves_the_words_in_the_input(around: Surroundings) -> No
     around.set(DRAGOMAN_MODEL="openai-compatible:x", DRAGOMAN_BASE_URL="http://127.0.0.1:9/v1")
     with at(around, "chat") as person:
         person.see(">")
-        person.type("Are you there?")
-        person.see("Check the network", "> Are you there?")
+        person.say("Are you there?", "Check the network", "> Are you there?")
         person.press("c")
         person.press("d")
         assert person.leave() == 0

@@ -13,7 +13,7 @@ from dragoman.chat import load_config
 from dragoman.cli.arguments import UsageError
 from dragoman.cli.settings import read_settings
 from dragoman.cli.terminal import Terminal
-from dragoman.cli.tool_choice import READY, ToolChoice
+from dragoman.cli.tools import READY, ToolChoice
 from dragoman.errors import ToolConflictError
 from tests.cli.running import Surroundings
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dragoman.conversation import Text
-from dragoman.simulator import Reply, Simulator, Stall
+from dragoman.simulator import Reply, Stall
 from tests.cli.person import Person
 from tests.cli.running import Surroundings, calling
 
@@ -18,8 +18,7 @@ BARE = ("-c", f"{WITHOUT}; from dragoman.cli import main; sys.exit(main())")
 
 
 def test_a_question_needs_no_extra(around: Surroundings) -> None:
-    with Simulator() as simulator:
-        around.use(simulator)
+    with around.talking():
         done = subprocess.run(
             [sys.executable, *BARE, "Hello."], env=around.env, input="", capture_output=True, text=True, check=True
         )
@@ -30,27 +29,22 @@ def test_a_question_needs_no_extra(around: Surroundings) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal is a thing of POSIX systems")
 def test_the_chat_is_plainer_and_says_how_to_get_more(around: Surroundings) -> None:
     stalling = Reply(Text("word " * 400), faults=[Stall(share=0.5)])
-    with Simulator(["**Hello.**", calling("Bash", {"command": "echo hi"}), "Done.", stalling]) as simulator:
-        around.use(simulator)
-        with Person("chat", "-T", "Bash", env=around.env, cwd=around.work, program=BARE) as person:
-            person.see("pip install 'dragoman[cli]'", "> ")
-            person.type("Hello.")
-            person.see("**Hello.**", "> ")
-            person.type("Run it.")
-            person.see("exactly this", "? ")
-            person.type("y")
-            person.see("Done.", "> ")
-            person.type("Talk.")
-            person.see("word word")
-            person.press("c")
-            person.see("[stopped; /continue goes on]", "> ")
-            person.press("d")
-            assert person.leave() == 0
+    script = ["**Hello.**", calling("Bash", {"command": "echo hi"}), "Done.", stalling]
+    terminal = {"cwd": around.work, "program": BARE}
+    with around.talking(script), Person("chat", "-T", "Bash", env=around.env, **terminal) as person:
+        person.see("pip install 'dragoman[cli]'", "> ")
+        person.say("Hello.", "**Hello.**", "> ")
+        person.say("Run it.", "exactly this", "? ")
+        person.say("y", "Done.", "> ")
+        person.say("Talk.", "word word")
+        person.press("c")
+        person.see("[stopped; /continue goes on]", "> ")
+        person.press("d")
+        assert person.leave() == 0
 
 
 def test_a_chat_can_be_piped(around: Surroundings) -> None:
-    with Simulator() as simulator:
-        around.use(simulator)
+    with around.talking():
         done = around.here("chat", stdin="one\n/usage\ntwo\\\nlines\n//slash\n\n")
         assert done.code == 0
         assert done.out == "You said: one\nYou said: two\nlines\nYou said: /slash\n"

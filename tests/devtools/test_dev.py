@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -77,9 +78,6 @@ def test_a_mistyped_command_is_refused(arguments: list[str]) -> None:
 
 
 def test_ctrl_c_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted() -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(dev.commands, "fix", interrupted)
+    monkeypatch.setattr(dev.commands, "fix", Mock(side_effect=KeyboardInterrupt))
     assert dev.main(["fix"]) == 130
     assert capsys.readouterr().err == "\ndev.py: stopped\n"

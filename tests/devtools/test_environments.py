@@ -7,6 +7,7 @@ import sys
 import textwrap
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -56,32 +57,26 @@ def test_made_once_from_its_lock_with_hashes(checkout: Path, calls: list[list[st
     assert len(calls) == 2
 
 
-def test_made_again_when_the_lock_changes(checkout: Path, calls: list[list[str]]) -> None:
+@pytest.mark.parametrize("changed", ["lock", "python"])
+def test_made_again_when_something_changes(
+    changed: str, checkout: Path, calls: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ENVIRONMENT.make()
     leftover = ENVIRONMENT.directory / "leftover"
     leftover.touch()
-    (checkout / "a.lock").write_text("a==2\n")
+    if changed == "lock":
+        (checkout / "a.lock").write_text("a==2\n")
+    else:
+        monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
     ENVIRONMENT.make()
     assert len(calls) == 4
     assert not leftover.exists()
 
 
 @pytest.mark.usefixtures("checkout")
-def test_made_again_for_another_python(calls: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    ENVIRONMENT.make()
-    monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
-    ENVIRONMENT.make()
-    assert len(calls) == 4
-
-
-@pytest.mark.usefixtures("checkout")
 def test_a_half_made_one_is_never_reused(calls: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-
-        def interrupted(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(Environment, "pip_install", interrupted)
+        patch.setattr(Environment, "pip_install", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             ENVIRONMENT.make()
     assert ENVIRONMENT.directory.exists()

@@ -3,11 +3,11 @@
     program.py        from the process's arguments to an exit code     arguments.py   parsers, and the options of a talk
     ask.py, chat.py   one question; the interactive chat, its input and its commands; chat_screen.py: live Markdown
     session.py        from arguments to a client, its turns, and asking a person about tool calls
-    settings.py       the configuration as the command uses it; tool_choice.py: tools; history.py: what is kept
+    settings.py       the configuration as the command uses it; tools.py: tools; history.py: what is kept
     prompts.py        what is asked: words, standard input, attachments, schemas
     output.py         events as text or JSON; tables                   terminal.py    what a terminal may be shown
     failures.py       errors in one line, and exit codes
-    models.py, tools.py, keys.py, mcp.py, skills.py, config.py, local.py, doctor.py, completion.py:
+    models.py, keys.py, mcp.py, skills.py, config.py, local.py, doctor.py, completion.py:
                      a file for each further command
 
 Standard output carries the answer, or JSON, and nothing else; everything else goes to standard error. A command's

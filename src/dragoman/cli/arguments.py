@@ -37,7 +37,7 @@ def find_nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return near[0] if near else ""
 
 
-def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
+def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """`Did you mean …?`, or the other hint if no name is near."""
     near = find_nearest(name, known)
     return f"Did you mean {near}?" if near else otherwise
@@ -58,7 +58,6 @@ class Parser(argparse.ArgumentParser):
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog, formatter_class=form, allow_abbrev=False, add_help=False, **given)
         self.examples: Sequence[str] = ()
-        self.namespace: type[argparse.Namespace] = argparse.Namespace
         self.run: Run | None = None
         self.commands: dict[str, Parser] = {}
         self.default: str = ""
@@ -105,7 +104,7 @@ class Parser(argparse.ArgumentParser):
         if "--" in options:
             cut = options.index("--")
             options, behind = options[:cut], options[cut + 1 :]
-        namespace, unknown = self.parse_known_intermixed_args(options, self.namespace())
+        namespace, unknown = self.parse_known_intermixed_args(options)
         if unknown:
             raise self._refuse(unknown[0])
         if behind:
@@ -116,12 +115,12 @@ class Parser(argparse.ArgumentParser):
         return namespace
 
     def _refuse(self, given: str) -> UsageError:
+        see = f"See {self.prog} --help."
         if not given.startswith("-"):
-            return UsageError(f"{self.prog} has no use for {given!r}.", hint=f"See {self.prog} --help.")
+            return UsageError(f"{self.prog} has no use for {given!r}.", hint=see)
         option = given.partition("=")[0]
-        near = find_nearest(option, [name for action in self._actions for name in action.option_strings])
-        meant = f"Did you mean {near}? " if near else ""
-        return UsageError(f"There is no option {option}.", hint=f"{meant}See {self.prog} --help.")
+        meant = suggest(option, [name for action in self._actions for name in action.option_strings])
+        return UsageError(f"There is no option {option}.", hint=f"{meant} {see}".strip())
 
     def error(self, message: str) -> NoReturn:
         text = f"{message[:1].upper()}{message[1:]}".rstrip(".")
@@ -136,41 +135,13 @@ def add_json(parser: Parser) -> None:
 # --- the options of whatever talks to a model -------------------------------------------------------------------------
 
 
-class Talking(argparse.Namespace):
-    """What the command line says about a talk with a model."""
-
-    words: list[str]
-    """Filled in by the parser alone: argparse complains about words that are there before."""
-    model: str | None = None
-    system: str | None = None
-    attachments: list[str]
-    typed_attachments: list[list[str]]
-    tools: list[str]
-    approve: Approve | None = None
-    schema: str | None = None
-    options: list[list[str]]
-    go_on: bool = False
-    cid: str | None = None
-    json: bool = False
-    json_lines: bool = False
-    strict: bool = False
-    no_log: bool = False
-    usage: bool = False
-    quiet: bool = False
-    profile: str | None = None
-    base_url: str | None = None
-    debug: bool = False
-    offline: bool = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tools, self.options = [], []
-        self.attachments, self.typed_attachments = [], []
+def add_profile(parser: Parser) -> None:
+    """The option of whatever reads the configuration."""
+    parser.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
 
 
 def add_talking(parser: Parser) -> None:
     """The options that asking and chatting share."""
-    parser.namespace = Talking
     add = parser.add_argument
     add("-m", "--model", metavar="MODEL", help="provider:model, such as anthropic:claude-sonnet-4-5")
     add("-s", "--system", metavar="TEXT", help="the system prompt")
@@ -178,18 +149,18 @@ def add_talking(parser: Parser) -> None:
         "a tool the model may use: a name (dragoman tools list), `toolkit` for all, module:function, a .py file, or an "
         "MCP server of the configuration; may be repeated"
     )
-    add("-T", "--tool", dest="tools", action="append", metavar="TOOL", help=tools)
+    add("-T", "--tool", dest="tools", default=[], action="append", metavar="TOOL", help=tools)
     approve = "calls that no rule allows: ask you (the default), run them, or refuse them"
     add("--approve", choices=APPROVE, help=approve)
     option = "an option of the model, such as temperature 0.2; may be repeated"
-    add("-o", "--option", dest="options", nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
+    add("-o", "--option", dest="options", default=[], nargs=2, action="append", metavar=("KEY", "VALUE"), help=option)
     add("-c", "--continue", dest="go_on", action="store_true", help="continue the latest conversation")
     add("--cid", metavar="ID", help="continue this conversation (dragoman history list)")
     add("--strict", action="store_true", help="fail where the model would not get all of it, such as an image")
     add("-n", "--no-log", action="store_true", help="do not keep the conversation")
     add("--usage", action="store_true", help="say how many tokens it took")
     add("-q", "--quiet", action="store_true", help="nothing on standard error but errors and questions")
-    add("--profile", metavar="NAME", help="a profile of the configuration")
+    add_profile(parser)
     add("--base-url", metavar="URL", help="the address of the provider")
 
 
@@ -199,9 +170,11 @@ def add_asking(parser: Parser) -> None:
     add("words", nargs="*", metavar="PROMPT", help="the question; - reads it from standard input")
     add_talking(parser)
     attachment = "an image, document or text that belongs to the question; may be repeated"
-    add("-a", "--attachment", dest="attachments", action="append", metavar="FILE|URL", help=attachment)
+    add("-a", "--attachment", dest="attachments", default=[], action="append", metavar="FILE|URL", help=attachment)
     typed = "the same where the name does not say the type, such as image/png"
-    add("--at", dest="typed_attachments", nargs=2, action="append", metavar=("FILE|URL", "TYPE"), help=typed)
+    add(
+        "--at", dest="typed_attachments", default=[], nargs=2, action="append", metavar=("FILE|URL", "TYPE"), help=typed
+    )
     schema = 'answer as JSON: a JSON Schema (file or text), or the short form "name, age int, tags list"'
     add("--schema", metavar="SCHEMA", help=schema)
     formats = parser.add_mutually_exclusive_group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from typing import Final
 
 import msgspec
@@ -11,7 +12,7 @@ from dragoman.chat import AnswerType, answer_type
 from dragoman.conversation import Message, StopReason
 from dragoman.errors import DragomanError
 
-from .arguments import Talking, UsageError
+from .arguments import UsageError
 from .failures import LIMIT, NEEDS_APPROVAL, NO_ANSWER, OK, code_of, error_object, report
 from .output import JsonLinesView, View, format_usage, sum_up
 from .prompts import make_message, read_prompt, read_schema
@@ -27,99 +28,80 @@ _ENDINGS: Final = {
 """Endings with which a program should not take the answer for a whole one."""
 
 
-def ask(arguments: Talking, terminal: Terminal) -> int:
+def ask(arguments: Namespace, terminal: Terminal) -> int:
     """Ask, print the answer, and give the exit code."""
     terminal.quiet = arguments.quiet
     try:
-        answer = None if arguments.schema is None else answer_type(read_schema(arguments.schema))
-        if answer is not None and arguments.tools:
+        kind = None if arguments.schema is None else answer_type(read_schema(arguments.schema))
+        if kind is not None and arguments.tools:
             message = "A question with --schema is asked without tools."
             raise UsageError(message, hint="Leave out -T, or ask in two steps: first with -T, then with -c --schema.")
         text, piped = read_prompt(arguments.words, terminal)
         message = make_message(text, piped, arguments.attachments, arguments.typed_attachments)
-        if message is None and (answer is not None or not (arguments.go_on or arguments.cid)):
+        if message is None and (kind is not None or not (arguments.go_on or arguments.cid)):
             raise UsageError("There is no question.", hint='Write one: dragoman "question"')
         with Session(arguments, terminal) as session:
-            return _Question(session).ask(message, answer)
+            if message is None and not session.can_continue():
+                text = "The conversation is complete: there is nothing to continue."
+                raise UsageError(text, hint='Say something: dragoman -c "…"')
+            return _ask(session, message, kind)
     except DragomanError as error:
-        if arguments.json or arguments.json_lines:
-            _print_json(terminal, {"error": error_object(error, code_of(error))}, arguments)
+        _print_json(terminal, arguments, {"error": error_object(error)})
         return report(error, terminal, debug=arguments.debug)
 
 
-def _print_json(terminal: Terminal, found: dict[str, object], arguments: Talking) -> None:
-    tagged = {"type": "result", **found} if arguments.json_lines else found
-    terminal.line(msgspec.json.encode(tagged).decode())
+def _print_json(terminal: Terminal, arguments: Namespace, found: dict[str, object]) -> None:
+    if arguments.json or arguments.json_lines:
+        tagged = {"type": "result", **found} if arguments.json_lines else found
+        terminal.line(msgspec.json.encode(tagged).decode())
 
 
-class _Question:
-    """A question under way."""
-
-    def __init__(self, session: Session) -> None:
-        self._session: Session = session
-        self._terminal: Terminal = session.terminal
-        self._arguments: Talking = session.arguments
-        self._since: int = len(session.client.history)
-
-    def ask(self, message: Message | None, kind: AnswerType[object] | None) -> int:
-        """A text, with tools, or JSON of this kind without. What was said stays, also if it breaks off."""
-        if message is None and not self._session.can_continue():
-            text = "The conversation is complete: there is nothing to continue."
-            raise UsageError(text, hint='Say something: dragoman -c "…"')
-        answer: object = None
-        try:
-            if kind is None or message is None:
-                self._session.take_turn(message, self._make_view())
-            else:
-                view = self._make_view()
-                view.wait()
-                try:
-                    answer = self._session.client.ask(message, kind)
-                finally:
-                    view.pause()
-        except (DragomanError, KeyboardInterrupt) as error:
-            return self._break_off(error)
-        code = self._judge_ending() if kind is None else OK
-        if kind is not None and not self._wants_json:
-            self._terminal.line(json.dumps(msgspec.to_builtins(answer), indent=2, ensure_ascii=False))
-        self._conclude(code, **({} if kind is None else {"answer": answer}))
-        return code
-
-    def _make_view(self) -> View:
-        if self._arguments.json_lines:
-            return JsonLinesView(self._terminal)
-        return View() if self._arguments.json else self._session.make_view()
-
-    @property
-    def _wants_json(self) -> bool:
-        return self._arguments.json or self._arguments.json_lines
-
-    def _judge_ending(self) -> int:
-        if self._session.approver.refused:
-            return NEEDS_APPROVAL
-        last = self._session.client.conversation.last
-        ending = _ENDINGS.get(last.stop_reason) if last is not None and last.stop_reason is not None else None
-        if ending is None:
-            return OK
-        code, words = ending
-        self._terminal.say(f"dragoman: {words}", "yellow")
-        return code
-
-    def _break_off(self, error: DragomanError | KeyboardInterrupt) -> int:
-        self._session.drop_empty()
-        code = code_of(error)
-        if isinstance(error, KeyboardInterrupt):
-            kept = "; what was said is kept. Continue with: dragoman -c" if self._session.is_kept else ""
-            self._terminal.say(f"dragoman: interrupted{kept}", "yellow")
-            self._conclude(code, error={"type": type(error).__name__, "message": "interrupted", "exit_code": code})
+def _ask(session: Session, message: Message | None, kind: AnswerType[object] | None) -> int:
+    """A text, with tools, or JSON of this kind without. What was said stays, also if it breaks off."""
+    client, terminal, arguments = session.client, session.terminal, session.arguments
+    since, code, further = len(client.history), OK, dict[str, object]()
+    try:
+        if kind is None or message is None:
+            session.take_turn(message, _make_view(session))
+            code = _judge_ending(session)
         else:
-            self._conclude(code, error=error_object(error, code))
-            report(error, self._terminal, debug=self._arguments.debug)
-        return code
+            further["answer"] = answer = _ask_for_json(session, message, kind)
+            if not (arguments.json or arguments.json_lines):
+                terminal.line(json.dumps(msgspec.to_builtins(answer), indent=2, ensure_ascii=False))
+    except (DragomanError, KeyboardInterrupt) as error:
+        session.drop_empty()
+        code, further["error"] = code_of(error), error_object(error)
+        if isinstance(error, DragomanError):
+            report(error, terminal, debug=arguments.debug)
+        else:
+            kept = "; what was said is kept. Continue with: dragoman -c" if session.is_kept else ""
+            terminal.say(f"dragoman: interrupted{kept}", "yellow")
+    _print_json(terminal, arguments, sum_up(client, since, **further, exit_code=code))
+    if arguments.usage:
+        terminal.say(format_usage(client.history[since:]), "dim")
+    return code
 
-    def _conclude(self, code: int, **further: object) -> None:
-        if self._wants_json:
-            found = sum_up(self._session.client, self._since, **further, exit_code=code)
-            _print_json(self._terminal, found, self._arguments)
-        if self._arguments.usage:
-            self._terminal.say(format_usage(self._session.client.history[self._since :]), "dim")
+
+def _make_view(session: Session) -> View:
+    if session.arguments.json_lines:
+        return JsonLinesView(session.terminal)
+    return View() if session.arguments.json else session.make_view()
+
+
+def _ask_for_json(session: Session, message: Message, kind: AnswerType[object]) -> object:
+    view = _make_view(session)
+    view.wait()
+    try:
+        return session.client.ask(message, kind)
+    finally:
+        view.pause()
+
+
+def _judge_ending(session: Session) -> int:
+    if session.approver.refused:
+        return NEEDS_APPROVAL
+    last = session.client.conversation.last
+    code, words = _ENDINGS.get(last.stop_reason, (OK, "")) if last and last.stop_reason else (OK, "")
+    if words:
+        session.terminal.say(f"dragoman: {words}", "yellow")
+    return code

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dragoman._version import __version__
 from dragoman.directories import state_directory
 from dragoman.errors import ConfigurationError, DragomanError
 
-from .arguments import APPROVE, Parser, Talking, UsageError, add_talking, find_nearest
+from .arguments import APPROVE, Parser, UsageError, add_talking, find_nearest
 from .failures import OK, report
 from .history import shorten_id, write_document
 from .output import format_usage
@@ -23,7 +24,7 @@ from .session import Session
 from .terminal import Terminal, shorten, to_line
 
 if TYPE_CHECKING:
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.key_binding import KeyPressEvent
 
 
 def declare(parser: Parser) -> None:
@@ -34,33 +35,42 @@ def declare(parser: Parser) -> None:
     add_talking(parser)
 
 
-def chat(arguments: Talking, terminal: Terminal) -> int:
+def chat(arguments: Namespace, terminal: Terminal) -> int:
     """Talk until the user leaves. The exit code is 0 on a terminal, and elsewhere that of the last failure."""
     with Session(arguments, terminal) as session:
         talk = _Talk(session)
         talk.greet()
-        talk.run(open_input(terminal, COMMANDS, talk.describe_status))
+        talk.run(open_input(terminal, talk.commands, talk.describe_status))
         session.drop_empty()
         if session.is_kept and session.client.id is not None and terminal.in_is_tty:
             terminal.note(f"To go on: dragoman chat --cid {shorten_id(session.client.id)}")
         return OK if terminal.in_is_tty else talk.code
 
 
-class Outcome(NamedTuple):
-    """What the chat does after a line."""
-
-    leave: bool = False
-    go_on: bool = False
-    """Whether the model is to speak without a new message."""
-    edit: str = ""
-    """What stands in the next input."""
-
-
 class _Talk:
+    """A chat under way: its turns, and its commands, each with its arguments and what it is for."""
+
     def __init__(self, session: Session) -> None:
         self._session: Session = session
         self._terminal: Terminal = session.terminal
+        self._edit: str = ""
+        """What stands in the next input."""
+        self._is_over: bool = False
         self.code: int = OK
+        self.commands: Mapping[str, tuple[Callable[[str], None], str, str]] = {
+            "help": (self._help, "", "what can be said here"),
+            "model": (self._model, "[NAME]", "the model; go on with another one"),
+            "tools": (self._tools, "[NAMES]", "the tools; use these instead, or none"),
+            "approve": (self._approve, "[ask|auto|deny]", "what happens to calls that no rule allows"),
+            "system": (self._system, "[TEXT]", "the system prompt; change it, or none"),
+            "usage": (self._usage, "", "the tokens of this conversation"),
+            "undo": (self._undo, "", "take back the last turn"),
+            "fork": (self._fork, "", "go on in a copy; the original stays as it is"),
+            "new": (self._new, "", "begin a new conversation"),
+            "continue": (self._continue, "", "let the model go on after an interruption"),
+            "save": (self._save, "FILE", "write the conversation to a .md or .json file"),
+            "quit": (self._quit, "", "leave"),
+        }
 
     def greet(self) -> None:
         client, note = self._session.client, self._terminal.note
@@ -68,8 +78,7 @@ class _Talk:
         last = client.conversation.last
         if last is None:
             return
-        title = shorten(client.conversation.messages[0].text, 60)
-        note(f"Continuing: {title} ({len(client.history)} messages)")
+        note(f"Continuing: {shorten(client.history[0].text, 60)} ({len(client.history)} messages)")
         if self._session.can_continue():
             note("It was interrupted; /continue lets the model go on.", "yellow")
         else:
@@ -83,53 +92,123 @@ class _Talk:
         return f"{client.model} · {tools} tool{'' if tools == 1 else 's'} · {self._session.approver.mode}{used}"
 
     def run(self, read: Read) -> None:
-        edit = ""
-        while True:
+        while not self._is_over:
+            edit, self._edit = self._edit, ""
             try:
                 said = read(edit)
                 if said is None:
                     return
-                outcome = self._take(clean(said).strip())
+                self._take(clean(said).strip())
             except KeyboardInterrupt as stopped:
                 self._leave_if_told(stopped)
-                outcome = Outcome()
             except DragomanError as error:
                 self.code = report(error, self._terminal, debug=self._session.arguments.debug)
-                outcome = Outcome()
-            if outcome.leave:
-                return
-            edit = outcome.edit
 
-    def _take(self, said: str) -> Outcome:
-        if not said:
-            return Outcome()
-        if said.startswith("/") and not said.startswith("//"):
-            outcome = _run_command(self._session, said)
-            return self._take_turn(None) if outcome.go_on else outcome
-        return self._take_turn(said[1:] if said.startswith("//") else said)
+    def _take(self, said: str) -> None:
+        if not said.startswith("/") or said.startswith("//"):
+            return self._take_turn(said.removeprefix("/")) if said else None
+        name, _, rest = said[1:].strip().partition(" ")
+        name = {"exit": "quit", "?": "help", "": "help"}.get(name, name)
+        if name not in self.commands:
+            near = find_nearest(name, self.commands)
+            meant = f"Did you mean /{near}? " if near else ""
+            hint = f"{meant}/help lists them; // begins a message with /."
+            raise UsageError(f"There is no command /{name}.", hint=hint)
+        return self.commands[name][0](rest.strip())
 
     def _leave_if_told(self, stopped: KeyboardInterrupt) -> None:
         """Ctrl-C stops what is under way; SIGTERM, or either of them where nobody types, ends the chat."""
         if isinstance(stopped, Terminated) or not self._terminal.in_is_tty:
             raise stopped
 
-    def _take_turn(self, said: str | None) -> Outcome:
+    def _take_turn(self, said: str | None) -> None:
         client = self._session.client
         since = len(client.history)
         try:
             self._session.take_turn(said, self._session.make_view())
+            if self._session.arguments.usage:
+                self._terminal.note(format_usage(client.history[since:]))
+            return
         except DragomanError as error:
             self.code = report(error, self._terminal, debug=self._session.arguments.debug)
         except KeyboardInterrupt as stopped:
             self._leave_if_told(stopped)
             goes_on = client.pending or len(client.history) > since
             self._terminal.say("[stopped; /continue goes on]" if goes_on else "[stopped]", "yellow")
-        else:
-            if self._session.arguments.usage:
-                self._terminal.note(format_usage(client.history[since:]))
-            return Outcome()
-        # A turn that ended before anything was heard leaves no trace: the words are there to be sent again.
-        return Outcome(edit=said or "" if len(client.history) == since and not client.pending else "")
+        if len(client.history) == since and not client.pending:
+            self._edit = said or ""  # nothing was heard, and no trace is left: the words are there to be sent again
+
+    # --- commands ---
+
+    def _help(self, _rest: str) -> None:
+        usages = {f"/{name} {arguments}": about for name, (_, arguments, about) in self.commands.items()}
+        for usage, about in usages.items():
+            self._terminal.say(f"{usage:<{max(map(len, usages))}}  {about}")
+        self._terminal.say("Enter sends, Alt-Enter begins a new line, Ctrl-C stops the answer, Ctrl-D leaves.")
+
+    def _model(self, rest: str) -> None:
+        for loss in self._session.use_model(rest) if rest else ():
+            self._terminal.say(f"{loss}", "yellow")
+        self._terminal.say(f"The model is {self._session.client.model}.")
+
+    def _tools(self, rest: str) -> None:
+        client = self._session.client
+        if rest:
+            client.set_tools([] if rest == "none" else self._session.build_tools(rest.replace(",", " ").split()))
+        for tool in client.tools.tools:
+            about = shorten(tool.description, max(20, self._terminal.width - len(tool.name) - 4))
+            self._terminal.say(f"{to_line(tool.name)}  {about}")
+        if not len(client.tools.tools):
+            self._terminal.say("There are no tools. Say, for example: /tools Read Grep, or /tools toolkit")
+
+    def _approve(self, rest: str) -> None:
+        for mode in APPROVE:
+            if rest == mode:
+                self._session.approver.mode = mode
+        if rest and rest not in APPROVE:
+            raise UsageError(f"{rest!r} is no way to approve.", hint="Say ask, auto or deny.")
+        self._terminal.say(f"Calls that no rule allows: {self._session.approver.mode}.")
+
+    def _system(self, rest: str) -> None:
+        if rest:
+            self._session.rewrite(lambda conversation: conversation.with_system(None if rest == "none" else rest))
+        self._terminal.say(self._session.client.conversation.system or "There is no system prompt.")
+
+    def _usage(self, _rest: str) -> None:
+        history = self._session.client.history
+        self._terminal.say(f"{len(history)} messages; {format_usage(history)}.")
+
+    def _undo(self, _rest: str) -> None:
+        messages = self._session.client.history
+        at = max([index for index, message in enumerate(messages) if message.role == "user"], default=None)
+        if at is None:
+            raise UsageError("There is nothing to undo.", hint="")
+        self._session.rewrite(lambda conversation: conversation.up_to(at))
+        self._terminal.say("The last turn is undone; your words are back in the input.")
+        self._edit = messages[at].text
+
+    def _fork(self, _rest: str) -> None:
+        before = self._session.client.id
+        self._session.fork()
+        kept = f"; the other one is {shorten_id(before)}" if before is not None else ""
+        self._terminal.say(f"From here on this is a conversation of its own{kept}.")
+
+    def _new(self, _rest: str) -> None:
+        self._session.begin_anew()
+        self._terminal.say("A new conversation.")
+
+    def _continue(self, _rest: str) -> None:
+        if not self._session.can_continue():
+            raise UsageError("There is nothing to continue.", hint="Say something.")
+        self._take_turn(None)
+
+    def _save(self, rest: str) -> None:
+        if not rest:
+            raise UsageError("Where to?", hint="Name a file: /save talk.md (or .json)")
+        self._terminal.say(f"Written to {write_document(self._session.client.save(), rest)}.")
+
+    def _quit(self, _rest: str) -> None:
+        self._is_over = True
 
 
 # --- what is typed ----------------------------------------------------------------------------------------------------
@@ -171,14 +250,30 @@ def _make_editor(commands: Iterable[str], describe_status: Callable[[], str]) ->
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import create_output
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.text.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _break_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
 
     history = _make_history()
     session: PromptSession[str] = PromptSession(
         history=InMemoryHistory() if history is None else FileHistory(str(history)),
         completer=WordCompleter([f"/{name}" for name in commands], sentence=True),
         multiline=True,
-        key_bindings=_make_keys(),
+        key_bindings=keys,
         bottom_toolbar=describe_status,
         output=create_output(stdout=sys.stderr),  # the answer alone goes to standard output
         prompt_continuation=". ",
@@ -204,143 +299,3 @@ def _make_history() -> Path | None:
     except (OSError, ConfigurationError):
         return None
     return path
-
-
-def _make_keys() -> KeyBindings:
-    from prompt_toolkit.key_binding import KeyBindings
-
-    keys = KeyBindings()
-
-    def send(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if buffer.text.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        else:
-            buffer.validate_and_handle()
-
-    def break_line(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    keys.add("enter")(send)
-    keys.add("escape", "enter")(break_line)
-    keys.add("c-j")(break_line)
-    return keys
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-
-class _Command(NamedTuple):
-    """A command of the chat."""
-
-    run: Callable[[Session, str], Outcome | None]
-    arguments: str
-    about: str
-
-
-def _run_command(session: Session, line: str) -> Outcome:
-    """Carry out a line that begins with /. Raises UsageError, and whatever the command raises."""
-    name, _, rest = line[1:].strip().partition(" ")
-    found = COMMANDS.get({"exit": "quit", "?": "help", "": "help"}.get(name, name))
-    if found is None:
-        near = find_nearest(name, COMMANDS)
-        hint = f"Did you mean /{near}? " if near else ""
-        raise UsageError(f"There is no command /{name}.", hint=f"{hint}/help lists them; // begins a message with /.")
-    return found.run(session, rest.strip()) or Outcome()
-
-
-def _help(session: Session, _rest: str) -> None:
-    wide = max(len(f"/{name} {each.arguments}") for name, each in COMMANDS.items())
-    for name, each in COMMANDS.items():
-        session.terminal.say(f"{f'/{name} {each.arguments}':<{wide}}  {each.about}")
-    session.terminal.say("Enter sends, Alt-Enter begins a new line, Ctrl-C stops the answer, Ctrl-D leaves.")
-
-
-def _model(session: Session, rest: str) -> None:
-    for loss in session.use_model(rest) if rest else ():
-        session.terminal.say(f"{loss}", "yellow")
-    session.terminal.say(f"The model is {session.client.model}.")
-
-
-def _tools(session: Session, rest: str) -> None:
-    if rest:
-        session.client.set_tools([] if rest == "none" else session.build_tools(rest.replace(",", " ").split()))
-    for tool in session.client.tools.tools:
-        about = shorten(tool.description, max(20, session.terminal.width - len(tool.name) - 4))
-        session.terminal.say(f"{to_line(tool.name)}  {about}")
-    if not len(session.client.tools.tools):
-        session.terminal.say("There are no tools. Say, for example: /tools Read Grep, or /tools toolkit")
-
-
-def _approve(session: Session, rest: str) -> None:
-    for mode in APPROVE:
-        if rest == mode:
-            session.approver.mode = mode
-    if rest and rest not in APPROVE:
-        raise UsageError(f"{rest!r} is no way to approve.", hint="Say ask, auto or deny.")
-    session.terminal.say(f"Calls that no rule allows: {session.approver.mode}.")
-
-
-def _system(session: Session, rest: str) -> None:
-    if rest:
-        session.rewrite(lambda conversation: conversation.with_system(None if rest == "none" else rest))
-    session.terminal.say(session.client.conversation.system or "There is no system prompt.")
-
-
-def _usage(session: Session, _rest: str) -> None:
-    session.terminal.say(f"{len(session.client.history)} messages; {format_usage(session.client.history)}.")
-
-
-def _undo(session: Session, _rest: str) -> Outcome:
-    messages = session.client.conversation.messages
-    at = max([index for index, message in enumerate(messages) if message.role == "user"], default=None)
-    if at is None:
-        raise UsageError("There is nothing to undo.", hint="")
-    session.rewrite(lambda conversation: conversation.up_to(at))
-    session.terminal.say("The last turn is undone; your words are back in the input.")
-    return Outcome(edit=messages[at].text)
-
-
-def _fork(session: Session, _rest: str) -> None:
-    before = session.client.id
-    session.fork()
-    kept = f"; the other one is {shorten_id(before)}" if before is not None else ""
-    session.terminal.say(f"From here on this is a conversation of its own{kept}.")
-
-
-def _save(session: Session, rest: str) -> None:
-    if not rest:
-        raise UsageError("Where to?", hint="Name a file: /save talk.md (or .json)")
-    session.terminal.say(f"Written to {write_document(session.client.save(), rest)}.")
-
-
-def _new(session: Session, _rest: str) -> None:
-    session.begin_anew()
-    session.terminal.say("A new conversation.")
-
-
-def _continue(session: Session, _rest: str) -> Outcome:
-    if not session.can_continue():
-        raise UsageError("There is nothing to continue.", hint="Say something.")
-    return Outcome(go_on=True)
-
-
-def _quit(_session: Session, _rest: str) -> Outcome:
-    return Outcome(leave=True)
-
-
-COMMANDS: Final[Mapping[str, _Command]] = {
-    "help": _Command(_help, "", "what can be said here"),
-    "model": _Command(_model, "[NAME]", "the model; go on with another one"),
-    "tools": _Command(_tools, "[NAMES]", "the tools; use these instead, or none"),
-    "approve": _Command(_approve, "[ask|auto|deny]", "what happens to calls that no rule allows"),
-    "system": _Command(_system, "[TEXT]", "the system prompt; change it, or none"),
-    "usage": _Command(_usage, "", "the tokens of this conversation"),
-    "undo": _Command(_undo, "", "take back the last turn"),
-    "fork": _Command(_fork, "", "go on in a copy; the original stays as it is"),
-    "new": _Command(_new, "", "begin a new conversation"),
-    "continue": _Command(_continue, "", "let the model go on after an interruption"),
-    "save": _Command(_save, "FILE", "write the conversation to a .md or .json file"),
-    "quit": _Command(_quit, "", "leave"),
-}

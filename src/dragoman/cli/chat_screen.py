@@ -18,16 +18,7 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from dragoman.conversation import (
-    Event,
-    TextDelta,
-    TextEnded,
-    ThinkingDelta,
-    ToolCall,
-    ToolFinished,
-    ToolResult,
-    ToolStarted,
-)
+from dragoman.conversation import Event, TextDelta, TextEnded, ThinkingDelta, ToolCall, ToolFinished, ToolStarted
 
 from .output import View, format_result
 from .terminal import Terminal, escape_controls, shorten
@@ -65,7 +56,6 @@ class Screen(View):
         self._spin()
 
     def pause(self) -> None:
-        self._stop()
         self._finish_text()
         self._thought = ""
         self._running.clear()
@@ -74,61 +64,44 @@ class Screen(View):
         self._waiting = "waiting"  # no longer for the first sign of life
         match event:
             case TextDelta():
-                self._text(event.text)
+                self._show_text(event.text)
             case TextEnded():
-                self._stop()
                 self._finish_text()
                 self.wait()
             case ThinkingDelta():
                 self._thought = (self._thought + event.text)[-60:]
             case ToolStarted():
-                self._started(event.call)
+                self._finish_text()
+                self._thought = ""
+                self._running[event.call.id] = (event.call, self._clock())
+                self._spin()
             case ToolFinished():
-                self._finished(event.result)
+                self._stop()
+                self._running.pop(event.result.call_id, None)
+                style = "yellow" if event.result.is_error else "dim"
+                self._err.print(Text(format_result(event.result, self._terminal.width), style))
+                self.wait()
             case _:
                 pass
 
-    # --- text ---
-
-    def _text(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         complete = self._blocks.feed(escape_controls(text))
         if complete:
             self._stop()
         for block in complete:
-            self._print(block)
+            self._out.print(_render(block))
         self._growing = self._blocks.rest
         if self._growing.strip() and not self._is_growing:
             self._stop()
             self._growing = self._blocks.rest
-            self._start(self._out, self._tail)
+            self._start(self._out, lambda: _render(self._growing))
             self._is_growing = True
 
-    def _tail(self) -> RenderableType:
-        return Markdown(self._growing, hyperlinks=False)
-
     def _finish_text(self) -> None:
+        self._stop()
         rest = self._blocks.end()
         if rest.strip():
-            self._print(rest)
-
-    def _print(self, block: str) -> None:
-        self._out.print(Markdown(block, hyperlinks=False))
-
-    # --- tools ---
-
-    def _started(self, call: ToolCall) -> None:
-        self._stop()
-        self._finish_text()
-        self._running[call.id] = (call, self._clock())
-        self._thought = ""
-        self._spin()
-
-    def _finished(self, result: ToolResult) -> None:
-        self._stop()
-        self._running.pop(result.call_id, None)
-        style = "yellow" if result.is_error else "dim"
-        self._err.print(Text(format_result(result, self._terminal.width), style))
-        self.wait()
+            self._out.print(_render(rest))
 
     # --- spinning ---
 
@@ -163,12 +136,8 @@ class Screen(View):
         if not self._running:
             words = f"thinking: {self._thought}" if self._thought else self._waiting
             return Text(f"{frame} {shorten(words, width)} {now - self._since:.0f} s", "dim")
-        return Group(
-            *[
-                Text(f"{frame} {shorten(f'{call.name} {call.arguments}', width)} {now - began:.1f} s", "dim")
-                for call, began in self._running.values()
-            ]
-        )
+        calls = [(shorten(f"{call.name} {call.arguments}", width), began) for call, began in self._running.values()]
+        return Group(*[Text(f"{frame} {call} {now - began:.1f} s", "dim") for call, began in calls])
 
     def _stop(self) -> None:
         live, self._live, self._is_growing = self._live, None, False
@@ -176,6 +145,10 @@ class Screen(View):
         self._growing = ""  # it is painted once more while it stops, and then wiped away
         if live is not None:
             live.stop()
+
+
+def _render(text: str) -> Markdown:
+    return Markdown(text, hyperlinks=False)
 
 
 class HarmlessConsole(Console):
@@ -218,8 +191,10 @@ class Blocks:
         blocks: list[str] = []
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
-            self._take(line)
-            if not line.strip() and not self._fence and self._done.strip():
+            self._done += f"{line}\n"
+            if mark := _FENCE.fullmatch(line):
+                self._enter_or_leave_code(mark[1], mark[2])
+            elif not line.strip() and not self._fence and self._done.strip():
                 blocks.append(self._done)
                 self._done = ""
         return blocks
@@ -229,14 +204,8 @@ class Blocks:
         rest, self._done, self._line, self._fence = self.rest, "", "", ""
         return rest
 
-    def _take(self, line: str) -> None:
-        self._done += f"{line}\n"
-        found = _FENCE.fullmatch(line)
-        if found is None:
-            return
-        mark, behind = found[1], found[2]
+    def _enter_or_leave_code(self, mark: str, behind: str) -> None:
         if not self._fence:
-            if mark[0] == "~" or "`" not in behind:
-                self._fence = mark
+            self._fence = mark if mark[0] == "~" or "`" not in behind else ""
         elif mark.startswith(self._fence) and not behind.strip():
             self._fence = ""

@@ -12,7 +12,7 @@ from typing import Final
 from dragoman.chat import Explanation, keys_file, load_config, user_file
 from dragoman.directories import cache_directory, state_directory
 
-from .arguments import Parser, UsageError, add_json
+from .arguments import Parser, UsageError, add_json, add_profile, expand_path
 from .history import store_path
 from .output import print_json
 from .terminal import Terminal
@@ -48,7 +48,7 @@ def declare(parser: Parser) -> None:
     parser.default = "show"
     about = "Show every setting, its value and where it comes from."
     show = parser.add_command("show", _show, about, "dragoman config show --set")
-    show.add_argument("--profile", metavar="NAME", help="a profile of the configuration")
+    add_profile(show)
     show.add_argument("--set", action="store_true", dest="only_set", help="only what differs from the defaults")
     add_json(show)
     parser.add_command("edit", _edit, "Edit your configuration file, and check it.", "dragoman config edit")
@@ -57,7 +57,7 @@ def declare(parser: Parser) -> None:
 
 def _find_file() -> Path:
     named = os.environ.get("DRAGOMAN_CONFIG", "").strip()
-    return Path(named).expanduser() if named else user_file()
+    return expand_path(named) if named else user_file()
 
 
 def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -65,23 +65,23 @@ def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
     rows = tuple(row for row in explained if not (arguments.only_set and row.origin == "default"))
     if arguments.json:
         print_json(terminal, rows)
-    elif rows:
-        terminal.line(str(Explanation(rows)))
     else:
-        terminal.say("Nothing is set; the defaults hold.")
+        terminal.line(str(Explanation(rows)) if rows else "Nothing is set; the defaults hold.")
     return 0
 
 
 def _show_paths(_arguments: argparse.Namespace, terminal: Terminal) -> int:
     path = _find_file()
-    terminal.line(f"configuration  {path}")
-    for also in load_config().files:
-        if also != path:
-            terminal.line(f"also read      {also}")
-    terminal.line(f"keys           {keys_file()}")
-    terminal.line(f"conversations  {store_path()}")
-    terminal.line(f"cache          {cache_directory()}")
-    terminal.line(f"state          {state_directory()}")
+    places = [
+        ("configuration", path),
+        *[("also read", also) for also in load_config().files if also != path],
+        ("keys", keys_file()),
+        ("conversations", store_path()),
+        ("cache", cache_directory()),
+        ("state", state_directory()),
+    ]
+    for name, place in places:
+        terminal.line(f"{name:<13}  {place}")
     return 0
 
 

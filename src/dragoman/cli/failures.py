@@ -76,6 +76,8 @@ def describe(error: BaseException) -> tuple[str, str]:
         for said, here in _IN_CODE:
             text = said.sub(here, text)
         return _end_sentence(error.message), text
+    if isinstance(error, KeyboardInterrupt):
+        return "Interrupted.", "Continue with: dragoman -c"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or type(error).__name__}.", "Check the file, its directory and its permissions."
@@ -87,10 +89,10 @@ def _end_sentence(text: str) -> str:
     return text if text.rstrip()[-1:] in (*".!?:…", "") else f"{text.rstrip()}."
 
 
-def error_object(error: BaseException, code: int) -> dict[str, object]:
+def error_object(error: BaseException) -> dict[str, object]:
     """An error, for programs that read JSON."""
     message, hint = describe(error)
-    return {"type": type(error).__name__, "message": message, "hint": hint, "exit_code": code}
+    return {"type": type(error).__name__, "message": message, "hint": hint, "exit_code": code_of(error)}
 
 
 # --- what to do next --------------------------------------------------------------------------------------------------
@@ -152,6 +154,8 @@ _HINTS: Final[dict[type[errors.DragomanError], str | Callable[[Any], str]]] = {
 _IN_CODE: Final = (
     (re.compile(r"Or say adapt=True to go on without it\."), "Or go on without it: -o adapt true"),
     (re.compile(r"model='([^']*)'\."), r"-m \1"),
+    (re.compile(r"base_url='([^']*)'\."), r"--base-url \1"),
+    (re.compile(r"; code that knows better may pass \w+=True"), ""),
 )
 """What hints say to those who write code, and how it is said here."""
 

@@ -22,16 +22,11 @@ from dragoman.errors import DragomanError
 from dragoman.stores import ConversationStore, Snapshot, SnapshotSummary, SqliteStore, resume, snapshot_to_json
 
 from .arguments import Parser, UsageError, add_json, expand_path
-from .output import print_json, print_table
+from .output import print_list
 from .terminal import Terminal
 
 Format: TypeAlias = Literal["markdown", "json"]
-
-
 _SHORTEST: Final = 4
-_SHORT: Final = 8
-_PAGE: Final = 200
-_UUID: Final = 36
 
 
 def store_path() -> Path:
@@ -52,46 +47,41 @@ def open_store() -> SqliteStore:
 
 def shorten_id(id: str) -> str:
     """How lists show an id."""
-    return id[-_SHORT:]
+    return id[-8:]
 
 
 def list_conversations(store: ConversationStore) -> Iterator[SnapshotSummary]:
     """All of them, newest first; those in which nothing was said are left out."""
     cursor: str | None = None
     while True:
-        page = store.list(limit=_PAGE, cursor=cursor)
+        page = store.list(limit=200, cursor=cursor)
         yield from [item for item in page.items if item.message_count]
-        if page.cursor is None:
+        if (cursor := page.cursor) is None:
             return
-        cursor = page.cursor
 
 
-def find_latest(store: ConversationStore) -> SnapshotSummary:
-    """The one that something was said in last."""
-    found = next(list_conversations(store), None)
-    if found is None:
-        raise UsageError("There is no conversation to continue.", hint='Begin one: dragoman "question"')
-    return found
-
-
-def find_conversation(store: ConversationStore, part: str) -> SnapshotSummary:
-    """The conversation whose id is this, or begins or ends so."""
+def find_conversation(store: ConversationStore, part: str | None = None) -> SnapshotSummary:
+    """The conversation whose id is this, or begins or ends so; by default the one in which something was said last."""
+    if part is None:
+        found = next(list_conversations(store), None)
+        if found is None:
+            raise UsageError("There is no conversation to continue.", hint='Begin one: dragoman "question"')
+        return found
     wanted = part.strip().lower()
     if len(wanted) < _SHORTEST:
         message = f"{part!r} is too short for the id of a conversation."
         raise UsageError(message, hint=f"Give at least {_SHORTEST} characters; see dragoman history list.")
-    found: list[SnapshotSummary] = []
-    for each in list_conversations(store):
-        if wanted in (each.root, each.id):
-            return each
-        if len(wanted) < _UUID and (each.root.startswith(wanted) or each.root.endswith(wanted)):
-            found.append(each)
-    if not found:
+    fitting = [
+        each
+        for each in list_conversations(store)
+        if wanted == each.id or each.root.startswith(wanted) or each.root.endswith(wanted)
+    ]
+    if not fitting:
         raise UsageError(f"There is no conversation {part!r}.", hint="See dragoman history list.")
-    if len(found) > 1:
-        shown = ", ".join([each.root for each in found[:3]])
+    if len(fitting) > 1:
+        shown = ", ".join([each.root for each in fitting[:3]])
         raise UsageError(f"Several conversations have {part!r}: {shown}.", hint="Give more of the id.")
-    return found[0]
+    return fitting[0]
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -101,7 +91,17 @@ _WHO: Final = {"user": "You", "assistant": "Model", "tool": "Tools"}
 
 def format_document(snapshot: Snapshot, format: Format) -> str:
     """The conversation as Markdown, which stands as it was said, or as the stored JSON."""
-    return _format_markdown(snapshot) if format == "markdown" else snapshot_to_json(snapshot).decode() + "\n"
+    if format == "json":
+        return snapshot_to_json(snapshot).decode() + "\n"
+    parts = [
+        f"# {' '.join(snapshot.title.split()) or 'Conversation'}",
+        f"{snapshot.provider}:{snapshot.model} · {snapshot.created_at:%Y-%m-%d %H:%M} UTC · {snapshot.root}",
+    ]
+    if snapshot.system_prompt:
+        parts += ["## System", snapshot.system_prompt]
+    for message in snapshot.messages:
+        parts += _format_message(message)
+    return "\n\n".join(parts) + "\n"
 
 
 def write_document(snapshot: Snapshot, name: str, format: Format | None = None) -> Path:
@@ -113,17 +113,6 @@ def write_document(snapshot: Snapshot, name: str, format: Format | None = None) 
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {error.strerror}.", hint="Name another file.") from None
     return path
-
-
-def _format_markdown(snapshot: Snapshot) -> str:
-    head = [
-        f"# {' '.join(snapshot.title.split()) or 'Conversation'}",
-        f"{snapshot.provider}:{snapshot.model} · {snapshot.created_at:%Y-%m-%d %H:%M} UTC · {snapshot.root}",
-    ]
-    if snapshot.system_prompt:
-        head += ["## System", snapshot.system_prompt]
-    parts = [part for message in snapshot.messages for part in _format_message(message)]
-    return "\n\n".join([*head, *parts]) + "\n"
 
 
 def _format_message(message: Message) -> list[str]:
@@ -141,17 +130,13 @@ def _format_message(message: Message) -> list[str]:
                 verb = "failed" if block.is_error else "gave"
                 parts += [f"**{block.name}** {verb}:", _fence(block.text)]
             case Media():
-                parts.append(_format_media(block))
+                where = block.name or block.url or block.path or f"{len(block.data or b''):,} bytes"
+                parts.append(f"*({block.kind}: {where})*")
             case Opaque():
                 parts.append(f"*(something that only {block.provider} understands)*")
     if message.interrupted:
         parts.append("*(interrupted)*")
     return parts
-
-
-def _format_media(media: Media) -> str:
-    where = media.name or media.url or media.path or f"{len(media.data or b''):,} bytes"
-    return f"*({media.kind}: {where})*"
 
 
 def _fence(text: str, language: str = "") -> str:
@@ -191,9 +176,7 @@ def declare(parser: Parser) -> None:
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     with open_store() as store:
-        found = islice(list_conversations(store), max(0, arguments.number))
-        _print(found, terminal, as_json=arguments.json)
-    return 0
+        return _print(islice(list_conversations(store), max(0, arguments.number)), arguments, terminal)
 
 
 def _search(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -201,28 +184,27 @@ def _search(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("What is to be searched for?", hint="dragoman history search WORDS")
     with open_store() as store:
         found = store.search(" ".join(arguments.words), limit=min(1000, max(1, arguments.number))).items
-    _print(found, terminal, as_json=arguments.json)
+        return _print(found, arguments, terminal)
+
+
+def _print(found: Iterable[SnapshotSummary], arguments: argparse.Namespace, terminal: Terminal) -> int:
+    print_list(terminal, list(found), _summarise, as_json=arguments.json, otherwise="There are no conversations.")
     return 0
 
 
-def _print(found: Iterable[SnapshotSummary], terminal: Terminal, *, as_json: bool) -> None:
-    items = list(found)
-    if as_json:
-        print_json(terminal, items)
-        return
-    if not items:
-        terminal.say("There are no conversations.")
-        return
-    rows: list[tuple[str, ...]] = []
-    for each in items:
-        when, model = f"{each.created_at.astimezone():%Y-%m-%d %H:%M}", f"{each.provider}:{each.model}"
-        rows.append((shorten_id(each.root), when, f"{each.message_count}", model, each.title))
-    print_table(terminal, ("id", "when", "messages", "model", "about"), rows)
+def _summarise(each: SnapshotSummary) -> dict[str, object]:
+    return {
+        "id": shorten_id(each.root),
+        "when": f"{each.created_at.astimezone():%Y-%m-%d %H:%M}",
+        "messages": each.message_count,
+        "model": f"{each.provider}:{each.model}",
+        "about": each.title,
+    }
 
 
 def _load(store: ConversationStore, part: str | None) -> Snapshot:
     """The conversation as far as it came, also if the program that held it was killed."""
-    recovered = resume(store, (find_latest(store) if part is None else find_conversation(store, part)).root)
+    recovered = resume(store, find_conversation(store, part).root)
     return structs.replace(recovered.snapshot, conversation=recovered.conversation)
 
 
@@ -245,24 +227,20 @@ def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _delete(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if bool(arguments.ids) == arguments.all:
         raise UsageError("Which conversations?", hint="Name them, or say --all.")
+    if not arguments.yes and not terminal.in_is_tty:
+        raise UsageError("Deleting needs your word, and standard input is no terminal.", hint="Say --yes.")
     with open_store() as store:
-        named = [find_conversation(store, part) for part in arguments.ids]
-        found = list(list_conversations(store)) if arguments.all else named
-        if not arguments.yes and not _confirm(found, terminal):
-            terminal.say("Nothing was deleted.")
-            return 1
+        found = [find_conversation(store, part) for part in arguments.ids] or list(list_conversations(store))
+        if not arguments.yes:
+            for each in found[:10]:
+                terminal.say(f"  {each.root}  {each.title}")
+            said = terminal.ask(f"Delete {len(found)} for good? [y/N] ") or ""
+            if said.strip().lower() not in ("y", "yes"):
+                terminal.say("Nothing was deleted.")
+                return 1
         for each in found:
             store.delete(each.root)
         if found:
             store.compact()
     terminal.say(f"{len(found)} deleted.")
     return 0
-
-
-def _confirm(found: list[SnapshotSummary], terminal: Terminal) -> bool:
-    if not terminal.in_is_tty:
-        raise UsageError("Deleting needs your word, and standard input is no terminal.", hint="Say --yes.")
-    for each in found[:10]:
-        terminal.say(f"  {each.root}  {each.title}")
-    said = terminal.ask(f"Delete {len(found)} for good? [y/N] ")
-    return (said or "").strip().lower() in ("y", "yes")

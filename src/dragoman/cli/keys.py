@@ -9,14 +9,15 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
+from contextlib import suppress
 
-from dragoman.chat import StoredKey, delete_key, list_keys, resolve_provider, store_key
+from dragoman.chat import delete_key, list_keys, resolve_provider, store_key
 from dragoman.engines import Secret
 from dragoman.errors import KeychainError
 from dragoman.providers import PROVIDERS
 
 from .arguments import Parser, UsageError, add_json
-from .output import print_rows
+from .output import print_list
 from .terminal import Terminal
 
 
@@ -43,44 +44,38 @@ def _set(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if key.split() != [key]:
         message = f"This is not a key for {provider}: it is empty, or has spaces in it."
         raise UsageError(message, hint="Copy it again, without anything around it.")
-    stored = _store(provider, key, arguments.store, terminal)
+    wanted = arguments.store or "keychain"
+    try:
+        stored = store_key(provider, key, store=wanted)
+    except KeychainError as error:
+        if arguments.store or error.reason not in ("not_installed", "no_backend"):
+            raise
+        terminal.note(f"dragoman: {error.message} The key goes into a file that only you can read.", "yellow")
+        stored = store_key(provider, key, store="file")
     terminal.say(f"The key {stored.masked} for {stored.provider} is in the {stored.store} ({stored.place}).")
     return 0
 
 
 def _read_key(provider: str, terminal: Terminal) -> str:
     if not terminal.in_is_tty:
-        return "" if terminal.stdin is None else terminal.stdin.read().strip()
-    try:
+        return terminal.stdin.read().strip() if terminal.stdin else ""
+    with suppress(EOFError):
         return getpass.getpass(f"Key for {provider}: ", terminal.stderr).strip()
-    except EOFError:
-        return ""
-
-
-def _store(provider: str, key: str, store: str | None, terminal: Terminal) -> StoredKey:
-    if store == "file":
-        return store_key(provider, key, store="file")
-    try:
-        return store_key(provider, key, store="keychain")
-    except KeychainError as error:
-        if store == "keychain" or error.reason not in ("not_installed", "no_backend"):
-            raise
-        terminal.note(f"dragoman: {error.message} The key goes into a file that only you can read.", "yellow")
-        return store_key(provider, key, store="file")
+    return ""
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    rows = [(key.provider, key.masked, f"{key.store} ({key.place})") for key in list_keys()]
-    for provider in PROVIDERS.values():
-        rows += [
-            (provider.name, Secret(value).masked, f"environment variable {name}")
-            for name in provider.key_variables
-            if (value := os.environ.get(name))
-        ]
-    if rows or arguments.json:
-        print_rows(terminal, ("provider", "key", "place"), rows, as_json=arguments.json)
-    else:
-        terminal.say("There are no keys. Store one with: dragoman keys set openai")
+    found = [
+        {"provider": key.provider, "key": key.masked, "place": f"{key.store} ({key.place})"} for key in list_keys()
+    ]
+    found += [
+        {"provider": provider.name, "key": Secret(value).masked, "place": f"environment variable {name}"}
+        for provider in PROVIDERS.values()
+        for name in provider.key_variables
+        if (value := os.environ.get(name))
+    ]
+    otherwise = "There are no keys. Store one with: dragoman keys set openai"
+    print_list(terminal, found, dict, as_json=arguments.json, otherwise=otherwise)
     return 0
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from msgspec import structs
-
 from dragoman.engines import (
     ModelServer,
     StoredModel,
@@ -13,7 +11,6 @@ from dragoman.engines import (
     bench,
     model_named,
     models,
-    present,
     pull,
     remove,
     running_models,
@@ -21,7 +18,7 @@ from dragoman.engines import (
 )
 
 from .arguments import Parser, add_json
-from .output import print_json, print_table
+from .output import print_list
 from .terminal import Terminal
 
 
@@ -45,27 +42,19 @@ def declare(parser: Parser) -> None:
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     found = models()
-    if arguments.json:
-        print_json(terminal, [{**structs.asdict(model), "path": str(model.path)} for model in found])
-        return 0
-    rows = [
-        (
-            f"local:{model.name}{' (default)' if model.default else ''}",
-            _format_size(model.size),
-            _describe_state(model),
-            model.about,
-        )
-        for model in found
-    ]
-    print_table(terminal, ("model", "size", "state", "about"), rows)
+    print_list(terminal, found, _show, as_json=arguments.json)
     terminal.note(f"Models are kept in {found[0].path.parent} (DRAGOMAN_MODEL_DIR moves them).")
     return 0
 
 
-def _describe_state(model: StoredModel) -> str:
-    if model.present:
-        return "here"
-    return f"{100 * model.fetched // model.size} % here" if model.fetched else "not fetched"
+def _show(model: StoredModel) -> dict[str, object]:
+    part = f"{100 * model.fetched // model.size} % here" if model.fetched else "not fetched"
+    return {
+        "model": f"local:{model.name}{' (default)' if model.default else ''}",
+        "size": _format_size(model.size),
+        "state": "here" if model.present else part,
+        "about": model.about,
+    }
 
 
 def _format_size(size: int) -> str:
@@ -74,9 +63,9 @@ def _format_size(size: int) -> str:
 
 def _pull(arguments: argparse.Namespace, terminal: Terminal) -> int:
     name = model_named(arguments.model.removeprefix("local:")).name
-    if not present(name):
-        size = next(_format_size(model.download) for model in models() if model.name == name)
-        terminal.note(f"dragoman: local:{name} is fetched now ({size}).")
+    model = next(model for model in models() if model.name == name)
+    if not model.present:
+        terminal.note(f"dragoman: local:{name} is fetched now ({_format_size(model.download)}).")
     terminal.line(str(pull(name, bar_if_terminal(terminal.stderr))))
     return 0
 
@@ -88,21 +77,13 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _bench(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    measured = bench(arguments.model.removeprefix("local:"))
-    terminal.line(str(measured))
+    terminal.line(str(bench(arguments.model.removeprefix("local:"))))
     return 0
 
 
 def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    found = running_models()
-    if arguments.json:
-        shown = [{"model": _name_of(each), "pid": each.pid, "context": each.context} for each in found]
-        print_json(terminal, shown)
-    elif found:
-        rows = [(_name_of(each), str(each.pid), f"{each.context:,} tokens") for each in found]
-        print_table(terminal, ("model", "process", "context"), rows)
-    else:
-        terminal.note("No model is loaded. The next call of one loads it.")
+    loaded = [{"model": _name_of(each), "pid": each.pid, "context": each.context} for each in running_models()]
+    print_list(terminal, loaded, dict, as_json=arguments.json, otherwise="No model is loaded. The next call loads one.")
     return 0
 
 
@@ -111,7 +92,7 @@ def _stop(_arguments: argparse.Namespace, terminal: Terminal) -> int:
     for each in ended:
         terminal.line(f"{_name_of(each)} is unloaded.")
     if not ended:
-        terminal.note("No model was loaded.")
+        terminal.say("No model was loaded.")
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 import mimetypes
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from dragoman.toolkit import PermissionChecker
 from dragoman.tools import Allow, AnyTool, Ask, Decision, Deny, PermissionCheck, ToolContext, ToolExecutor, not_found
 
 from .arguments import Parser, add_json
-from .output import print_rows
+from .output import print_list
 from .settings import read_settings
 from .terminal import Terminal
-from .tool_choice import ALL, ToolChoice
+from .tools import ALL, ToolChoice
 
 
 def declare(parser: Parser) -> None:
@@ -82,18 +82,19 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not entries:
         terminal.say("The configuration has no MCP servers. Write [mcp.servers.NAME] with a command or a url into it.")
         return 0
-    rows: list[tuple[str, str, str]] = []
-    failed = 0
     with McpServers.from_json({"mcpServers": entries}, optional=True, environ=os.environ) as servers:
-        for name, status in servers.status.items():
-            if status.error is not None:
-                failed += 1
-                terminal.say(f"dragoman: {name}: {status.error}", "yellow")
-                continue
-            rows += [(name, tool.name, tool.description.split("\n")[0]) for tool in servers[name]]
+        failed = {name: status.error for name, status in servers.status.items() if status.error is not None}
+        for name, error in failed.items():
+            terminal.say(f"dragoman: {name}: {error}", "yellow")
         for problem in servers.problems:
             terminal.note(f"dragoman: {problem}", "yellow")
-    print_rows(terminal, ("server", "tool", "description"), rows, as_json=arguments.json)
+        rows = [
+            {"server": name, "tool": tool.name, "description": tool.description.split("\n")[0]}
+            for name in servers.status
+            if name not in failed
+            for tool in servers[name]
+        ]
+    print_list(terminal, rows, dict, as_json=arguments.json, otherwise="There are no tools.")
     return 1 if failed else 0
 
 
@@ -122,11 +123,7 @@ def _save(media: Media, tool: str) -> str:
         return f"It also gave {media.mime_type}: {media.url or media.path}"
     stem, suffix = re.sub(r"[^\w-]", "_", tool), mimetypes.guess_extension(media.mime_type) or ""
     for number in count(1):
-        path = Path(f"{stem}-{number}{suffix}")
-        try:
-            with path.open("xb") as file:
-                file.write(media.data)
-        except FileExistsError:
-            continue
-        return f"It also gave {media.mime_type}, which is now in {path} ({len(media.data):,} bytes)."
+        with suppress(FileExistsError), Path(f"{stem}-{number}{suffix}").open("xb") as file:
+            file.write(media.data)
+            return f"It also gave {media.mime_type}, which is now in {file.name} ({len(media.data):,} bytes)."
     raise AssertionError

@@ -7,7 +7,7 @@ the others only names that surely exist are shown.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -23,7 +23,7 @@ from dragoman.transport import HttpRequest, SocketTransport, Timeouts, host_of, 
 
 from .arguments import Parser, add_json
 from .failures import list_models
-from .output import print_json, print_table
+from .output import print_list
 from .terminal import Terminal
 
 _QUICKLY: Final = Timeouts(connect=2.0, read=5.0, total=10.0)
@@ -43,13 +43,26 @@ def declare(parser: Parser) -> None:
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     config, word = load_config().config, arguments.word.lower()
     found = [row for row in _describe_models(config, terminal, arguments.offline) if word in str(row["model"]).lower()]
-    if arguments.json:
-        print_json(terminal, found)
-    else:
-        head = ("model", "key", "tools", "JSON", "thinking", "window", "takes")
-        keys = ("model", "key", "tools", "structured", "reasoning", "context_window", "media")
-        print_table(terminal, head, [[_format(row.get(key)) for key in keys] for row in found])
+    print_list(terminal, found, _show, as_json=arguments.json)
     return 0
+
+
+def _show(row: Mapping[str, object]) -> dict[str, object]:
+    keys = ("model", "key", "tools", "structured", "reasoning", "context_window", "media")
+    head = ("model", "key", "tools", "JSON", "thinking", "window", "takes")
+    return {name: _format(row[key]) for name, key in zip(head, keys, strict=True)}
+
+
+def _format(value: object) -> str:
+    match value:
+        case None | "none" | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
 
 
 def _describe_models(config: Config, terminal: Terminal, offline: bool) -> Iterator[dict[str, object]]:
@@ -58,29 +71,35 @@ def _describe_models(config: Config, terminal: Terminal, offline: bool) -> Itera
     for service in services:
         provider, names = service.provider.name, answers.get(service.url, [])
         for model in names or list_models(provider) or ["…"]:
-            profile = profile_of(provider, model)
             listed = "server" if names else "catalogue"
-            yield {"model": f"{provider}:{model}", "key": service.key_state, **_list_abilities(profile), "from": listed}
-    for provider, profile in PROFILES.items():  # models of programs rather than of services
-        names = {row.name: row.tools for row in MODELS.values()} if provider == "local" else {"…": profile.tools}
-        for name, tools in names.items():
-            abilities = {**_list_abilities(profile), "tools": tools}
-            yield {"model": f"{provider}:{name}", "key": "not needed", **abilities, "from": "catalogue"}
+            yield _describe(profile_of(provider, model), model, service.key_state, listed)
+    yield _describe(PROFILES["claude-local"], "…", "not needed", "catalogue")
+    for row in MODELS.values():
+        yield {**_describe(PROFILES["local"], row.name, "not needed", "catalogue"), "tools": row.tools}
+
+
+def _describe(profile: Profile, model: str, key: str, listed: str) -> dict[str, object]:
+    return {
+        "model": f"{profile.provider}:{model}",
+        "key": key,
+        "tools": profile.tools,
+        "structured": profile.structured,
+        "reasoning": profile.reasoning,
+        "media": ", ".join(sorted(profile.media)),
+        "context_window": profile.context_window,
+        "max_output": profile.max_output,
+        "from": listed,
+    }
 
 
 # --- asking servers ---------------------------------------------------------------------------------------------------
 
 
-class _Listed(Struct):
-    id: str = ""
-    name: str = ""
-
-
 class _Listing(Struct):
     """What a server says: OpenAI and Anthropic list `data` with `id`, Gemini `models` with `name`."""
 
-    data: list[_Listed] = []
-    models: list[_Listed] = []
+    data: list[dict[str, object]] = []
+    models: list[dict[str, object]] = []
 
 
 class _Service(Struct, frozen=True, kw_only=True):
@@ -88,7 +107,7 @@ class _Service(Struct, frozen=True, kw_only=True):
 
     provider: Provider
     url: str
-    key: Secret | None
+    key: Secret | None = None
     key_state: str
 
     @property
@@ -99,16 +118,18 @@ class _Service(Struct, frozen=True, kw_only=True):
 
 
 def _find_service(row: Provider, config: Config) -> _Service:
-    is_chosen = False
+    url = row.base_url
     try:
         is_chosen = config.provider_name == row.name
+        url = (is_chosen and config.base_url) or url
         found = config.key() if is_chosen else find_key(row.name, keys=config.keys)
-        key, state = (None, "not needed") if found is None else (found.secret, "set")
     except MissingKeyError:
-        key, state = None, "-"
+        return _Service(provider=row, url=url, key_state="-")
     except ConfigurationError:  # a keychain that is locked; or the model that is configured does not exist
-        key, state = None, "locked"
-    return _Service(provider=row, url=(config.base_url if is_chosen else "") or row.base_url, key=key, key_state=state)
+        return _Service(provider=row, url=url, key_state="locked")
+    if found is None:
+        return _Service(provider=row, url=url, key_state="not needed")
+    return _Service(provider=row, url=url, key=found.secret, key_state="set")
 
 
 def _ask(services: Iterable[_Service], terminal: Terminal) -> dict[str, list[str]]:
@@ -144,30 +165,5 @@ def _fetch_names(service: _Service) -> list[str]:
     if status != 200:
         raise ValueError(f"it answered {status}.")
     listing = msgspec.json.decode(body, type=_Listing)
-    return sorted({each.id or each.name.removeprefix("models/") for each in (*listing.data, *listing.models)} - {""})
-
-
-# --- showing ----------------------------------------------------------------------------------------------------------
-
-
-def _list_abilities(profile: Profile) -> dict[str, object]:
-    return {
-        "tools": profile.tools,
-        "structured": profile.structured,
-        "reasoning": profile.reasoning,
-        "media": ", ".join(sorted(profile.media)),
-        "context_window": profile.context_window,
-        "max_output": profile.max_output,
-    }
-
-
-def _format(value: object) -> str:
-    match value:
-        case None | "none" | "":
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case _:
-            return str(value)
+    names = {str(each.get("id") or each.get("name") or "") for each in (*listing.data, *listing.models)}
+    return sorted({name.removeprefix("models/") for name in names} - {""})

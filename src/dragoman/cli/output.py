@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,8 @@ from dragoman.conversation import (
 from dragoman.errors import ToolError
 
 from .terminal import Terminal, shorten, to_line
+
+T = TypeVar("T")
 
 
 class View:
@@ -78,9 +81,11 @@ class TextView(View):
                 self._end_line()
             case TextDelta():
                 self.pause()
-                self._answer(event.text)
-            case ThinkingDelta():
-                self._think(event.text)
+                self._terminal.answer(event.text)
+                self._last = event.text[-1:] or self._last
+            case ThinkingDelta() if event.text and not self._terminal.quiet:
+                self._terminal.write_error(("" if self._thinking else "thinking: ") + event.text, "dim")
+                self._thinking = True
             case ThinkingEnded():
                 self.pause()
             case ToolStarted():
@@ -93,21 +98,10 @@ class TextView(View):
             case _:
                 pass
 
-    def _answer(self, text: str) -> None:
-        if text:
-            self._terminal.answer(text)
-            self._last = text[-1]
-
     def _end_line(self) -> None:
         if self._last != "\n":
-            self._answer("\n")
-
-    def _think(self, text: str) -> None:
-        if self._terminal.quiet or not text:
-            return
-        head = "" if self._thinking else "thinking: "
-        self._thinking = True
-        self._terminal.write_error(head + text, "dim")
+            self._terminal.answer("\n")
+            self._last = "\n"
 
 
 def format_result(result: ToolResult, width: int) -> str:
@@ -149,8 +143,7 @@ def _sum_up_call(call: ToolCall, result: ToolResult | None) -> dict[str, object]
 
 
 def _add_usage(messages: tuple[Message, ...]) -> Usage:
-    spent = [message.usage or Usage() for message in messages if message.role == "assistant"]
-    return sum(spent, Usage(input=0, output=0))
+    return sum([each.usage or Usage() for each in messages if each.role == "assistant"], Usage(input=0, output=0))
 
 
 def format_usage(messages: tuple[Message, ...]) -> str:
@@ -161,27 +154,37 @@ def format_usage(messages: tuple[Message, ...]) -> str:
     return f"tokens: {', '.join(known) or 'not reported'}{' (at least)' if usage.partial and known else ''}"
 
 
-# --- lists -----------------------------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def print_rows(terminal: Terminal, names: Sequence[str], rows: Iterable[Sequence[str]], *, as_json: bool) -> None:
-    """A list, as a table or as JSON, of which these are the heads and the members' names."""
+def print_list(
+    terminal: Terminal,
+    items: Sequence[T],
+    show: Callable[[T], Mapping[str, object]],
+    *,
+    as_json: bool,
+    otherwise: str = "There are none.",
+) -> None:
+    """Items as JSON, or a table with what is shown of each, or, where there are no items, a sentence that says so.
+
+    The last column is as wide as it likes, or as the terminal is.
+    """
     if as_json:
-        print_json(terminal, [dict(zip(names, row, strict=True)) for row in rows])
-    else:
-        print_table(terminal, names, rows)
-
-
-def print_table(terminal: Terminal, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows in columns under a head; the last column is as wide as it likes, or as the terminal is."""
-    cells = [list(head), *([to_line(cell) for cell in row] for row in rows)]
-    wide = [max(len(row[index]) for row in cells) for index in range(len(head) - 1)]
-    for row in cells:
-        line = "  ".join([f"{cell:<{width}}" for cell, width in zip(row, wide, strict=False)] + [row[-1]]).rstrip()
-        most = terminal.width
-        terminal.line(line if not terminal.out_is_tty or len(line) <= most else line[: most - 1] + "…")
+        print_json(terminal, items)
+        return
+    if not items:
+        terminal.say(otherwise)
+        return
+    shown = [show(item) for item in items]
+    rows = [list(shown[0]), *([to_line(str(cell)) for cell in row.values()] for row in shown)]
+    widths = [*[max(map(len, column)) for column in zip(*rows, strict=True)][:-1], 0]
+    for row in rows:
+        line = "  ".join([f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]).rstrip()
+        is_cut = terminal.out_is_tty and len(line) > terminal.width
+        terminal.line(line[: terminal.width - 1] + "…" if is_cut else line)
 
 
 def print_json(terminal: Terminal, value: object) -> None:
     """A value as JSON, with line ends for people."""
-    terminal.line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    terminal.line(msgspec.json.format(encoded, indent=2).decode())

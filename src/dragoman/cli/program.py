@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn, cast
 
@@ -55,7 +55,6 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no key, 4 approval needed, 5 limit, 6 u
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (the process's own arguments by default) and return its exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     terminal = Terminal()
     try:
         with _unwind_on_sigterm():
@@ -64,21 +63,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as ended:  # argparse has shown a help text
         code = ended.code if isinstance(ended.code, int) else 0
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 -- the last place where it can become one line
-        code = _report(error, terminal, debug="--debug" in options)
+        from .failures import code_of, report  # with the catalogue of models, which hints are made of
+
+        code = code_of(error)
+        if isinstance(error, KeyboardInterrupt):
+            terminal.end_line()
+        elif not isinstance(error, BrokenPipeError):  # whose reader knows
+            words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+            report(error, terminal, debug="--debug" in words)
         if isinstance(error, OSError):  # nobody reads standard output any more, or a full disk is behind it
             _discard_output(terminal)
     return code
-
-
-def _report(error: BaseException, terminal: Terminal, *, debug: bool) -> int:
-    from .failures import code_of, report  # with the catalogue of models, which hints are made of
-
-    if isinstance(error, BrokenPipeError):  # whoever did it knows
-        return code_of(error)
-    if isinstance(error, KeyboardInterrupt):
-        terminal.end_line()
-        return code_of(error)
-    return report(error, terminal, debug=debug)
 
 
 def _run(arguments: list[str], terminal: Terminal) -> int:
@@ -91,8 +86,13 @@ def _run(arguments: list[str], terminal: Terminal) -> int:
     if first in ("-h", "--help") or arguments[:2] == ["ask", "--help"] or (not arguments and terminal.in_is_tty):
         terminal.line(make_root_parser().format_help().rstrip())
         return 0
-    if first == "simulate":
-        return _simulate([word for word in arguments[1:] if word != "--debug"])
+    if first == "simulate":  # it has its own arguments
+        try:
+            return dragoman.simulator.main([word for word in arguments[1:] if word != "--debug"])
+        except SystemExit as ended:
+            if ended.code:
+                raise UsageError("dragoman simulate was given wrong arguments.", hint="See above.") from None
+            raise
     if first in COMMANDS and first != "ask":
         parser, words = load_command(first).find_command(arguments[1:])
     else:
@@ -103,26 +103,13 @@ def _run(arguments: list[str], terminal: Terminal) -> int:
         return 0 if parser.run is None else parser.run(namespace, terminal)
 
 
-def _simulate(arguments: list[str]) -> int:
-    """The simulator's own command, with its own arguments."""
-    try:
-        return dragoman.simulator.main(arguments)
-    except SystemExit as ended:
-        if ended.code:
-            raise UsageError("dragoman simulate was given wrong arguments.", hint="See above.") from None
-        raise
-
-
 def make_root_parser() -> Parser:
     """The parser of a question, whose help is that of the program."""
-    wide = max(map(len, COMMANDS))
-    commands = [f"  {name:<{wide}}  {about}" for name, about in COMMANDS.items()]
     usage = 'dragoman [options] "question"\n       dragoman COMMAND [options]'
     parser = load_command("ask", Parser("dragoman", usage=usage))
     parser.description = "One conversation, any model, tools that behave the same everywhere."
-    parser.epilog = "\n".join(
-        ["commands:", *commands, "", "examples:", *(f"  {line}" for line in EXAMPLES), "", _NOTES]
-    )
+    commands = "\n".join([f"  {name:<{max(map(len, COMMANDS))}}  {about}" for name, about in COMMANDS.items()])
+    parser.epilog = f"commands:\n{commands}\n\n{parser.epilog}\n\n{_NOTES}"
     parser.add_argument("-V", "--version", action="version", version=f"dragoman {__version__}", help="show the version")
     return parser
 
@@ -131,14 +118,16 @@ def load_command(name: str, parser: Parser | None = None) -> Parser:
     """The parser of a command or of a group of them, its module loaded now."""
     about = f"{COMMANDS[name][0].upper()}{COMMANDS[name][1:]}."
     parser = parser or Parser(f"dragoman {name}", description=about)
-    if name == "ask":  # whose module is loaded later still: `--help` does not need it
-        parser.describe(
-            lambda given, terminal: import_module("dragoman.cli.ask").ask(given, terminal), about, *EXAMPLES
-        )
+    if name == "ask":
+        parser.describe(_ask, about, *EXAMPLES)
         add_asking(parser)
     elif name != "simulate":
         import_module(f"dragoman.cli.{name}").declare(parser)
     return parser
+
+
+def _ask(given: Any, terminal: Terminal) -> int:
+    return import_module("dragoman.cli.ask").ask(given, terminal)  # `--help` does not need it
 
 
 def _refuse_slips(arguments: list[str]) -> None:
@@ -152,12 +141,10 @@ def _refuse_slips(arguments: list[str]) -> None:
 
 def _discard_output(terminal: Terminal) -> None:
     """What is still in the buffer of standard output must not raise at exit."""
-    try:
+    with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, terminal.stdout.fileno())
         os.close(nowhere)
-    except (OSError, ValueError):
-        pass
 
 
 class Terminated(KeyboardInterrupt):
@@ -168,20 +155,19 @@ class Terminated(KeyboardInterrupt):
     """
 
 
+def _end(_number: int, _frame: object) -> NoReturn:
+    raise Terminated
+
+
 @contextmanager
 def _unwind_on_sigterm() -> Generator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(_number: int, _frame: object) -> NoReturn:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, end)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _end) if is_main else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -7,8 +7,10 @@ text, which every model takes; images, documents, audio and video become media.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -18,16 +20,15 @@ from .arguments import UsageError, expand_path, suggest
 from .terminal import Terminal
 
 _LARGEST: Final = 100 * 1024 * 1024
-_MAGIC: Final = (
-    (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
-    (b"\xff\xd8\xff", 0, "image/jpeg"),
-    (b"GIF87a", 0, "image/gif"),
-    (b"GIF89a", 0, "image/gif"),
-    (b"WEBP", 8, "image/webp"),
-    (b"%PDF-", 0, "application/pdf"),
-    (b"WAVE", 8, "audio/wav"),
-    (b"ID3", 0, "audio/mpeg"),
-)
+_TYPES_BY_MAGIC: Final = {
+    rb"\x89PNG\r\n\x1a\n": "image/png",
+    rb"\xff\xd8\xff": "image/jpeg",
+    rb"GIF8[79]a": "image/gif",
+    rb"(?s)RIFF.{4}WEBP": "image/webp",
+    rb"%PDF-": "application/pdf",
+    rb"(?s)RIFF.{4}WAVE": "audio/wav",
+    rb"ID3": "audio/mpeg",
+}
 
 
 def clean(text: str) -> str:
@@ -37,39 +38,29 @@ def clean(text: str) -> str:
 
 def read_prompt(words: Sequence[str], terminal: Terminal) -> tuple[str, list[Block]]:
     """The question: the words, then what is piped in. `-` alone reads the question itself from standard input."""
-    said = clean(" ".join(words)).strip() if list(words) != ["-"] else ""
-    piped: list[Block] = []
-    if list(words) == ["-"] or (not terminal.in_is_tty and terminal.stdin is not None):
-        context, piped = _read_piped(terminal)
-        said = f"{said}\n\n{context}" if said and context else said or context
-    return said, piped
-
-
-def _read_piped(terminal: Terminal) -> tuple[str, list[Block]]:
-    if terminal.stdin is None:
-        return "", []
+    reads_stdin = list(words) == ["-"]
+    said = "" if reads_stdin else clean(" ".join(words)).strip()
+    if terminal.stdin is None or (terminal.in_is_tty and not reads_stdin):
+        return said, []
     try:
         buffer = getattr(terminal.stdin, "buffer", None)
         raw: bytes = buffer.read(_LARGEST + 1) if buffer is not None else terminal.stdin.read(_LARGEST + 1).encode()
     except (OSError, ValueError):  # closed, or a terminal in the background
-        return "", []
+        return said, []
     if len(raw) > _LARGEST:
         raise UsageError(f"More than {_LARGEST // 2**20} MiB are piped in.", hint="Pipe in less.")
     try:
-        return raw.decode("utf-8-sig").strip("\n"), []
+        piped = raw.decode("utf-8-sig").strip("\n")
     except UnicodeDecodeError:
-        return "", [_make_media(raw, "standard input")]
+        return said, [_make_media(raw, "standard input")]
+    return "\n\n".join([part for part in (said, piped) if part]), []
 
 
 def make_message(
     text: str, piped: Iterable[Block], attachments: Iterable[str], typed: Iterable[Sequence[str]]
 ) -> Message | None:
     """The user's message; None if nothing was said at all."""
-    blocks = [
-        *piped,
-        *(_read_attachment(name) for name in attachments),
-        *(_read_attachment(name, kind) for name, kind in typed),
-    ]
+    blocks = [*piped, *map(_read_attachment, attachments), *(_read_attachment(name, kind) for name, kind in typed)]
     if text:
         blocks.append(Text(text))
     return Message.user(*blocks) if blocks else None
@@ -106,17 +97,14 @@ def _read_attachment(name: str, mime_type: str | None = None) -> Block:
 
 
 def _make_media(raw: bytes, where: str, path: Path | None = None) -> Media:
-    mime_type = next((kind for magic, at, kind in _MAGIC if raw[at : at + len(magic)] == magic), None)
-    name = None if path is None else path.name
+    mime_type = next((kind for magic, kind in _TYPES_BY_MAGIC.items() if re.match(magic, raw)), None)
     if mime_type is None and path is not None:
-        try:
+        with suppress(ValueError):
             mime_type = Media.from_path(path).mime_type
-        except ValueError:
-            mime_type = None
     if mime_type is None:
         message = f"What {where!r} holds is neither text nor of a type that is known."
         raise UsageError(message, hint="Say its type: --at FILE image/png")
-    return Media.from_bytes(raw, mime_type, name=name)
+    return Media.from_bytes(raw, mime_type, name=None if path is None else path.name)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -134,27 +122,16 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
 
 def read_schema(given: str) -> dict[str, object]:
     """The JSON Schema that is meant: in a file, written out, or in the short form."""
-    text = given.strip()
-    if text.startswith("{"):
-        return _parse_schema(text, "the text of --schema")
-    path = expand_path(text)
-    if path.suffix == ".json" or ("\n" not in text and _is_file(path)):
+    text, where = given.strip(), "the text of --schema"
+    if not text.startswith("{"):
+        path, where = expand_path(text), text
+        if path.suffix != ".json" and not os.path.isfile(path):  # noqa: PTH113 -- Path's raises for too long a name
+            return parse_short_schema(text)
         try:
-            return _parse_schema(path.read_text(encoding="utf-8-sig"), str(path))
-        except (OSError, UnicodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise UsageError(f"The schema {str(path)!r} cannot be read: {reason}.") from None
-    return parse_short_schema(text)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # no name that a file could have
-        return False
-
-
-def _parse_schema(text: str, where: str) -> dict[str, object]:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise UsageError(f"The schema {where!r} cannot be read: {reason}.") from None
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:

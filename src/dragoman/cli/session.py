@@ -7,15 +7,16 @@ so that a program that is killed at the question asks it again when it is contin
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import ExitStack
 from importlib.util import find_spec
-from typing import Final, Self
+from typing import Final
 
 from dragoman.chat import ChatClient, ChatOptions, LoadedConfig, Prompt, new
 from dragoman.conversation import Conversation, ToolCall
 from dragoman.errors import ConfigurationError, StepLimitError, StoreError, ToolError
-from dragoman.stores import ConversationStore, SnapshotSummary
+from dragoman.stores import ConversationStore
 from dragoman.toolkit import PermissionChecker, skills_prompt
 from dragoman.tools import (
     Allow,
@@ -31,51 +32,66 @@ from dragoman.tools import (
     deny,
 )
 
-from .arguments import Approve, Talking
-from .history import find_conversation, find_latest, open_store
+from .arguments import Approve
+from .history import find_conversation, open_store
 from .output import TextView, View
 from .prompts import clean
 from .settings import Settings, clean_model, fetch_model, load_with, read_settings, settle_model
 from .terminal import Terminal, escape_controls, to_line
-from .tool_choice import ToolChoice
+from .tools import ToolChoice
 
 
-class Session:
-    """Everything that a talk needs. Use it in a `with` block."""
+class Session(ExitStack):
+    """Everything that a talk needs. What it opens is closed when its `with` block ends."""
 
-    def __init__(self, arguments: Talking, terminal: Terminal) -> None:
-        self.arguments: Talking = arguments
+    def __init__(self, arguments: Namespace, terminal: Terminal) -> None:
+        super().__init__()
+        self.arguments: Namespace = arguments
         self.terminal: Terminal = terminal
         terminal.quiet = arguments.quiet
-        self._stack: ExitStack = ExitStack()
-        self._stack.enter_context(terminal.reserve_stdout())
+        self._continues: bool = arguments.go_on or arguments.cid is not None
         try:
-            self.loaded: LoadedConfig = load_with(arguments)
-            self.settings: Settings = read_settings(self.loaded)
-            self.store: ConversationStore | None = self._open_store()
             self._begin()
         except BaseException:
             self.close()
             raise
 
     def _begin(self) -> None:
-        continued = self._find_continued()
-        if continued is not None and self.arguments.model is None:
-            self.loaded = self.loaded.change(model=f"{continued.provider}:{continued.model}")
+        self.enter_context(self.terminal.reserve_stdout())
+        self.loaded: LoadedConfig = load_with(self.arguments)
+        self.settings: Settings = read_settings(self.loaded)
+        self.store: ConversationStore | None = self._open_store()
+        continued = None
+        if self.store is not None and self._continues:
+            continued = find_conversation(self.store, self.arguments.cid)
+            if self.arguments.model is None:
+                self.loaded = self.loaded.change(model=f"{continued.provider}:{continued.model}")
         self.loaded = settle_model(self.loaded, self.terminal)
-        self._choice: ToolChoice = ToolChoice(self.settings, self.terminal, self._stack)
+        choice = ToolChoice(self.settings, self.terminal, self)
+        self.build_tools: Callable[[Iterable[str]], ToolRegistry] = choice.build
         checker = PermissionChecker(self.settings.policy, workspace=self.settings.directory, door="cli")
         self.approver: Approver = Approver(self.arguments.approve or self.settings.cli.approve, self.terminal, checker)
         tools = self.build_tools(self.arguments.tools or self.settings.cli.tools)
         # Last: what is wrong in the arguments costs no download.
         fetch_model(self.loaded.config.model_name, self.terminal)
         self.client: ChatClient = self._make_client(tools)
+        self.callback(lambda: self.client.close())  # noqa: PLW0108 -- whichever it is by then
         if continued is not None:
-            self._take_up(continued)
+            self.client.restore(continued.root)  # what the model does not get of it is logged when it is asked
+            if self.arguments.system is not None:
+                system = clean(self.arguments.system)
+                self.rewrite(lambda conversation: conversation.with_system(system or None))
 
-    def build_tools(self, names: Sequence[str]) -> ToolRegistry:
-        """The tools of these names."""
-        return self._choice.build(names)
+    def _open_store(self) -> ConversationStore | None:
+        if not self._continues and (self.arguments.no_log or not self.settings.cli.log):
+            return None
+        try:
+            return self.enter_context(open_store())
+        except (StoreError, ConfigurationError) as error:
+            if self._continues:
+                raise
+            self.terminal.say(f"dragoman: this conversation is not kept: {error.message}", "yellow")
+            return None
 
     # --- clients ---
 
@@ -111,13 +127,6 @@ class Session:
         """Go on in a conversation of its own that begins like this one."""
         old, self.client = self.client, self.client.fork()
         old.close()
-
-    def _take_up(self, summary: SnapshotSummary) -> None:
-        """Go on with a conversation that was kept."""
-        self.client.restore(summary.root)  # what the model does not get of it is logged when it is asked
-        if self.arguments.system is not None:
-            system = clean(self.arguments.system)
-            self.rewrite(lambda conversation: conversation.with_system(system or None))
 
     def use_model(self, name: str) -> tuple[object, ...]:
         """Speak to another model from now on; what it will not get of the history is returned."""
@@ -178,27 +187,6 @@ class Session:
 
     # --- what was kept ---
 
-    def _open_store(self) -> ConversationStore | None:
-        needed = self.arguments.go_on or self.arguments.cid is not None
-        if not needed and (self.arguments.no_log or not self.settings.cli.log):
-            return None
-        try:
-            store = open_store()
-        except (StoreError, ConfigurationError) as error:
-            if needed:
-                raise
-            self.terminal.say(f"dragoman: this conversation is not kept: {error.message}", "yellow")
-            return None
-        self._stack.callback(store.close)
-        return store
-
-    def _find_continued(self) -> SnapshotSummary | None:
-        if self.store is None:
-            return None
-        if self.arguments.cid is not None:
-            return find_conversation(self.store, self.arguments.cid)
-        return find_latest(self.store) if self.arguments.go_on else None
-
     @property
     def is_kept(self) -> bool:
         """Whether there is something that can be continued later."""
@@ -208,21 +196,6 @@ class Session:
         """Take a conversation in which nothing was said, because the first turn failed, out of the store."""
         if self.store is not None and self.client.id is not None and not self.client.history:
             self.store.delete(self.client.id)
-
-    def close(self) -> None:
-        """Close the client, the MCP servers and the store."""
-        client: ChatClient | None = getattr(self, "client", None)
-        try:
-            if client is not None:
-                client.close()
-        finally:
-            self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
 
 # --- asking a person about tool calls ---------------------------------------------------------------------------------
@@ -263,8 +236,9 @@ class Approver:
         if self.mode == "auto":
             # What may have done its work already is not done twice without a person's word.
             return deny(call, reason=_NOT_AGAIN) if begun else approve(call)
-        if not begun and self._was_allowed(call, tool):
-            return approve(call)
+        verdict = self._checker.judge(call, tool)
+        if not begun and (verdict.action, verdict.source) == ("allow", "session"):
+            return approve(call)  # "always" was said; a tool that asks of its own accord does not look at the rules
         if self._terminal.in_is_tty:
             return self._ask(pending, tool, begun=begun)
         self.refused += 1
@@ -275,11 +249,6 @@ class Approver:
         )
         return deny(call, reason=_NOT_AGAIN if begun else _NOBODY)
 
-    def _was_allowed(self, call: ToolCall, tool: AnyTool | None) -> bool:
-        """Whether "always" was said about such calls; for tools that ask of their own accord, the rules do not."""
-        verdict = self._checker.judge(call, tool)
-        return verdict.action == "allow" and verdict.source == "session"
-
     def _ask(self, pending: PendingApproval, tool: AnyTool | None, *, begun: bool) -> Approval:
         call, say = pending.call, self._terminal.say
         why = f" ({to_line(pending.reason)})" if pending.reason else ""
@@ -288,10 +257,11 @@ class Approver:
             say(f"  {to_line(tool.description.partition(chr(10))[0])}", "dim")
         say("  " + format_arguments(call).replace("\n", "\n  "))
         exactly, *wider = self._checker.suggest(call, tool)
-        rules = {"a": exactly, "always": exactly, **{str(number): rule for number, rule in enumerate(wider, start=1)}}
-        for number, rule in enumerate(wider, start=1):
+        numbered = {str(number): rule for number, rule in enumerate(wider, start=1)}
+        for number, rule in numbered.items():
             say(f"  [{number}] from now on: {to_line(rule.text)}", "dim")
-        choices = "".join(f", [{number}]" for number, _ in enumerate(wider, start=1))
+        rules = {"a": exactly, "always": exactly, **numbered}
+        choices = "".join(f", [{number}]" for number in numbered)
         while True:
             said = self._terminal.ask(f"[y]es, [n]o, [a]lways exactly this{choices}? ")
             if said is None:  # Ctrl-D

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
@@ -14,7 +15,7 @@ from dragoman.errors import ConfigurationError, MissingKeyError
 from dragoman.providers import ALIASES, PROFILES, PROVIDERS, Effort
 from dragoman.toolkit import DirectorySkillStore, PermissionPolicy, policy_from, skill_directories
 
-from .arguments import Approve, Talking, UsageError, expand_path, find_nearest, suggest
+from .arguments import Approve, UsageError, expand_path, find_nearest, suggest
 from .failures import LOCAL_MODEL, can_run_local
 from .terminal import Terminal
 
@@ -71,9 +72,8 @@ def read_settings(loaded: LoadedConfig) -> Settings:
     try:
         policy = policy_from(loaded.section("permissions", dict[str, object]))
     except ConfigurationError as error:
-        if "[permissions]" in error.message:
-            raise
-        raise ConfigurationError(f"[permissions]: {error.message}", hint=error.hint) from None
+        where = "" if "[permissions]" in error.message else "[permissions]: "
+        raise ConfigurationError(f"{where}{error.message}", hint=error.hint) from None
     skills = loaded.section("skills", _SkillsTable)
     also = [expand_path(name) for name in skills.directories]
     return Settings(
@@ -88,11 +88,11 @@ def read_settings(loaded: LoadedConfig) -> Settings:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def load_with(arguments: Talking) -> LoadedConfig:
+def load_with(arguments: Namespace) -> LoadedConfig:
     """The configuration under these arguments."""
     said = parse_options(arguments.options)
     given: ConfigArguments = {
-        "model": clean_model(arguments.model) if arguments.model is not None else None,
+        "model": arguments.model and clean_model(arguments.model),
         "system_prompt": arguments.system,
         "base_url": arguments.base_url,
         "strict": arguments.strict or None,
@@ -153,13 +153,9 @@ def settle_model(loaded: LoadedConfig, terminal: Terminal) -> LoadedConfig:
         if found is not None:
             return loaded.change(model=f"{provider}:{default_model(provider)}")
     if not can_run_local():
-        message = "There is no key, and the local model is not installed."
-        raise MissingKeyError(message, provider=_TRIED[0])
-    terminal.note(
-        f"dragoman: No key was found, so the local model answers ({LOCAL_MODEL}). "
-        "Store a key with: dragoman keys set openai",
-        "yellow",
-    )
+        raise MissingKeyError("There is no key, and the local model is not installed.", provider=_TRIED[0])
+    answers = f"No key was found, so the local model answers ({LOCAL_MODEL})."
+    terminal.note(f"dragoman: {answers} Store a key with: dragoman keys set openai", "yellow")
     return loaded.change(model=LOCAL_MODEL)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from dragoman.chat import load_config
-from dragoman.toolkit import validate_skill
+from dragoman.toolkit import SkillSummary, validate_skill
 
 from .arguments import Parser, add_json, expand_path
-from .output import print_json, print_table
+from .output import print_list
 from .settings import read_settings
 from .terminal import Terminal
 
@@ -24,16 +24,15 @@ def declare(parser: Parser) -> None:
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     store = read_settings(load_config()).skills
-    skills = store.list()
-    if arguments.json:
-        print_json(terminal, skills)
-    elif skills:
-        print_table(terminal, ("skill", "where", "what for"), [(s.name, s.location, s.description) for s in skills])
-    else:
-        terminal.say(f"There are no skills. Looked into: {', '.join(store.directories)}")
+    otherwise = f"There are no skills. Looked into: {', '.join(store.directories)}"
+    print_list(terminal, store.list(), _show, as_json=arguments.json, otherwise=otherwise)
     for problem in store.problems:
         terminal.say(f"dragoman: {problem}", "yellow")
     return 0
+
+
+def _show(skill: SkillSummary) -> dict[str, object]:
+    return {"skill": skill.name, "where": skill.location, "what for": skill.description}
 
 
 def _validate(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -41,7 +40,5 @@ def _validate(arguments: argparse.Namespace, terminal: Terminal) -> int:
     for path in arguments.paths:
         problems = validate_skill(expand_path(path))
         wrong += bool(problems)
-        terminal.line(f"{path}: {'good' if not problems else 'not good'}")
-        for problem in problems:
-            terminal.line(f"  {problem}")
+        terminal.line("\n  ".join([f"{path}: {'not good' if problems else 'good'}", *map(str, problems)]))
     return 1 if wrong else 0

@@ -18,7 +18,7 @@ from typing import Final, TextIO
 _KEPT: Final = "\n\t\u200d"
 """Not printable, and harmless: the last one joins emoji."""
 
-_STYLES: Final = {"dim": "2", "bold": "1", "red": "31", "yellow": "33", "green": "32", "cyan": "36"}
+_STYLES: Final = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
 
 
 def escape_controls(text: str) -> str:
@@ -178,20 +178,13 @@ class Terminal:
         self.write_error(question)
         if self.stdin is None:
             return None
-        self._forget_typed()
+        if self.in_is_tty:  # what was typed before the question is no answer to it
+            with suppress(ImportError, OSError, ValueError):
+                import termios
+
+                termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
         said = self.stdin.readline()
         return said.rstrip("\n") if said else None
-
-    def _forget_typed(self) -> None:
-        """What was typed before the question was there is no answer to it."""
-        if not self.in_is_tty or self.stdin is None:
-            return
-        try:
-            import termios
-
-            termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
-        except (ImportError, OSError, ValueError):
-            pass
 
 
 def _open(stream: TextIO | None) -> TextIO:

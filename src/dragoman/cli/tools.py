@@ -1,18 +1,172 @@
-"""`dragoman tools`: what there is, what a model is told of it, and what a provider would say to it."""
+"""Which tools are meant by `-T`: a ready tool, all of them, a function, the tools of a file, or an MCP server; and
+`dragoman tools`, which shows what there is, what a model is told of it, and what a provider would say to it.
+
+Nothing is built that was not asked for.
+"""
 
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
 
+from msgspec import structs
+
+import dragoman.mcp
 from dragoman.chat import load_config
+from dragoman.errors import DragomanError
 from dragoman.providers import check
+from dragoman.toolkit import CallbackResponder, toolkit
+from dragoman.tools import AnyTool, Tool, ToolRegistry, ToolSet
 
-from .arguments import Parser, add_json
-from .output import print_json, print_rows
-from .settings import read_settings
+from .arguments import Parser, UsageError, add_json, expand_path, suggest
+from .output import print_json, print_list
+from .settings import Settings, clean_model, read_settings
 from .terminal import Terminal
-from .tool_choice import ALL, READY, SKILLS, ToolChoice
+
+ALL: Final = "toolkit"
+"""Stands for all ready tools."""
+READY: Final[Mapping[str, tuple[str, str]]] = {
+    "Read": ("reads", "read a file"),
+    "Write": ("changes", "write a file"),
+    "Edit": ("changes", "replace a passage of a file"),
+    "Glob": ("reads", "find files by their names"),
+    "Grep": ("reads", "search in files"),
+    "Bash": ("changes", "run a shell command"),
+    "Fetch": ("reads", "fetch a web page as text"),
+    "calculator": ("reads", "calculate an expression exactly"),
+    "now": ("reads", "tell the date and the time"),
+    "react_emoji": ("reads", "react to you with an emoji"),
+    "send_update": ("reads", "tell you how it is getting on"),
+}
+"""The ready tools, for lists: they say so without building any."""
+SKILLS: Final[Mapping[str, tuple[str, str]]] = {
+    "Skill": ("reads", "load a skill's instructions"),
+    "LoadSkillSupporting": ("reads", "load a file that belongs to a skill"),
+}
+_ONLY_SPEAK: Final = ("react_emoji", "send_update")
+
+
+class ToolChoice:
+    """Finds tools by what the user calls them. MCP servers stay open as long as `stack` does."""
+
+    def __init__(self, settings: Settings, terminal: Terminal, stack: ExitStack) -> None:
+        self._settings: Settings = settings
+        self._directory: Path = settings.directory
+        self._terminal: Terminal = terminal
+        self._stack: ExitStack = stack
+        self._opened: dict[str, ToolSet] = {}
+        self._ready: dict[str, AnyTool] = {}
+
+    def build(self, names: Iterable[str]) -> ToolRegistry:
+        """The tools that are meant, each once; two different ones of one name are an error."""
+        found = ToolRegistry()
+        for name in names:
+            found = found.merge(self._build(name.strip()))
+        return found
+
+    def _build(self, name: str) -> ToolSet:
+        ready = {each.lower(): each for each in (*READY, *SKILLS)}
+        if name == ALL:
+            return self._build_ready([*READY, *(SKILLS if self._settings.skills.list() else ())])
+        if name.lower() in ready:
+            return self._build_ready([ready[name.lower()]])
+        servers = self._settings.servers
+        if name.startswith("mcp:") or name in servers:
+            return self._open_server(name.removeprefix("mcp:"))
+        if name.endswith(".py"):
+            return _list_tools(self._load(name), name)
+        place, colon, function = name.rpartition(":")
+        if colon:
+            return _find_function(self._load(place), function, name)
+        hint = suggest(name, [*ready.values(), *servers, ALL])
+        raise UsageError(f"There is no tool {name!r}.", hint=f"{hint} See dragoman tools list.".lstrip())
+
+    def _build_ready(self, names: list[str]) -> ToolRegistry:
+        """Ready tools, with the terminal as the person on the other side.
+
+        Two of them do nothing but write to this terminal: nobody needs to be asked about that.
+        """
+        say = self._terminal.say
+        responder = CallbackResponder(reaction=lambda emoji: say(f"[{emoji}]"), update=lambda text: say(f"> {text}"))
+        missing = [name for name in names if name not in self._ready]
+        skills = self._settings.skills if set(missing) & set(SKILLS) else None
+        if skills is not None and not skills.list():
+            raise UsageError("There are no skills that could be loaded.", hint="See dragoman skills list.")
+        for each in toolkit(self._directory, only=missing, responder=responder, skills=skills):
+            asks = each.name not in _ONLY_SPEAK
+            options = each.options if asks else structs.replace(each.options, read_only=True)
+            self._ready[each.name] = structs.replace(each, options=options)
+        return ToolRegistry([self._ready[name] for name in names])
+
+    def _open_server(self, name: str) -> ToolSet:
+        entry = self._settings.server(name)
+        if name not in self._opened:
+            opened = dragoman.mcp.McpServers.from_json({"mcpServers": {name: entry}}, environ=os.environ)
+            self._opened[name] = self._stack.enter_context(opened).tools
+        return self._opened[name]
+
+    def _load(self, place: str) -> ModuleType:
+        """A file, or a module, also one that lies in the working directory."""
+        try:
+            if place.endswith(".py"):
+                return _run_file(self._directory / expand_path(place))
+            if str(self._directory) not in sys.path:
+                sys.path.insert(0, str(self._directory))
+            return importlib.import_module(place)
+        except DragomanError:
+            raise
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+                raise UsageError(f"There is no module {error.name!r}.", hint="Check the name behind -T.") from None
+            message = f"{place} cannot be loaded: {type(error).__name__}: {error}."
+            raise UsageError(message, hint="Run it with Python first; --debug shows where it fails.") from error
+
+
+def _run_file(path: Path) -> ModuleType:
+    name = f"dragoman_tools_{path.stem}_{abs(hash(path.resolve()))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise UsageError(f"There is no file {str(path)!r}.", hint="Check the name behind -T.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where the hints of its functions are looked up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _list_tools(module: ModuleType, name: str) -> ToolRegistry:
+    """What a file offers: its tools, or, where it has none, its public functions."""
+    public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
+    tools = [cast("AnyTool", value) for value in public.values() if isinstance(value, Tool)]
+    if tools:
+        return ToolRegistry(tools)
+    functions: list[Callable[..., Any]] = [
+        value for value in public.values() if inspect.isfunction(value) and value.__module__ == module.__name__
+    ]
+    if not functions:
+        raise UsageError(f"{name} has no tools and no functions.", hint="Define a function, or use @dragoman.tool.")
+    return ToolRegistry(functions)
+
+
+def _find_function(module: ModuleType, function: str, name: str) -> ToolRegistry:
+    found: object = getattr(module, function, None)
+    if not (isinstance(found, Tool) or callable(found)):
+        public = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+        raise UsageError(
+            f"{name} names no function.", hint=suggest(function, public, "Check the name behind the colon.")
+        )
+    return ToolRegistry([cast("AnyTool", found)])
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def declare(parser: Parser) -> None:
@@ -35,23 +189,24 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Ready tools are listed without building any of them; others have to be looked at."""
     settings = read_settings(load_config())
     if arguments.tools:
-        with terminal.reserve_stdout(), ExitStack() as stack:
-            rows = [
-                (tool.name, "reads" if tool.options.read_only else "changes", tool.description.split("\n")[0])
-                for tool in ToolChoice(settings, terminal, stack).build(arguments.tools)
-            ]
+        with _built(arguments.tools, settings, terminal) as built:
+            found = [(each.name, _name_effect(each), each.description.split("\n")[0]) for each in built]
     else:
         ready = {**READY, **(SKILLS if settings.skills.list() else {})}
-        rows = [(name, effect, about) for name, (effect, about) in ready.items()]
-    print_rows(terminal, ("name", "effect", "description"), rows, as_json=arguments.json)
+        found = [(name, effect, about) for name, (effect, about) in ready.items()]
+    rows = [{"name": name, "effect": effect, "description": about} for name, effect, about in found]
+    print_list(terminal, rows, dict, as_json=arguments.json)
     if not arguments.json and not arguments.tools and settings.servers:
         terminal.line(f"MCP servers of the configuration: {', '.join(settings.servers)} (see dragoman mcp list)")
     return 0
 
 
+def _name_effect(tool: AnyTool) -> str:
+    return "reads" if tool.options.read_only else "changes"
+
+
 def _show_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    with terminal.reserve_stdout(), ExitStack() as stack:
-        found = ToolChoice(read_settings(load_config()), terminal, stack).build([arguments.tool])
+    with _built([arguments.tool], read_settings(load_config()), terminal) as found:
         schemas = [
             {"name": each.name, "description": each.description, "parameters": each.spec.schema} for each in found
         ]
@@ -60,9 +215,14 @@ def _show_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    loaded = load_config(model=arguments.model)
-    with terminal.reserve_stdout(), ExitStack() as stack:
-        found = ToolChoice(read_settings(loaded), terminal, stack).build(arguments.tools or [ALL])
+    loaded = load_config(model=arguments.model and clean_model(arguments.model))
+    with _built(arguments.tools or [ALL], read_settings(loaded), terminal) as found:
         report = check(found, loaded.config.model_name)
         terminal.line(str(report))
     return 0 if report.ok else 1
+
+
+@contextmanager
+def _built(names: Iterable[str], settings: Settings, terminal: Terminal) -> Generator[ToolRegistry]:
+    with terminal.reserve_stdout(), ExitStack() as stack:
+        yield ToolChoice(settings, terminal, stack).build(names)

@@ -153,7 +153,7 @@ def split_model(name: str) -> tuple[str, str]:
         if name and fnmatchcase(name, pattern):
             return provider, name
     message = f"{name!r} does not say which provider has the model."
-    hint = f"Write provider:model; the providers are {', '.join(sorted(PROVIDERS))}."
+    hint = f"Write provider:model; the providers are {', '.join(sorted([*PROVIDERS, *PROGRAMS]))}."
     raise ConfigurationError(message, hint=f"Did you mean {near}? Otherwise: {hint}" if (near := _near(name)) else hint)
 
 
@@ -171,7 +171,8 @@ def provider_of(word: str, name: str | None = None) -> str:
     provider = ALIASES.get(lower, lower)
     if provider in PROVIDERS or provider in PROGRAMS:
         return provider
-    near = get_close_matches(lower, [*PROVIDERS, *PROGRAMS, *ALIASES], n=3)
-    meant = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(PROVIDERS))}."
+    known = [*PROVIDERS, *PROGRAMS]
+    near = get_close_matches(lower, [*known, *ALIASES], n=3)
+    meant = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(known))}."
     where = f" (in {name!r})" if name is not None else ""
     raise ConfigurationError(f"There is no provider {word!r}{where}.", hint=meant)
