@@ -389,8 +389,6 @@ def test_a_store_of_the_other_colour_is_refused_at_once(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="for a program on an event loop"):
             ChatClient(ScriptedEngine([]), store=on_loop)  # type: ignore[arg-type]
         on_loop._threads.shutdown()
-    with pytest.raises(ConfigurationError, match="The engine .* is for an event loop"):
-        ChatClient(AsyncScriptedEngine([]))  # type: ignore[arg-type]
 
 
 # --- ids -------------------------------------------------------------------------------------------------------------

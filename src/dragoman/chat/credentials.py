@@ -330,7 +330,7 @@ def _open_keyring(entry: str) -> Generator[tuple[Any, tuple[str, str]]]:
         message = "The keychain needs the library keyring, which is not installed."
         hint = f"Install it with pip install 'dragoman[keyring]', {_INSTEAD}."
         raise KeychainError(message, reason="not_installed", hint=hint) from None
-    troubles = {
+    troubles: dict[type[Exception], tuple[str, str, str]] = {
         errors.KeyringLocked: ("locked", f"is locked; the entry {entry!r} cannot be used", "Unlock it"),
         errors.NoKeyringError: ("no_backend", "cannot be found on this machine", _START),
         errors.InitError: ("no_backend", "cannot be started on this machine", _START),
