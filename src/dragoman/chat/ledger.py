@@ -13,7 +13,6 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from dragoman.conversation import Conversation, ToolCall, ToolResult, ToolSpec
-from dragoman.engines import Reply
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError
 from dragoman.loop import LoopHooks, LoopRun
 from dragoman.stores import (
@@ -232,23 +231,16 @@ class Ledger(LoopHooks):
 
     # --- as a hook ---
 
-    async def before_model(self, run: LoopRun) -> None:
+    async def _write_step(self, run: LoopRun, *_: object) -> None:
         await self.write(self.step, run.conversation)
 
-    async def after_model(self, run: LoopRun, reply: Reply) -> None:
-        await self.write(self.step, run.conversation)
-
-    async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
-        await self.write(self.step, run.conversation)
+    before_model = after_model = before_tools = after_tools = _write_step
 
     async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
         await self.write(self.note, ToolCallBegun(call))
 
     async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
         await self.write(self.note, ToolCallDone(result))
-
-    async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
-        await self.write(self.step, run.conversation)
 
     async def compacted(self, run: LoopRun, before: Conversation) -> None:
         await self.write(self.checkpoint, before)
