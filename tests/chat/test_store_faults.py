@@ -36,8 +36,8 @@ from dragoman.stores import (
     conversation_id,
     resume,
 )
-from dragoman.tools import Tool, ToolConfig, approve, tool
-from tests.chat.failing import Died, FailingStore
+from dragoman.tools import ToolConfig, approve
+from tests.chat.failing import Died, FailingStore, Tools
 from tests.chat.talking import WAYS, AsyncTalk, Talk
 
 STORES: dict[str, Callable[[Path], ConversationStore]] = {
@@ -59,34 +59,6 @@ few_ways = pytest.mark.parametrize("way", ["plain-whole", "async-stream"])
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-class Tools:
-    """Tools that count how often each call was carried out."""
-
-    def __init__(self) -> None:
-        self.ran: Counter[str] = Counter()
-
-    def all(self) -> list[Tool[..., Any]]:
-        @tool
-        def note(what: str) -> str:
-            """Note it."""
-            self.ran[what] += 1
-            return f"noted {what}"
-
-        @tool(requires_approval=True)
-        def delete(what: str) -> str:
-            """Delete it."""
-            self.ran[what] += 1
-            return f"deleted {what}"
-
-        @tool(idempotent=True)
-        def look(what: str) -> str:
-            """Look at it."""
-            self.ran[what] += 1
-            return f"seen {what}"
-
-        return [note, delete, look]
 
 
 def call(id: str, name: str = "note") -> ToolCall:
