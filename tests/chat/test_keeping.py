@@ -42,8 +42,6 @@ class Kept:
             store = talk.client._store
             talk.close()
             (store.store if isinstance(store, AsyncStore) else store).close()
-            if isinstance(store, AsyncStore):
-                store._threads.shutdown()
 
     def conversation(self, talk: Talk) -> Conversation:
         return resume(self.outside, talk.client.id or "").conversation
