@@ -7,6 +7,7 @@ to the moment at which the caller has the client back.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -48,6 +49,8 @@ class Stopped(NamedTuple):
     requests: int
     """How many were made, and how many more until a moment later."""
     further: int
+    left: frozenset[str]
+    """Descriptors that are still open."""
     goes_on: bool | None
     """Whether the client could be used again; None where the server cannot answer or the client is closed."""
 
@@ -124,8 +127,20 @@ class _Provider:
             await exchange.forever()
 
 
+def _descriptors() -> frozenset[str]:
+    gc.collect()
+    links = Path("/proc/self/fd")
+    return frozenset(str(link.readlink()) for link in links.glob("*") if link.exists())
+
+
 def try_stop(phase: str, way: str, how: str) -> Stopped:
     """Stop one turn."""
+    before = _descriptors()
+    seen = _try_stop(phase, way, how)
+    return seen._replace(left=_descriptors() - before)
+
+
+def _try_stop(phase: str, way: str, how: str) -> Stopped:
     kind, streamed = WAYS[way]
     wait = _WAIT.get(phase, _USUAL_WAIT)
     with ExitStack() as stack:
@@ -151,7 +166,7 @@ def try_stop(phase: str, way: str, how: str) -> Stopped:
             goes_on = said in ("Hi.", "Once") and talk.client.conversation.is_valid
             requests = provider.requests() if phase == "claude program" else requests + 1
         time.sleep(0.05)
-        return Stopped(took, outcome, requests, provider.requests() - requests, goes_on)
+        return Stopped(took, outcome, requests, provider.requests() - requests, frozenset(), goes_on)
 
 
 def _stop(
@@ -232,10 +247,11 @@ def combinations() -> list[tuple[str, str, str]]:
 
 def main() -> None:
     say = sys.stdout.write
-    say(f"{'phase':<18}{'way':<14}{'stop':<10}{'ms':>7}  ended, requests after it, goes on\n")
+    say(f"{'phase':<18}{'way':<14}{'stop':<10}{'ms':>7}  ended, requests after it, descriptors left, goes on\n")
     for phase, way, how in combinations():
         seen = try_stop(phase, way, how)
-        shown = f"{type(seen.ending).__name__}, {seen.further}, {'-' if seen.goes_on is None else seen.goes_on}"
+        goes_on = "-" if seen.goes_on is None else seen.goes_on
+        shown = f"{type(seen.ending).__name__}, {seen.further}, {len(seen.left)}, {goes_on}"
         say(f"{phase:<18}{way:<14}{how:<10}{1000 * seen.seconds:7.1f}  {shown}\n")
         sys.stdout.flush()
 

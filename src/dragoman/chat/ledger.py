@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from dragoman.conversation import Conversation, ToolCall, ToolResult, ToolSpec
+from dragoman.engines import Reply
 from dragoman.errors import SnapshotNotFoundError, StoreConflictError
 from dragoman.loop import LoopHooks, LoopRun
 from dragoman.stores import (
@@ -231,10 +232,17 @@ class Ledger(LoopHooks):
 
     # --- as a hook ---
 
-    async def _write_step(self, run: LoopRun, *_: object) -> None:
+    async def before_model(self, run: LoopRun) -> None:
         await self.write(self.step, run.conversation)
 
-    before_model = after_model = before_tools = after_tools = _write_step
+    async def after_model(self, run: LoopRun, reply: Reply) -> None:
+        await self.write(self.step, run.conversation)
+
+    async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
+        await self.write(self.step, run.conversation)
+
+    async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
+        await self.write(self.step, run.conversation)
 
     async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
         await self.write(self.note, ToolCallBegun(call))
