@@ -227,31 +227,3 @@ def test_blocks_are_found_with_their_lines(tmp_path: Path, monkeypatch: pytest.M
     document.write_text("```python\n")
     with pytest.raises(AssertionError, match=r"d\.md:1: this code block is never closed"):
         list(blocks_in(document))
-
-
-def test_commands_are_read_with_what_they_print() -> None:
-    assert commands_in(Block(ROOT, 1, "sh", "# why\nls -l \\\n  -a\n\npwd\n")) == [("ls -l    -a", ""), ("pwd", "")]
-    assert commands_in(Block(ROOT, 1, "console", "$ a\none\n\ntwo\n$ b\n")) == [("a", "one\n\ntwo\n"), ("b", "")]
-
-
-def test_commands_of_dev_py_are_recognised() -> None:
-    assert development_command("CI=1 python3 dev.py test -k 'a b'  # why") == ["test", "-k", "a b"]
-    assert development_command("python3 -m this") == development_command("python3 dev.py") == []
-
-
-def test_one_block_alone_brings_those_before_it(tmp_path: Path) -> None:
-    first, second, third = (
-        Block(ROOT / "d.md", 2, "python", "x = 1\n"),
-        Block(ROOT / "d.md", 6, "python", "x += 1\n"),
-        Block(ROOT / "d.md", 9, "python", "raise ValueError(x)\n"),
-    )
-    document = Document(ModuleType("d"), tmp_path, [first, second, third])
-    document.run_up_to(second)
-    assert document.module.__dict__["x"] == 2
-    document.run_up_to(first)
-    assert document.module.__dict__["x"] == 2, "nothing runs twice"
-    with pytest.raises(ValueError, match="2") as caught:
-        document.run_up_to(third)
-    assert caught.traceback[-1].lineno + 1 == 9
-    with pytest.raises(pytest.fail.Exception, match=r"d\.md:9, which comes before, has failed"):
-        document.run_up_to(third)

@@ -67,27 +67,17 @@ def test_items_come_one_by_one() -> None:
     assert closed == ["closed"]
 
 
-def test_leaving_early_closes_what_is_open() -> None:
+@pytest.mark.parametrize("how", ["left", "dropped", "interrupted"])
+def test_however_it_ends_what_is_open_is_closed(how: str) -> None:
     closed: list[str] = []
     items = step_through(count(closed))
     assert next(items) == 0
-    items.close()
-    assert closed == ["closed"]
-
-
-def test_dropping_it_closes_what_is_open() -> None:
-    closed: list[str] = []
-    items = step_through(count(closed))
-    next(items)
-    del items
-    gc.collect()
-    assert closed == ["closed"]
-
-
-def test_an_interrupt_closes_what_is_open() -> None:
-    closed: list[str] = []
-    items = step_through(count(closed))
-    next(items)
-    with pytest.raises(KeyboardInterrupt):
-        items.throw(KeyboardInterrupt())
+    if how == "left":
+        items.close()
+    elif how == "dropped":
+        del items
+        gc.collect()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            items.throw(KeyboardInterrupt())
     assert closed == ["closed"]

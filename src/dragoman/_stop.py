@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from dragoman.errors import StoppedError
+from dragoman.errors import ConfigurationError, StoppedError
 
 T = TypeVar("T")
 
@@ -109,16 +109,25 @@ async def pause(seconds: float, *, blocking: bool) -> None:
     await asyncio.sleep(seconds)
 
 
+def no_event_loop() -> ConfigurationError:
+    """The error for something async that is run by something else than asyncio."""
+    hint = (
+        "Use it in a program of asyncio (asyncio.run). Under trio, call the plain client in a thread: "
+        "`await trio.to_thread.run_sync(client.chat, text)`."
+    )
+    return ConfigurationError("There is no event loop of asyncio here.", hint=hint)
+
+
 async def stoppable(work: Coroutine[Any, Any, T], stop: Stop) -> T:
     """Await this on an event loop; StoppedError as soon as `stop` says so, wherever the work then stands."""
     import asyncio  # which plain programs do not load
 
     try:
         stop.check()
-    except StoppedError:
+        task = asyncio.current_task()
+    except (StoppedError, RuntimeError) as error:
         work.close()
-        raise
-    task = asyncio.current_task()
+        raise error if isinstance(error, StoppedError) else no_event_loop() from None
     assert task is not None
     loop = task.get_loop()
     waiting, stopped = True, False

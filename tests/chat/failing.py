@@ -1,12 +1,14 @@
-"""Stores that fail at a given write: before it, or after it was carried out, once or for good."""
+"""Stores that fail at a given write, before it or after it was carried out; and tools that count how often they ran."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from dragoman.errors import StoreUnavailableError
 from dragoman.stores import ConversationStore, JournalEntry, Snapshot
+from dragoman.tools import Tool, tool
 
 
 class Died(BaseException):
@@ -51,3 +53,31 @@ class FailingStore:
         if self.dead:
             raise Died
         return getattr(self.store, name)
+
+
+class Tools:
+    """Tools that count how often each call was carried out. A thread that was given up may still be running one."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
+
+    def all(self) -> list[Tool[..., Any]]:
+        @tool
+        def note(what: str) -> str:
+            """Note it."""
+            self.ran[what] += 1
+            return f"noted {what}"
+
+        @tool(requires_approval=True)
+        def delete(what: str) -> str:
+            """Delete it."""
+            self.ran[what] += 1
+            return f"deleted {what}"
+
+        @tool(idempotent=True)
+        def look(what: str) -> str:
+            """Look at it."""
+            self.ran[what] += 1
+            return f"seen {what}"
+
+        return [note, delete, look]

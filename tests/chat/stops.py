@@ -7,21 +7,31 @@ to the moment at which the caller has the client back.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pytest
 
 from dragoman.conversation import RunEnded
+from dragoman.engines import AsyncClaudeEngine, ClaudeEngine
 from dragoman.loop import Ending, Limits, LoopHooks, LoopRun
+from dragoman.simulator import Reply, Stall
 from dragoman.transport import RetryPolicy, Timeouts
 from tests.chat.talking import WAYS, AsyncTalk, PlainTalk
+from tests.engines.claude_cli.programs import CALM, HANGS, REPLY, Programs
+from tests.engines.local.running import scripted
 from tests.transport.server import Exchange, Server, deaf_server, full_server
 
-PHASES = ("connecting", "TLS", "sending", "head", "stream", "between attempts")
+PHASES = ("connecting", "TLS", "sending", "head", "stream", "between attempts", "claude program", "local model")
 STOPS = ("cancel", "close", "deadline", "leaving")
-_WAIT = {"TLS": 2.0, "sending": 2.0}
+_WAIT = {"TLS": 2.0, "sending": 2.0, "claude program": 1.0, "local model": 1.0}
 _USUAL_WAIT = 0.3
 """Seconds until a model call is stopped; by then it stands in its phase. Certificates and a long prompt take longer."""
 _HEAD = b'{"id":"1","model":"m","choices":[{"index":0,'
@@ -39,6 +49,8 @@ class Stopped(NamedTuple):
     requests: int
     """How many were made, and how many more until a moment later."""
     further: int
+    left: frozenset[str]
+    """Descriptors that are still open."""
     goes_on: bool | None
     """Whether the client could be used again; None where the server cannot answer or the client is closed."""
 
@@ -54,22 +66,52 @@ class _Begun(LoopHooks):
 
 
 class _Provider:
-    """Stalls in one phase, until it is told to answer."""
+    """Stalls in one phase, until it is told to answer. Of an engine: what stalls is its program, in mid-sentence."""
 
-    def __init__(self, stack: ExitStack, phase: str) -> None:
+    def __init__(self, stack: ExitStack, phase: str, *, on_loop: bool) -> None:
         self.answers = False
         self.phase = phase
-        self.server = stack.enter_context(Server({"*": self._handle}))
         self.prompt = "Hello"
+        self.server = stack.enter_context(Server({"*": self._handle}))
+        self.requests: Callable[[], int] = lambda: len(self.server.requests)
+        self.model: Any = "openai:gpt-4o"
+        self.options: dict[str, Any] = {}
+        url = f"{self.server.url}/v1"
         match phase:
             case "connecting":
-                self.url = f"http://127.0.0.1:{stack.enter_context(full_server())}/v1"
+                url = f"http://127.0.0.1:{stack.enter_context(full_server())}/v1"
             case "TLS":
-                self.url = f"https://127.0.0.1:{stack.enter_context(deaf_server())}/v1"
+                url = f"https://127.0.0.1:{stack.enter_context(deaf_server())}/v1"
             case "sending":
-                self.url, self.prompt = f"http://127.0.0.1:{stack.enter_context(deaf_server())}/v1", "x" * 12_000_000
+                url, self.prompt = f"http://127.0.0.1:{stack.enter_context(deaf_server())}/v1", "x" * 12_000_000
+            case "claude program":
+                self._programs = Programs(Path(stack.enter_context(TemporaryDirectory())))
+                settings = self._programs.playing(HANGS["in a text"])
+                self.model = (AsyncClaudeEngine if on_loop else ClaudeEngine)("m", settings=settings, timeouts=CALM)
+                return
+            case "local model":
+                folder, patch = Path(stack.enter_context(TemporaryDirectory())), pytest.MonkeyPatch()
+                stack.callback(patch.undo)
+                story = Reply("Once upon a time. " * 50, faults=[Stall(after=4000)])
+                stand = stack.enter_context(scripted([story, "Hi."], folder, patch))
+                self.model, self.requests = stand.model, lambda: len(stand.simulator.requests)
+                return
             case _:
-                self.url = f"{self.server.url}/v1"
+                pass
+        timeouts, retry = Timeouts(connect=60, read=60), RetryPolicy(longest_advice=60)
+        self.options = {"key": "k", "base_url": url, "timeouts": timeouts, "retry": retry}
+
+    def answer(self) -> None:
+        self.answers = True
+        if self.phase == "claude program":
+            self.model.settings = self._programs.playing(REPLY)
+
+    def close(self, talk: PlainTalk | AsyncTalk) -> None:
+        """Close an engine that was given to the client, and so is not the client's to close."""
+        if isinstance(self.model, AsyncClaudeEngine) and isinstance(talk, AsyncTalk):
+            talk.runner.run(self.model.aclose())
+        elif isinstance(self.model, ClaudeEngine):
+            self.model.close()
 
     async def _handle(self, exchange: Exchange) -> None:
         if self.answers:
@@ -85,34 +127,46 @@ class _Provider:
             await exchange.forever()
 
 
+def _descriptors() -> frozenset[str]:
+    gc.collect()
+    links = Path("/proc/self/fd")
+    return frozenset(str(link.readlink()) for link in links.glob("*") if link.exists())
+
+
 def try_stop(phase: str, way: str, how: str) -> Stopped:
     """Stop one turn."""
+    before = _descriptors()
+    seen = _try_stop(phase, way, how)
+    return seen._replace(left=_descriptors() - before)
+
+
+def _try_stop(phase: str, way: str, how: str) -> Stopped:
     kind, streamed = WAYS[way]
     wait = _WAIT.get(phase, _USUAL_WAIT)
     with ExitStack() as stack:
-        provider = _Provider(stack, phase)
+        provider = _Provider(stack, phase, on_loop=kind is AsyncTalk)
         talk = kind(
-            "openai:gpt-4o",
+            provider.model,
             streamed=streamed,
-            key="k",
-            base_url=provider.url,
-            timeouts=Timeouts(connect=60, read=60),
-            retry=RetryPolicy(longest_advice=60),
             on_limit="return",
             limits=Limits(seconds=wait if how == "deadline" else None),
             hooks=[begun := _Begun()],
+            **provider.options,
         )
         stack.callback(talk.close)
+        stack.callback(provider.close, talk)
         stopped_at, outcome = _stop(talk, how, provider.prompt, wait, begun.event)
         took = time.monotonic() - stopped_at
-        requests = len(provider.server.requests)
+        requests = provider.requests()
         goes_on = None
-        if how != "close" and phase in ("head", "stream", "between attempts"):
-            provider.answers = True
-            goes_on = str(talk.chat("Again?")) in ("Hi.", "Once") and talk.client.conversation.is_valid
-            requests += 1
+        if how != "close" and phase not in ("connecting", "TLS", "sending"):
+            provider.answer()
+            patient = {"limits": Limits(seconds=60)}
+            said = talk.do("ask", "Again?", str, **patient)
+            goes_on = said in ("Hi.", "Once") and talk.client.conversation.is_valid
+            requests = provider.requests() if phase == "claude program" else requests + 1
         time.sleep(0.05)
-        return Stopped(took, outcome, requests, len(provider.server.requests) - requests, goes_on)
+        return Stopped(took, outcome, requests, provider.requests() - requests, frozenset(), goes_on)
 
 
 def _stop(
@@ -179,22 +233,25 @@ def _leave(talk: PlainTalk | AsyncTalk, prompt: str) -> tuple[float, Ending | No
 
 
 def combinations() -> list[tuple[str, str, str]]:
-    """Everything that makes sense: only a stream stalls in mid-stream, and only there somebody can leave it."""
+    """Everything that makes sense: only a stream stalls in mid-stream, and only a stream that has begun can be left."""
+    speaking = ("stream", "claude program", "local model")
     return [
         (phase, way, how)
         for phase in PHASES
         for way in WAYS
         for how in STOPS
-        if (phase != "stream" or way.endswith("stream")) and (how != "leaving" or phase == "stream")
+        if (phase != "stream" or way.endswith("stream"))
+        and (how != "leaving" or (phase in speaking and way.endswith("stream")))
     ]
 
 
 def main() -> None:
     say = sys.stdout.write
-    say(f"{'phase':<18}{'way':<14}{'stop':<10}{'ms':>7}  ended, requests after it, goes on\n")
+    say(f"{'phase':<18}{'way':<14}{'stop':<10}{'ms':>7}  ended, requests after it, descriptors left, goes on\n")
     for phase, way, how in combinations():
         seen = try_stop(phase, way, how)
-        shown = f"{type(seen.ending).__name__}, {seen.further}, {'-' if seen.goes_on is None else seen.goes_on}"
+        goes_on = "-" if seen.goes_on is None else seen.goes_on
+        shown = f"{type(seen.ending).__name__}, {seen.further}, {len(seen.left)}, {goes_on}"
         say(f"{phase:<18}{way:<14}{how:<10}{1000 * seen.seconds:7.1f}  {shown}\n")
         sys.stdout.flush()
 

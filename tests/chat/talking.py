@@ -13,6 +13,7 @@ from dragoman.chat import AsyncChatClient, ChatClient
 from dragoman.conversation import Conversation, Event, Text, Thinking, ToolCall, ToolResult
 from dragoman.loop import RunResult
 from dragoman.simulator import Simulator
+from dragoman.stores import AsyncStore
 from dragoman.tools import Approval
 from dragoman.transport import Timeouts
 from tests.engines.talking import ONCE
@@ -83,6 +84,8 @@ class AsyncTalk:
 
         self.runner.run(closed())
         self.runner.close()
+        if isinstance(store := self.client._store, AsyncStore):
+            store._threads.shutdown()
 
 
 Talk = PlainTalk | AsyncTalk

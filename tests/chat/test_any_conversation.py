@@ -321,10 +321,7 @@ class Story:
         assert resume(self.store, client.id or "").conversation == client.conversation
 
     def close(self) -> None:
-        kept = self.talk.client._store
         self.talk.close()
-        if isinstance(kept, AsyncStore):
-            kept._threads.shutdown()
         self.store.close()
 
 

@@ -11,14 +11,8 @@ from dragoman.chat import ChatClient, answer_type
 from dragoman.conversation import Message, StopReason, Text, ToolCall
 from dragoman.engines import ScriptedEngine
 from dragoman.errors import InvalidAnswerError, OverloadedError
-from dragoman.tools import tool
+from tests.chat.scenarios import add
 from tests.chat.talking import Start
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """The sum of two numbers."""
-    return a + b
 
 
 @dataclass

@@ -20,21 +20,8 @@ from dragoman.errors import (
     ToolNotFoundError,
 )
 from dragoman.loop import Done
-from dragoman.tools import tool
+from tests.chat.scenarios import add, delete
 from tests.chat.talking import Start
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """The sum of two numbers."""
-    return a + b
-
-
-@tool(requires_approval=True)
-def delete(path: str) -> str:
-    """Delete a file."""
-    return f"deleted {path}"
-
 
 ADDING = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'))
 DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))
@@ -81,16 +68,6 @@ def test_examples_can_be_put_into_the_models_mouth(start: Start) -> None:
     talk.client.add(Message.assistant("Katze"))
     talk.chat("dog")
     assert [message.role for message in talk.client.history] == ["user", "assistant", "user", "assistant"]
-
-
-@pytest.mark.parametrize("nothing", ["", [], ()])
-def test_an_empty_prompt_is_refused(start: Start, nothing: Any) -> None:
-    talk = start(["x"])
-    with pytest.raises(ConfigurationError, match="says nothing"):
-        talk.chat(nothing)
-    with pytest.raises(ConfigurationError):
-        talk.client.add(nothing)
-    assert talk.client.history == ()
 
 
 @pytest.mark.parametrize("streamed", [False, True])

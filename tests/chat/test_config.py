@@ -325,7 +325,7 @@ def test_an_address_without_tls_is_for_tests() -> None:
         (load_config, {"tool_config": {"allowed_tools": "read"}}, "allowed_tools of ToolConfig does not fit"),
         (load_config, {"headers": 3}, "headers of Config does not fit"),
     ],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_what_is_wrong_in_code_is_refused_at_once(make: Any, wrong: dict[str, Any], says: str) -> None:
     if make is load_config:

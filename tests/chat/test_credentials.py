@@ -160,9 +160,9 @@ def test_a_service_with_the_same_key_finds_it_under_the_other_name(environ: dict
         (
             keyring_errors.NoKeyringError("sk-1"),
             "no_backend",
-            "keychain cannot be found on this machine.*gnome-keyring",
+            "no keychain that could be used.*gnome-keyring",
         ),
-        (keyring_errors.InitError("sk-1"), "no_backend", "keychain cannot be started"),
+        (keyring_errors.InitError("sk-1"), "no_backend", "no keychain"),
         (keyring_errors.PasswordSetError("sk-1"), "refused", "refuses to change"),
         (RuntimeError("sk-1"), "failed", "failed.*RuntimeError"),
     ],
@@ -191,10 +191,8 @@ def test_without_the_library_the_extra_is_named(environ: dict[str, str], monkeyp
     assert found(environ)[0] == KEY, "who does not use it does not need it"
 
 
-@pytest.mark.parametrize("entry", ["", "/", "service/", "/user", " / "])
+@pytest.mark.parametrize("entry", ["/", "service/", "/user", " / "])
 def test_entries_that_name_nothing(environ: dict[str, str], keychain: InMemory, entry: str) -> None:
-    if not entry:
-        return
     with pytest.raises(KeychainError, match="does not name an entry"):
         find_key("openai", keys={"openai": KeyReference(keychain=entry)}, environ=environ)
 

@@ -13,34 +13,14 @@ from dragoman.chat import ChatClient
 from dragoman.conversation import Message, ToolCall
 from dragoman.engines import ScriptedEngine
 from dragoman.stores import SqliteStore, resume
-from dragoman.tools import approve, tool
+from dragoman.tools import approve
+from tests.chat.failing import Tools
 from tests.chat.interrupting import Interrupting, in_a_thread_of_its_own
 
 # An interrupt between making a coroutine and stepping it leaves one that nobody awaits; Python says so, and no more.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BOTH = Message.assistant("Both.", ToolCall("c1", "note", '{"what": "a"}'), ToolCall("c2", "delete", '{"what": "b"}'))
-
-
-class Tools:
-    """Tools that count how often they ran. Each client has its own: a thread that was given up may still be running."""
-
-    def __init__(self) -> None:
-        self.ran: Counter[str] = Counter()
-
-        @tool
-        def note(what: str) -> str:
-            """Note it."""
-            self.ran[what] += 1
-            return f"noted {what}"
-
-        @tool(requires_approval=True)
-        def delete(what: str) -> str:
-            """Delete it."""
-            self.ran[what] += 1
-            return f"deleted {what}"
-
-        self.all = [note, delete]
 
 
 def _whole(client: ChatClient) -> None:
@@ -108,7 +88,7 @@ def _every_moment(scenario: Callable[[ChatClient], None]) -> None:
     at = 0
     while True:
         tools = Tools()
-        with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all) as client:
+        with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all()) as client:
             came, where = _interrupted(at, scenario, client)
             if not came:
                 break
@@ -122,7 +102,7 @@ def _every_eleventh_moment(scenario: Callable[[ChatClient], None], directory: Pa
         at = 0
         while True:
             tools = Tools()
-            with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all, store=store) as client:
+            with ChatClient(ScriptedEngine([_reply] * 20, piece=4), tools.all(), store=store) as client:
                 came, where = _interrupted(at, scenario, client)
                 if not came:
                     break

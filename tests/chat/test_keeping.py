@@ -17,22 +17,11 @@ from dragoman.errors import ConfigurationError, OverloadedError, StoreConflictEr
 from dragoman.loop import DropToolResults
 from dragoman.stores import AsyncStore, MessageAdded, SqliteStore, ToolCallBegun, ToolCallDone, resume
 from dragoman.tools import approve, deny, tool
+from tests.chat.scenarios import add, delete
 from tests.chat.talking import ROOT, AsyncTalk, PlainTalk, Talk
 
 ADDING = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'))
 BOTH = Message.assistant(ToolCall("c1", "add", '{"a": 1, "b": 2}'), ToolCall("c2", "delete", '{"path": "a"}'))
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """The sum of two numbers."""
-    return a + b
-
-
-@tool(requires_approval=True)
-def delete(path: str) -> str:
-    """Delete a file."""
-    return f"deleted {path}"
 
 
 class Kept:
@@ -53,8 +42,6 @@ class Kept:
             store = talk.client._store
             talk.close()
             (store.store if isinstance(store, AsyncStore) else store).close()
-            if isinstance(store, AsyncStore):
-                store._threads.shutdown()
 
     def conversation(self, talk: Talk) -> Conversation:
         return resume(self.outside, talk.client.id or "").conversation

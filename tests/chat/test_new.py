@@ -15,19 +15,14 @@ from dragoman.errors import ConfigurationError, MissingKeyError, StepLimitError
 from dragoman.loop import Limits
 from dragoman.providers import ModelOptions
 from dragoman.simulator import Reply, Simulator
-from dragoman.tools import ToolConfig, tool
+from dragoman.tools import ToolConfig
 from dragoman.transport import Timeouts
+from tests.chat.scenarios import add
 
 
 @dataclass
 class Place:
     city: str
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """The sum of two numbers."""
-    return a + b
 
 
 def _config(simulator: Simulator, **more: Any) -> Config:
@@ -119,15 +114,6 @@ def test_a_given_key_does_not_go_to_an_address_of_a_file(tmp_path: Path, monkeyp
     with pytest.raises(MissingKeyError, match="belongs to api.openai.com"):
         new(key="k2")
     new(key="k2", base_url="https://elsewhere.test/v1").close()
-
-
-def test_the_async_client() -> None:
-    async def main(simulator: Simulator) -> str:
-        async with new_async(_config(simulator)) as client:
-            return str(await client.chat("Hello"))
-
-    with Simulator(["Hi."]) as simulator:
-        assert asyncio.run(main(simulator)) == "Hi."
 
 
 def test_without_a_config_files_and_environment_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,17 +13,12 @@ from dragoman.conversation import Conversation, Message, Text, TextDelta, ToolCa
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
 from dragoman.errors import ConfigurationError, OverloadedError
 from dragoman.loop import LoopHooks, LoopRun, Summarise
-from dragoman.tools import approve, tool
+from dragoman.tools import approve
+from tests.chat.scenarios import delete
 from tests.chat.talking import Start, Talk
 
 DELETING = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'))
 TWICE = Message.assistant(ToolCall("c1", "delete", '{"path": "a"}'), ToolCall("c2", "delete", '{"path": "b"}'))
-
-
-@tool(requires_approval=True)
-def delete(path: str) -> str:
-    """Delete a file."""
-    return f"deleted {path}"
 
 
 TOOLS = (delete,)
@@ -157,6 +152,9 @@ def test_a_reply_that_was_nothing_but_a_cut_call_was_no_reply(start: Start) -> N
         Message.user(ToolCall("c1", "delete", "{}")),
         Message.assistant(ToolCall("c1", "delete", '{"pa', partial=True)),
         Message.assistant(ToolCall("", "delete", "{}")),
+        "",
+        [],
+        (),
         [""],
         Text(""),
         {"role": "user", "content": "Hello"},

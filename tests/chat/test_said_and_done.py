@@ -17,10 +17,13 @@ from dragoman import (
     Limits,
     Message,
     ModelOptions,
+    Orchestrator,
     ScriptedEngine,
     SqliteStore,
     ToolCall,
     approve,
+    arun_tool_calling_loop,
+    run_tool_calling_loop,
     tool,
 )
 from dragoman.conversation import Completed, Event, Failed, RunEnded
@@ -63,14 +66,17 @@ def guarded(a: int) -> int:
 def test_an_unknown_name_is_refused_and_its_place_named(make: Any, given: dict[str, Any], hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint):
         make("openai:gpt-4o", key="k", **given)
+    with pytest.raises(ConfigurationError, match="An orchestrator has no setting"):
+        Orchestrator(ScriptedEngine([]), **given)
 
 
 def test_an_unknown_name_of_a_turn_is_refused(start: Start) -> None:
     talk = start(["Hi."])
     with pytest.raises(ConfigurationError, match="A turn has no setting 'option'. Did you mean options"):
         talk.do("chat", "Hello", option=1)
-    with pytest.raises(ConfigurationError, match="A question has no setting"):
-        talk.do("ask", "Hello", int, option=1)
+    for unused in ({"option": 1}, {"tools": [add]}, {"approvals": []}):
+        with pytest.raises(ConfigurationError, match="A question has no setting"):
+            talk.do("ask", "Hello", int, **unused)
 
 
 @pytest.mark.parametrize("model", [None, ["openai:gpt-4o"], 3, object()])
@@ -172,6 +178,9 @@ class AsyncParrot:
 
 
 def test_an_object_with_run_inference_alone_is_an_engine() -> None:
+    asked = Conversation().plus(Message.user("Add."))
+    assert run_tool_calling_loop(Parrot(), asked, [add]).text == "You said: 3"  # type: ignore[arg-type]
+    assert asyncio.run(arun_tool_calling_loop(AsyncParrot(), asked, [add])).text == "You said: 3"  # type: ignore[arg-type]
     with ChatClient(Parrot(), [add]) as client:
         assert str(client.chat("Hi")) == "You said: Hi"
         assert str(client.chat("Add.")) == "You said: 3"
@@ -262,3 +271,10 @@ def test_a_result_shows_itself_in_a_line() -> None:
         shown = repr(client.chat("Hi"))
     assert shown.startswith("<RunResult done: 'word word")
     assert len(shown) < 120
+
+
+def test_without_asyncio_the_async_client_says_so() -> None:
+    """As under trio."""
+    turn = AsyncChatClient(AsyncScriptedEngine(["Hi."])).chat("Hello")
+    with pytest.raises(ConfigurationError, match=r"no event loop of asyncio here.*trio\.to_thread"):
+        turn.send(None)

@@ -39,6 +39,7 @@ def test_a_turn_that_is_stopped_ends_at_once(phase: str, way: str, how: str) -> 
     assert seen.requests <= 2
     assert seen.further == 0
     assert seen.goes_on is not False
+    assert not seen.left
     assert threads_left() == []
 
 

@@ -36,8 +36,8 @@ from dragoman.stores import (
     conversation_id,
     resume,
 )
-from dragoman.tools import Tool, ToolConfig, approve, tool
-from tests.chat.failing import Died, FailingStore
+from dragoman.tools import ToolConfig, approve
+from tests.chat.failing import Died, FailingStore, Tools
 from tests.chat.talking import WAYS, AsyncTalk, Talk
 
 STORES: dict[str, Callable[[Path], ConversationStore]] = {
@@ -59,34 +59,6 @@ few_ways = pytest.mark.parametrize("way", ["plain-whole", "async-stream"])
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-class Tools:
-    """Tools that count how often each call was carried out."""
-
-    def __init__(self) -> None:
-        self.ran: Counter[str] = Counter()
-
-    def all(self) -> list[Tool[..., Any]]:
-        @tool
-        def note(what: str) -> str:
-            """Note it."""
-            self.ran[what] += 1
-            return f"noted {what}"
-
-        @tool(requires_approval=True)
-        def delete(what: str) -> str:
-            """Delete it."""
-            self.ran[what] += 1
-            return f"deleted {what}"
-
-        @tool(idempotent=True)
-        def look(what: str) -> str:
-            """Look at it."""
-            self.ran[what] += 1
-            return f"seen {what}"
-
-        return [note, delete, look]
 
 
 def call(id: str, name: str = "note") -> ToolCall:
@@ -123,13 +95,6 @@ def _talk(way: str, script: list[Any], store: Any, tools: Tools, **options: Any)
     )
 
 
-def _close(talk: Talk) -> None:
-    kept = talk.client._store
-    talk.close()
-    if isinstance(kept, AsyncStore):
-        kept._threads.shutdown()
-
-
 def _turns(talk: Talk) -> None:
     """Go on with the two turns from wherever they stand."""
     for _ in range(20):
@@ -154,7 +119,7 @@ def _how_many_writes(way: str, path: Path) -> int:
         tools = Tools()
         talk = _talk(way, _script(), counting, tools)
         _turns(talk)
-        _close(talk)
+        talk.close()
         assert sum(tools.ran.values()) == 4
         return counting.writes
 
@@ -183,7 +148,7 @@ def test_a_write_that_fails_ends_the_turn_and_the_next_one_goes_on(
         assert conversation.is_valid
         assert resume(store, talk.client.id or "").conversation == conversation
         assert set(tools.ran.values()) <= {1}, f"ran twice at write {at}: {tools.ran}"
-        _close(talk)
+        talk.close()
 
 
 def _reply(asked: Any) -> Message | str:
@@ -213,7 +178,7 @@ def test_a_program_that_dies_at_any_write_is_continued_by_another(
         talk = _talk(way, [_reply] * 40, dying, tools)
         with pytest.raises(Died):
             _turns(talk)
-        _close(talk)
+        talk.close()
         ran = Counter(tools.ran)
         left = [item for item in store.list().items if item.id not in before]
         other = _talk(way, [_reply] * 40, store, tools)
@@ -231,7 +196,7 @@ def test_a_program_that_dies_at_any_write_is_continued_by_another(
         assert resume(store, other.client.id or "").conversation == other.client.conversation
         twice = {id for id, times in tools.ran.items() if times > 1}
         assert twice <= doubtful, f"write {at}: {twice} ran again without being asked about"
-        _close(other)
+        other.close()
         store.delete(other.client.id or "")
 
 
@@ -326,7 +291,7 @@ def test_the_error_of_the_model_is_not_hidden_by_the_stores(tmp_path: Path, way:
         with pytest.raises(OverloadedError, match="busy") as caught:
             talk.chat("One.")
         assert "No disk" in "".join(caught.value.__notes__)
-        _close(talk)
+        talk.close()
 
 
 def test_of_two_errors_of_the_store_the_first_is_raised(tmp_path: Path, way: str) -> None:
@@ -334,7 +299,7 @@ def test_of_two_errors_of_the_store_the_first_is_raised(tmp_path: Path, way: str
         talk = _talk(way, ["x"], _failing_for_good(store, 1), Tools())
         with pytest.raises(StoreUnavailableError, match=r"No disk, write 2\."):
             talk.chat("One.")
-        _close(talk)
+        talk.close()
 
 
 def test_who_leaves_a_stream_hears_that_it_could_not_be_saved(tmp_path: Path) -> None:
@@ -389,8 +354,6 @@ def test_a_store_of_the_other_colour_is_refused_at_once(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="for a program on an event loop"):
             ChatClient(ScriptedEngine([]), store=on_loop)  # type: ignore[arg-type]
         on_loop._threads.shutdown()
-    with pytest.raises(ConfigurationError, match="The engine .* is for an event loop"):
-        ChatClient(AsyncScriptedEngine([]))  # type: ignore[arg-type]
 
 
 # --- ids -------------------------------------------------------------------------------------------------------------

@@ -6,40 +6,19 @@ import asyncio
 
 import pytest
 
-from dragoman.conversation import Message, ToolCall
 from dragoman.engines import AsyncScriptedEngine, ScriptedEngine
-from dragoman.errors import ConfigurationError, StepLimitError
+from dragoman.errors import ConfigurationError
 from dragoman.loop import (
     AsyncOrchestrator,
     Orchestrator,
     aexecute_tool_calls,
-    append_tool_results,
     arun_tool_calling_loop,
     execute_tool_calls,
-    extract_tool_calls,
     run_tool_calling_loop,
 )
 from dragoman.providers import ModelOptions
-from dragoman.tools import ToolConfig, ToolExecutor, ToolRegistry
+from dragoman.tools import ToolConfig, ToolExecutor
 from tests.loop.running import ASKED, add, calls
-
-
-def test_a_loop_by_hand() -> None:
-    engine = ScriptedEngine([Message.assistant(*calls(1).blocks, ToolCall("x", "forbidden", "{}")), "Three."])
-    registry = ToolRegistry([add])
-    conversation = ASKED
-    for _ in range(5):
-        conversation = engine.run_inference(conversation, tools=registry.specs)
-        pending = extract_tool_calls(conversation)
-        if not pending:
-            break
-        allowed = [call for call in pending if call.name != "forbidden"]
-        conversation = append_tool_results(conversation, execute_tool_calls(allowed, registry))
-        refused = [call for call in pending if call.name == "forbidden"]
-        conversation = append_tool_results(conversation, execute_tool_calls(refused, ToolRegistry()))
-    assert conversation.text == "Three."
-    assert conversation.is_valid
-    assert [result.error_type for result in conversation.messages[2].tool_results] == [None, "not_found"]
 
 
 def test_both_colours_give_the_same() -> None:
@@ -57,12 +36,6 @@ def test_an_executor_is_used_as_it_is_and_left_open() -> None:
         assert run_tool_calling_loop(ScriptedEngine([calls(1), "x"]), ASKED, executor).text == "x"
         assert asyncio.run(aexecute_tool_calls(calls(1).tool_calls, executor))[0].value == 3
         assert executor.execute(calls(1).tool_calls[0]).value == 3
-
-
-def test_the_configs_limit_holds_and_the_conversation_is_not_lost() -> None:
-    with pytest.raises(StepLimitError, match=r"max iterations \(3\) reached") as caught:
-        run_tool_calling_loop(ScriptedEngine([calls(1)] * 9), ASKED, [add], ToolConfig(max_iterations=3))
-    assert len(caught.value.conversation.messages) == 7
 
 
 def test_an_executor_with_a_second_config_is_refused() -> None:

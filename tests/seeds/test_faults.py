@@ -1,4 +1,4 @@
-"""Faults of the originals that must not be repeated: loop, ask, streaming, tools. Stores and URLs have theirs too."""
+"""Faults of the originals that must not be repeated, in tools and streams; the other rooms have theirs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import pytest
 from dragoman import (
     ChatClient,
     Conversation,
-    Limits,
     Message,
     ModelOptions,
     ScriptedEngine,
     TextDelta,
     ToolCall,
-    ToolFinished,
-    ToolStarted,
     errors,
     tool,
 )
@@ -55,13 +52,6 @@ every_dialect = pytest.mark.parametrize("model", DIALECTS)
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
-def test_set_tools_replaces_never_merges() -> None:
-    client = ChatClient(ScriptedEngine(["x"]), [add])
-    client.set_tools([nothing])
-    client.chat("x")
-    assert [spec.name for spec in client.engine.calls[0].tools] == ["nothing"]  # type: ignore[attr-defined]
-
-
 @every_dialect
 def test_a_tool_without_parameters_works_and_empty_streamed_arguments_mean_an_empty_object(model: str) -> None:
     with (
@@ -98,59 +88,6 @@ def test_errors_set_the_providers_is_error_flag(model: str) -> None:
         assert result.is_error == client.engine.profile.tool_error_flag
 
 
-# --- loop ------------------------------------------------------------------------------------------------------------
-
-
-@every_dialect
-def test_text_of_all_steps_is_kept_in_the_history(model: str) -> None:
-    with (
-        Simulator(
-            [Reply("First.", CALL), Reply("Second.", ToolCall("c2", "add", '{"a": 1, "b": 1}')), "Third."]
-        ) as simulator,
-        _client(model, simulator, [add]) as client,
-    ):
-        client.chat("Add.")
-        assert [m.text for m in client.history if m.role == "assistant"] == ["First.", "Second.", "Third."]
-
-
-@every_dialect
-def test_the_step_limit_leaves_a_history_that_can_be_continued(model: str) -> None:
-    with (
-        Simulator([Reply(CALL), "Three."]) as simulator,
-        _client(model, simulator, [add], limits=Limits(steps=1)) as client,
-    ):
-        with pytest.raises(errors.StepLimitError):
-            client.chat("Add.")
-        assert client.conversation.is_valid
-        assert str(client.chat()) == "Three."
-
-
-# --- ask -------------------------------------------------------------------------------------------------------------
-
-
-def test_ask_is_tool_free() -> None:
-    engine = ScriptedEngine(["1"])
-    ChatClient(engine, [add]).ask("How many?", int)
-    assert engine.calls[0].tools == ()
-
-
-def test_the_answer_joins_the_history() -> None:
-    client = ChatClient(ScriptedEngine(["1"]))
-    client.ask("How many?", int)
-    assert [message.text for message in client.history] == ["How many?", "1"]
-
-
-def test_the_schema_applies_to_this_ask_only() -> None:
-    engine = ScriptedEngine(["1", "words", "more words"])
-    client = ChatClient(engine)
-    client.ask("How many?", int)
-    client.chat("And?")
-    client.ask("In words?")
-    formats = [call.options.response_format for call in engine.calls if call.options]
-    assert formats[0] is not None
-    assert formats[1:] == [None, None]
-
-
 # --- streaming -------------------------------------------------------------------------------------------------------
 
 
@@ -176,19 +113,6 @@ def test_a_cancelled_stream_closes_its_connection(model: str) -> None:
         assert client.conversation.last.interrupted
 
 
-@every_dialect
-def test_ids_are_present_on_every_tool_event(model: str) -> None:
-    events: list[Any] = []
-    with (
-        Simulator([Reply(CALL, ToolCall("c2", "add", '{"a": 2, "b": 2}')), "Done."]) as simulator,
-        _client(model, simulator, [add]) as client,
-    ):
-        client.stream_chat("Add.", events.append)
-    assert all(event.call.id for event in events if isinstance(event, ToolStarted))
-    assert all(event.result.call_id for event in events if isinstance(event, ToolFinished))
-    assert all(event.id for event in events if type(event).__name__.startswith("ToolCall"))
-
-
 def test_never_silently_drop_a_parameter() -> None:
     talk = Conversation().plus(Message.user("Hi"))
     with Simulator(["Hi."]) as simulator, _client("anthropic:claude-sonnet-4-5", simulator) as client:
@@ -196,15 +120,3 @@ def test_never_silently_drop_a_parameter() -> None:
             client.engine.reply(talk, options=ModelOptions(seed=7))
         adapted = client.engine.reply(talk, options=ModelOptions(seed=7, adapt=True)).adaptations
         assert "seed" in str(adapted)
-
-
-# --- pending adds ----------------------------------------------------------------------------------------------------
-
-
-def test_pending_adds_survive_a_failed_call() -> None:
-    client = ChatClient(ScriptedEngine([errors.OverloadedError("busy"), "Yes."]))
-    client.add("Remember.")
-    with pytest.raises(errors.OverloadedError):
-        client.chat("Do you?")
-    client.chat("Do you?")
-    assert [message.text for message in client.history] == ["Remember.", "Do you?", "Yes."]

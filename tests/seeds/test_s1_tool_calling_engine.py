@@ -1,10 +1,9 @@
-"""S1, row by row: the tool-calling engine."""
+"""S1: the rows about the tool-calling engine that no other test shows."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ import dragoman
 from dragoman import (
     Conversation,
     Message,
-    ModelOptions,
     Orchestrator,
     ScriptedEngine,
     ToolCall,
@@ -23,10 +21,10 @@ from dragoman import (
     errors,
     tool,
 )
-from dragoman.conversation import OneTool, ToolExample
+from dragoman.conversation import ToolExample
 from dragoman.engines import HttpEngine
 from dragoman.simulator import Reply, Simulator
-from dragoman.tools import ToolErrorHandling, tools_of
+from dragoman.tools import ToolErrorHandling
 
 ASKED = Conversation().plus(Message.user("Add."))
 
@@ -136,23 +134,6 @@ def test_inference_orchestrator_run_and_stream() -> None:
                 assert loop.run(ASKED).text == "Three."
 
 
-def test_tool_config_enabled_tool_choice_max_iterations_and_allowed_tools() -> None:
-    def asked(config: ToolConfig) -> Any:
-        engine = ScriptedEngine(["x"])
-        with Orchestrator(engine, [add, fail], config) as loop:
-            loop.run(ASKED)
-        return engine.calls[0]
-
-    assert asked(ToolConfig(enabled=False)).tools == ()
-    assert asked(ToolConfig(tool_choice="none")).options.tool_choice == "none"
-    assert [spec.name for spec in asked(ToolConfig(allowed_tools=frozenset(["add"]))).tools] == ["add"]
-    with (
-        pytest.raises(errors.StepLimitError),
-        Orchestrator(ScriptedEngine([Message.assistant(_call())] * 3), [add], ToolConfig(max_iterations=2)) as loop,
-    ):
-        loop.run(ASKED)
-
-
 def test_tool_config_execution_timeout_is_really_applied() -> None:
     forever = threading.Event()
 
@@ -205,15 +186,6 @@ def test_retry_config_max_retries_backoff_base_backoff_factor() -> None:
     assert (result.text, result.retries) == ("done", 2)
 
 
-@pytest.mark.parametrize("choice", ["auto", "none", "required", OneTool("add")])
-def test_tool_choice_auto_none_required_and_a_specific_tool(choice: Any) -> None:
-    engine = ScriptedEngine(["x"])
-    with Orchestrator(engine, [add], options=ModelOptions(tool_choice=choice)) as loop:
-        loop.run(ASKED)
-    assert engine.calls[0].options is not None
-    assert engine.calls[0].options.tool_choice == choice
-
-
 def test_tool_error_handling_continue_abort_retry() -> None:
     script = [Message.assistant(_call("fail", "{}")), "I see."]
     with Orchestrator(ScriptedEngine(script), [fail]) as loop:
@@ -237,27 +209,11 @@ def test_tool_adapter_validate_definition_and_provider_limits() -> None:
     assert profile_of("gemini", "gemini-2.5-flash").tool_limits.max_tools == 512
 
 
-def test_tool_executor_one_call_and_many_calls_in_call_order() -> None:
-    with ToolExecutor([add]) as executor:
-        assert executor.execute(_call()).value == 3
-        calls = [ToolCall(str(number), "add", f'{{"a": {number}}}') for number in range(5)]
-        assert [result.value for result in executor.execute_all(calls).results] == [2, 3, 4, 5, 6]
-
-
 def test_tool_result_has_id_result_error_duration_retries() -> None:
     with ToolExecutor([add]) as executor:
         result = executor.execute(_call())
     assert (result.call_id, result.value, result.is_error, result.retries) == ("c1", 3, False, 0)
     assert result.duration is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "kind"),
-    [("add", '{"a": "x"}', "validation"), ("fail", "{}", "execution"), ("no", "{}", "not_found")],
-)
-def test_tool_error_types(name: str, arguments: str, kind: str) -> None:
-    with ToolExecutor([add, fail]) as executor:
-        assert executor.execute(_call(name, arguments)).error_type == kind
 
 
 def test_engine_factory_with_options_tool_registry_and_tool_config(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,15 +227,6 @@ def test_per_provider_tool_filtering() -> None:
     registry = ToolRegistry([add, fail])
     assert [each.name for each in registry.tagged("maths")] == ["add"]
     assert [each.name for each in registry.filtered(["fail"])] == ["fail"]
-
-
-def test_tools_from_an_objects_methods() -> None:
-    class Shop:
-        def price(self, item: str) -> float:
-            """What it costs."""
-            return len(item) * 1.0
-
-    assert ToolExecutor(tools_of(Shop(), "price")).execute(_call("price", '{"item": "milk"}')).value == 4.0
 
 
 def test_logging_and_tool_call_metrics(caplog: pytest.LogCaptureFixture) -> None:

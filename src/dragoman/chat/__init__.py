@@ -1,8 +1,8 @@
 """The chat client, its configuration and its credentials.
 
 client.py, async_client.py   ChatClient and AsyncChatClient: signatures over core.py, which holds the conversation
-leases.py        who uses an engine or an executor, and until when     options.py   options, prompts
-answers.py       answers of a type                ledger.py    what is written to a store, and when
+options.py       options, prompts                 answers.py   answers of a type
+ledger.py        what is written to a store, and when
 factory.py       `new`, `new_async`: clients from configuration
 config.py        configuration; config_files.py: its files; config_sources.py: load_config and its explanations
 credentials.py   keys, and where they are kept

@@ -290,7 +290,8 @@ def check_value(field: Field, value: object, where: str, *, from_text: bool = Fa
         elif isinstance(found, float) and not math.isfinite(found):
             raise _describe_wrong(field, where, f"expected a number, got {found}")
         if table in TABLES:
-            TABLES[table](**{name: found})  # which has checks of its own
+            said: dict[str, Any] = {name: found}
+            TABLES[table](**said)  # which has checks of its own
     except msgspec.ValidationError as error:
         raise _describe_wrong(field, where, reason_of(error)) from None
     except ConfigurationError as error:

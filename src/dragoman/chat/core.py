@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 E = TypeVar("E", bound=Engine | AsyncEngine)
-T = TypeVar("T")
 
 _BUSY = (
     "Wait for the turn, or leave the `with` block of its stream. For several at once make a client each, or share one "
@@ -59,25 +58,27 @@ _BUSY = (
 _UNCERTAIN = "it had begun when the program was stopped, and nobody knows whether it did its work"
 
 
-class _Shared(Generic[T]):
-    """What a client shares with its forks: the last of them closes it, if it is theirs to close."""
+class _Shared(Generic[E]):
+    """The engine that a client shares with its forks: the last of them closes it, if it is theirs to close."""
 
-    def __init__(self, thing: T, *, owned: bool = True) -> None:
-        self.thing: T = thing
+    def __init__(self, engine: E, *, owned: bool) -> None:
+        self.engine: E = engine
         self._users: int = 1 if owned else 0
         self._lock: threading.Lock = threading.Lock()
 
-    def join(self) -> _Shared[T]:
+    def join(self) -> _Shared[E]:
         """One user more."""
         with self._lock:
             self._users += 1 if self._users else 0
         return self
 
-    def leave(self) -> T | None:
-        """One user less; the thing, if it is to be closed now."""
+    async def leave(self) -> None:
+        """One user less; the last one closes it."""
         with self._lock:
             self._users -= 1
-            return self.thing if self._users == 0 else None
+            unused = self._users == 0
+        if unused:
+            await close_engine(self.engine)
 
 
 class ChatCore(Generic[E]):
@@ -92,7 +93,7 @@ class ChatCore(Generic[E]):
         self._options: ChatOptions = {**options, "hooks": hooks, "context": context}
         self._stateless: bool = options.get("stateless", False)
         self._engine: _Shared[E] = _Shared(engine, owned=owned)
-        self._executor: _Shared[ToolExecutor] = _Shared(make_executor(tools, options))
+        self._executor: ToolExecutor = make_executor(tools, options)
         self._conversation: Conversation = options.get("conversation", Conversation())
         if options.get("system") is not None:
             self._conversation = self._conversation.with_system(options.get("system"))
@@ -126,7 +127,7 @@ class ChatCore(Generic[E]):
     @property
     def engine(self) -> E:
         """The engine that speaks to the model."""
-        return self._engine.thing
+        return self._engine.engine
 
     @property
     def model(self) -> str:
@@ -163,7 +164,7 @@ class ChatCore(Generic[E]):
     @property
     def tools(self) -> ToolExecutor:
         """The executor that runs the tools; its `tools` are those that the model may call."""
-        return self._executor.thing
+        return self._executor
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
@@ -205,11 +206,11 @@ class ChatCore(Generic[E]):
     def set_tools(self, tools: AnyTools) -> None:
         """Give the model these tools in place of those it had."""
         with self._claimed():
-            made = _Shared(make_executor(tools, self._options))
+            made = make_executor(tools, self._options)
             with self._state:
                 before, self._executor = self._executor, made
                 self._set_up()
-            _close_executor(before)
+            before.close()
 
     def cancel(self) -> None:
         """Stop what is under way at once, from any thread, task or signal handler; what was done stays.
@@ -471,12 +472,9 @@ class ChatCore(Generic[E]):
             if engine is not self.engine:
                 before, self._engine = self._engine, _Shared(engine, owned=owned)
             self._set_up()
-        await self._leave_engine(before)
+        if before is not None:
+            await before.leave()
         return losses
-
-    async def _leave_engine(self, engine: _Shared[E] | None) -> None:
-        if engine is not None and (unused := engine.leave()) is not None:
-            await close_engine(unused)
 
     def _take_up_recovered(self, recovered: Recovered) -> tuple[Loss, ...]:
         found, known = recovered.conversation, self.tools.tools.by_name
@@ -523,13 +521,8 @@ class ChatCore(Generic[E]):
             self._catch_up()
             self._closed = True  # from here on nobody puts anything else in the place of these two
         self.cancel()
-        _close_executor(self._executor)
-        await self._leave_engine(self._engine)
+        self._executor.close()
+        await self._engine.leave()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model}, {len(self.history)} messages>"
-
-
-def _close_executor(executor: _Shared[ToolExecutor]) -> None:
-    if (unused := executor.leave()) is not None:
-        unused.close()

@@ -330,16 +330,18 @@ def _open_keyring(entry: str) -> Generator[tuple[Any, tuple[str, str]]]:
         message = "The keychain needs the library keyring, which is not installed."
         hint = f"Install it with pip install 'dragoman[keyring]', {_INSTEAD}."
         raise KeychainError(message, reason="not_installed", hint=hint) from None
-    troubles = {
-        errors.KeyringLocked: ("locked", f"is locked; the entry {entry!r} cannot be used", "Unlock it"),
-        errors.NoKeyringError: ("no_backend", "cannot be found on this machine", _START),
-        errors.InitError: ("no_backend", "cannot be started on this machine", _START),
-        errors.PasswordSetError: ("refused", f"refuses to change the entry {entry!r}", "Check its permissions"),
-        errors.PasswordDeleteError: ("refused", f"refuses to change the entry {entry!r}", "Check its permissions"),
+    none = ("no_backend", "This machine has no keychain that could be used.", _START)
+    refused = ("refused", f"The keychain refuses to change the entry {entry!r}.", "Check its permissions")
+    troubles: dict[type[Exception], tuple[str, str, str]] = {
+        errors.KeyringLocked: ("locked", f"The keychain is locked; the entry {entry!r} cannot be used.", "Unlock it"),
+        errors.NoKeyringError: none,
+        errors.InitError: none,
+        errors.PasswordSetError: refused,
+        errors.PasswordDeleteError: refused,
     }
     try:
         yield keyring, place
     except Exception as error:  # noqa: BLE001 -- backends raise whatever their system's library raises
-        failed = ("failed", f"failed at the entry {entry!r} ({type(error).__name__})", "Check that it works at all")
-        reason, what, hint = troubles.get(type(error), failed)
-        raise KeychainError(f"The keychain {what}.", reason=reason, hint=f"{hint}, {_INSTEAD}.") from None
+        what = f"The keychain failed at the entry {entry!r} ({type(error).__name__})."
+        reason, message, hint = troubles.get(type(error), ("failed", what, "Check that it works at all"))
+        raise KeychainError(message, reason=reason, hint=f"{hint}, {_INSTEAD}.") from None

@@ -241,14 +241,14 @@ class Ledger(LoopHooks):
     async def before_tools(self, run: LoopRun, calls: tuple[ToolCall, ...]) -> None:
         await self.write(self.step, run.conversation)
 
+    async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
+        await self.write(self.step, run.conversation)
+
     async def tool_started(self, run: LoopRun, call: ToolCall) -> None:
         await self.write(self.note, ToolCallBegun(call))
 
     async def tool_finished(self, run: LoopRun, result: ToolResult) -> None:
         await self.write(self.note, ToolCallDone(result))
-
-    async def after_tools(self, run: LoopRun, results: tuple[ToolResult, ...]) -> None:
-        await self.write(self.step, run.conversation)
 
     async def compacted(self, run: LoopRun, before: Conversation) -> None:
         await self.write(self.checkpoint, before)

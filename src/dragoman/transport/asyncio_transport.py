@@ -15,17 +15,13 @@ from contextlib import suppress
 from socket import socket
 from typing import Final, cast
 
-from dragoman.errors import ConfigurationError
+from dragoman._stop import no_event_loop
 
 from .pool import Outgoing, Pool, PooledTransport
 from .socket_transport import STAGGER, Address, by_turns, look_up, numeric, open_socket, watch
 
 _MANY: Final = 256 * 1024
 """When so many bytes wait to be taken, the server has to wait."""
-_LOOP_HINT: Final = (
-    "Use it in a program of asyncio (asyncio.run). Under trio, call the plain client in a thread: "
-    "`await trio.to_thread.run_sync(client.chat, text)`."
-)
 
 
 class AsyncioWire(asyncio.Protocol):
@@ -222,8 +218,7 @@ class AsyncioTransport(PooledTransport):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            message = "AsyncioTransport was used where no event loop of asyncio runs."
-            raise ConfigurationError(message, hint=_LOOP_HINT) from None
+            raise no_event_loop() from None
         if self._loop is not loop:
             old, self._current = self._current, Pool(self._limits, self._gate)
             self._current.closed = old.closed
