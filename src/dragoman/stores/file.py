@@ -123,7 +123,7 @@ class FileStore(ConversationStore):
                 check_position(snapshot.root, after, 0)
                 self._begin_chain(snapshot, written)
             else:
-                before = self._find(snapshot.parent, first=snapshot.root)
+                before = self._find(snapshot.parent)
                 check_parent(snapshot, before and before.root, before and before.newest)
                 assert before is not None
                 check_position(snapshot.root, after, self._read_journal(before)[0].position)
@@ -406,9 +406,9 @@ class FileStore(ConversationStore):
     def _chain(self, root: str) -> Chain | None:
         return read_names(root, directory.list_names(self.path / root))
 
-    def _find(self, id: str, *, first: str | None = None) -> Chain | None:
+    def _find(self, id: str) -> Chain | None:
         """The conversation of this snapshot; None if there is none."""
-        for root in self._likely_roots(id, first):
+        for root in self._likely_roots(id):
             chain = self._chain(root)
             if chain is not None and id in chain.ids.values():
                 if len(self._roots) >= _REMEMBERED:
@@ -417,9 +417,8 @@ class FileStore(ConversationStore):
                 return chain
         return None
 
-    def _likely_roots(self, id: str, first: str | None) -> Iterator[str]:
-        yield first or self._roots.get(id, id)
-        yield id
+    def _likely_roots(self, id: str) -> Iterator[str]:
+        yield self._roots.get(id, id)
         yield from self._root_names()
 
     def _found(self, id: str) -> Chain:
