@@ -316,7 +316,7 @@ class Records:
             message = f"The record is sealed with key {sealed_with(data)} and the store was opened without a key."
             raise SnapshotSealError(message, hint="Open the store with sealing=AesGcmSealing(key).")
         try:
-            kept = msgspec.json.decode(data, type=_Kept)
+            kept = _kept.decode(data)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise SnapshotCorruptError(f"The record cannot be read: {str(error).rstrip('.')}.") from None
         record = bytes(kept.record)
@@ -344,6 +344,9 @@ class Records:
 class _Kept(Struct, frozen=True):
     check: str
     record: Raw
+
+
+_kept = msgspec.json.Decoder(_Kept)
 
 
 def _digest(record: bytes, about: bytes) -> str:
