@@ -133,7 +133,7 @@ def work_under_lock(path: Path, timeout: float, work: Callable[[], _T]) -> _T:
     """
     file = owned(os.open, path, os.O_RDWR | os.O_CREAT | _FILE, 0o600)
     try:
-        _take(file.number, timeout)
+        _take_in_turn(path.parent, file.number, timeout)
         result = work()
     finally:
         # By name, not just by closing: the traceback of an interrupt, or a fork, may keep the descriptor.
@@ -142,19 +142,33 @@ def work_under_lock(path: Path, timeout: float, work: Callable[[], _T]) -> _T:
     return result  # not inside of the `try`: between a `return` there and the `finally` nothing would let go
 
 
-def _take(lock: int, timeout: float) -> None:
-    """Take the lock as soon as it is free."""
-    deadline, wait = time.monotonic() + timeout, _FIRST_WAIT
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in {errno.EWOULDBLOCK, errno.EAGAIN, errno.EINTR}:
-                raise
-        if time.monotonic() >= deadline:
+def _take_in_turn(directory: Path, lock: int, timeout: float) -> None:
+    """Take the lock. Who waits for it holds a lock on the directory, so that nobody who comes later is first."""
+    deadline = time.monotonic() + timeout
+    turn = owned(os.open, directory, _DIRECTORY)
+    try:
+        if not (_take(turn.number, deadline) and _take(lock, deadline)):
             message = f"Another process has been writing to the store for {timeout:g} seconds."
             hint = "Try again; if it persists, look for a process that hangs. What was saved before is safe."
             raise StoreUnavailableError(message, hint=hint)
+    finally:
+        fcntl.flock(turn.number, fcntl.LOCK_UN)
+        turn.close()
+
+
+def _take(fd: int, deadline: float) -> bool:
+    """Lock this as soon as it is free; False if it is not until then."""
+    wait = _FIRST_WAIT
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in {errno.EWOULDBLOCK, errno.EAGAIN, errno.EINTR}:
+                raise
+        else:
+            return True
+        if time.monotonic() >= deadline:
+            return False
         sleep(wait)
         wait = min(wait * 2, _LONGEST_WAIT)
 
