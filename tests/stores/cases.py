@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -68,6 +70,22 @@ def goes_on(store: ConversationStore, points: list[Snapshot]) -> None:
     store.save(after(last, "on"), after=store.journal(last.id).position)
     assert len(store.history(last.id).items) == len(points) + 1
     assert not store.list().unreadable
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run this in a fork and give back how it ended: 0 if it ended well."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:  # noqa: BLE001 - shown, and told by the status
+            sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 # --- texts that are no ids -------------------------------------------------------------------------------------------

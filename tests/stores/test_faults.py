@@ -24,7 +24,7 @@ from dragoman.errors import SnapshotNotFoundError, StoreError, StoreUnavailableE
 from dragoman.stores import ConversationStore, FileStore, MessageAdded, Snapshot, SqliteStore, resume
 from dragoman.stores.sqlite_driver import SqliteSession
 from tests.stores.backends import SEALING, SHARED
-from tests.stores.cases import after, chain, first, goes_on
+from tests.stores.cases import after, chain, first, goes_on, in_child
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -242,21 +242,14 @@ def as_somebody(work: Callable[[Path], None]) -> None:
             return
         os.chown(place, 65534, 65534)
         place.chmod(0o755)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.setgroups([])
-                os.setgid(65534)
-                os.setuid(65534)
-                work(place)
-                status = 0
-            except BaseException:  # noqa: BLE001 - shown, and told by the status
-                sys.excepthook(*sys.exc_info())
-                sys.stderr.flush()
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0, "see what the child wrote"
+
+        def child() -> None:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            work(place)
+
+        assert in_child(child) == 0, "see what the child wrote"
 
 
 def test_permission_lost_and_given_back(backend: str) -> None:

@@ -174,6 +174,14 @@ def test_what_a_dead_writer_left_is_removed_by_the_next(store: FileStore) -> Non
     assert len(list((store.path / points[0].root).glob("*.jsonl"))) == 1
 
 
+def test_a_save_that_is_repeated_waits_for_the_disk_too(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    [one] = chain(store, 1)
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    store.save(one)  # the first try may have failed at the last moment
+    assert len(synced) == 2
+
+
 # --- damage ----------------------------------------------------------------------------------------------------------
 
 

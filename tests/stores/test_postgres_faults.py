@@ -327,7 +327,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(
         def interrupted(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("dragoman.stores.sql.searchable_text", interrupted)
+        monkeypatch.setattr("dragoman.stores.listing.searchable_text", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.save(after(points[-1], "x"))
         monkeypatch.undo()

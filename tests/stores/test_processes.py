@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ from dragoman.errors import StoreConflictError
 from dragoman.stores import MessageAdded, Snapshot, conversation_id
 from tests.processes import started
 from tests.stores.backends import SHARED
-from tests.stores.cases import NOON, after, chain, pages
+from tests.stores.cases import NOON, after, chain, in_child, pages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROCESSES, ROUNDS = 8, 12
@@ -84,19 +83,6 @@ def test_eight_processes_save_to_one_store(backend: str, tmp_path: Path) -> None
         assert sorted(said) == sorted([str(n) for n in range(PROCESSES) for _ in range(ROUNDS)])
         assert len(pages(lambda cursor: store.history(TOGETHER.id, cursor=cursor))) == 1 + PROCESSES * ROUNDS
         assert len(pages(lambda cursor: store.list(limit=3, cursor=cursor))) == 1 + PROCESSES
-
-
-def in_child(work: object) -> int:
-    """Run this in a fork and give back how it ended: 0 if it ended well."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

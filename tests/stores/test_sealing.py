@@ -196,7 +196,7 @@ def test_several_keys_are_read_and_one_is_written() -> None:
 def test_a_newer_form_is_refused_as_newer() -> None:
     with pytest.raises(SnapshotVersionError, match="version 2"):
         SEALING.unseal(MAGIC + b"\2" + bytes(100), about=b"")
-    with pytest.raises(SnapshotCorruptError, match="version 0"):
+    with pytest.raises(SnapshotError):
         SEALING.unseal(MAGIC + b"\0" + bytes(100), about=b"")
 
 

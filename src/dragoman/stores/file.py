@@ -28,39 +28,13 @@ from msgspec import Struct
 
 from dragoman.errors import SnapshotCorruptError, SnapshotError, StoreError, StoreUnavailableError
 
-from . import directory
+from . import directory, listing, protocol
 from .directory import report_os_errors
 from .file_layout import ROOT, Chain, journal_name, line_of, naming, point_name, read_names, record_of
 from .journal import Journal, JournalEntry
 from .json_form import snapshot_from_json, snapshot_to_json
-from .listing import (
-    ListOptions,
-    Page,
-    Query,
-    SnapshotSummary,
-    Unreadable,
-    check_limit,
-    has_words,
-    make_cursor,
-    page_of,
-    read_cursor,
-    read_or_note,
-    search_words,
-    summary_of,
-)
-from .protocol import (
-    ConversationStore,
-    Progress,
-    Resealed,
-    check_newest,
-    check_parent,
-    check_position,
-    closed_store,
-    id_taken,
-    lost_entries,
-    not_found,
-    reseal_each,
-)
+from .listing import ListOptions, Page, Query, SnapshotSummary, Unreadable
+from .protocol import ConversationStore, Progress, Resealed
 from .sealing import AesGcmSealing, Records
 from .snapshot import Snapshot, validate_snapshot_id
 
@@ -114,19 +88,19 @@ class FileStore(ConversationStore):
             there = self._find(snapshot.id)
             if there is not None:
                 if snapshot_to_json(self._load(there, there.place_of(snapshot.id))) != written:
-                    raise id_taken(snapshot.id)
+                    raise protocol.id_taken(snapshot.id)
                 for each in (self.path / there.root, self.path):  # who saved it may have failed to
                     directory.sync_directory(each)
             elif snapshot.parent is None:
                 if directory.list_names(self.path / snapshot.root):
-                    raise id_taken(snapshot.id)
-                check_position(snapshot.root, after, 0)
+                    raise protocol.id_taken(snapshot.id)
+                protocol.check_position(snapshot.root, after, 0)
                 self._begin_chain(snapshot, written)
             else:
-                before = self._find(snapshot.parent, first=snapshot.root)
-                check_parent(snapshot, before and before.root, before and before.newest)
+                before = self._find(snapshot.parent)
+                protocol.check_parent(snapshot, before and before.root, before and before.newest)
                 assert before is not None
-                check_position(snapshot.root, after, self._read_journal(before)[0].position)
+                protocol.check_position(snapshot.root, after, self._read_journal(before)[0].position)
                 self._add_to_chain(before, snapshot, written)
 
         self._write("save the snapshot", work)
@@ -184,8 +158,8 @@ class FileStore(ConversationStore):
     def _list(self, query: Query) -> Page:
         """A page of all conversations that pass; the first one names what cannot be read."""
         self._check_open()
-        words = search_words(query.search or "")
-        last = None if query.cursor is None else read_cursor(query.kind, query.cursor, tuple[datetime, str])
+        words = listing.search_words(query.search or "")
+        last = None if query.cursor is None else listing.read_cursor(query.kind, query.cursor, tuple[datetime, str])
         found: dict[tuple[datetime, str], SnapshotSummary] = {}
         unreadable: list[Unreadable] = []
         with report_os_errors("list the conversations"):
@@ -200,23 +174,25 @@ class FileStore(ConversationStore):
                         unreadable.append(Unreadable(id=chain.newest, problem=str(error)))
         places = [place for place, each in found.items() if query.accepts(each) and (last is None or place < last)]
         left = sorted(places, reverse=True)
-        cursor = make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None
-        return page_of([*unreadable, *[found[place] for place in left[: query.limit]]], cursor)
+        cursor = listing.make_cursor(query.kind, left[query.limit - 1]) if len(left) > query.limit else None
+        return listing.page_of([*unreadable, *[found[place] for place in left[: query.limit]]], cursor)
 
     def _has_words(self, chain: Chain, words: Sequence[str]) -> bool:
-        return any(has_words(self._load(chain, place).messages, words) for place in reversed(chain.ids))
+        return any(listing.has_words(self._load(chain, place).messages, words) for place in reversed(chain.ids))
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
-        check_limit(limit)
+        listing.check_limit(limit)
 
         def work(chain: Chain) -> Page:
             self._records.ensure_key(self._mode())
             kind = f"history {chain.root}"
-            [last] = (chain.place + 1,) if cursor is None else read_cursor(kind, cursor, tuple[int])
+            [last] = (chain.place + 1,) if cursor is None else listing.read_cursor(kind, cursor, tuple[int])
             left = range(min(last - 1, chain.place), 0, -1)
-            more = make_cursor(kind, (left[limit - 1],)) if len(left) > limit else None
-            found = [read_or_note(f"{chain.root} ({at})", partial(self._summary, chain, at)) for at in left[:limit]]
-            return page_of(found, more)
+            places = left[:limit]
+            more = listing.make_cursor(kind, (places[-1],)) if len(left) > limit else None
+            names = [chain.ids.get(place, f"{chain.root} ({place})") for place in places]
+            read = [partial(self._summary, chain, place) for place in places]
+            return listing.page_of(map(listing.read_or_note, names, read), more)
 
         return self._read("read the history", id, work)
 
@@ -228,9 +204,9 @@ class FileStore(ConversationStore):
 
         def work() -> int:
             chain = self._found(id)
-            check_newest(id, chain.newest)
+            protocol.check_newest(id, chain.newest)
             journal, size = self._read_journal(chain)
-            check_position(chain.root, after, journal.position)
+            protocol.check_position(chain.root, after, journal.position)
             added = [
                 line_of(self._records.seal_entry(entry, chain.root, chain.newest, position))
                 for position, entry in enumerate(new, after + 1)
@@ -263,7 +239,7 @@ class FileStore(ConversationStore):
         with naming(self.path / chain.root / name):
             lines = (directory.read_file(self.path / chain.root / name) or b"").split(b"\n", length)[:-1]
             if len(lines) < length:
-                raise lost_entries(chain.root, length)
+                raise protocol.lost_entries(chain.root, length)
         return lines
 
     # --- sealing again -----------------------------------------------------------------------------------------------
@@ -279,7 +255,7 @@ class FileStore(ConversationStore):
             roots = sorted(self._root_names())
         if mode != self._records.mode:
             self._write("seal the store again", self._write_marker, any_mode=True)
-        return reseal_each(roots, self._reseal_chain, progress)
+        return protocol.reseal_each(roots, self._reseal_chain, progress)
 
     def _reseal_chain(self, root: str) -> bool:
         def work() -> None:
@@ -328,7 +304,7 @@ class FileStore(ConversationStore):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise closed_store()
+            raise protocol.closed_store()
 
     def _read(self, doing: str, id: str, work: Callable[[Chain], _T]) -> _T:
         """Do the work; again where it fails because somebody went on with the conversation meanwhile."""
@@ -406,9 +382,9 @@ class FileStore(ConversationStore):
     def _chain(self, root: str) -> Chain | None:
         return read_names(root, directory.list_names(self.path / root))
 
-    def _find(self, id: str, *, first: str | None = None) -> Chain | None:
+    def _find(self, id: str) -> Chain | None:
         """The conversation of this snapshot; None if there is none."""
-        for root in self._likely_roots(id, first):
+        for root in self._likely_roots(id):
             chain = self._chain(root)
             if chain is not None and id in chain.ids.values():
                 if len(self._roots) >= _REMEMBERED:
@@ -417,15 +393,14 @@ class FileStore(ConversationStore):
                 return chain
         return None
 
-    def _likely_roots(self, id: str, first: str | None) -> Iterator[str]:
-        yield first or self._roots.get(id, id)
-        yield id
+    def _likely_roots(self, id: str) -> Iterator[str]:
+        yield self._roots.get(id, id)
         yield from self._root_names()
 
     def _found(self, id: str) -> Chain:
         chain = self._find(id)
         if chain is None:
-            raise not_found(id)
+            raise protocol.not_found(id)
         return chain
 
     # --- files of snapshots ------------------------------------------------------------------------------------------
@@ -441,7 +416,7 @@ class FileStore(ConversationStore):
         with naming(path):
             data = directory.read_file(path)
             if data is None:
-                raise not_found(chain.ids[place])
+                raise protocol.not_found(chain.ids[place])
             return path, record_of(data)
 
     def _load(self, chain: Chain, place: int) -> Snapshot:
@@ -450,4 +425,4 @@ class FileStore(ConversationStore):
             return snapshot_from_json(self._records.unseal(record, "snapshot", place, chain.ids[place]))
 
     def _summary(self, chain: Chain, place: int) -> SnapshotSummary:
-        return summary_of(self._load(chain, place))
+        return listing.summary_of(self._load(chain, place))

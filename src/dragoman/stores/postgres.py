@@ -180,14 +180,14 @@ class _Database:
         """Carry the work out; again where that is safe and may help."""
         tries = 0
         while True:
-            attempt = Attempt()
+            attempt = Attempt(repeatable=repeatable)
             try:
                 return self._try(work, attempt, deadline, access)
             except self._driver.ERRORS as error:
                 tries += 1
                 over = tries >= _MOST_TRIES or time.monotonic() >= deadline
-                if over or not attempt.may_be_repeated(error, repeatable=repeatable):
-                    raise attempt.typed(error, repeatable=repeatable, hide=self._address.password) from error
+                if over or not attempt.may_be_repeated(error):
+                    raise attempt.typed(error, hide=self._address.password) from error
             if attempt.lost:
                 self._drop_idle()  # what broke one has broken the others, too
             sleep(_FIRST_PAUSE * 2**tries * chance())
@@ -349,28 +349,23 @@ _LONGEST_TEXT: Final = 300
 class Attempt:
     """How far one try came, and what its error means."""
 
-    def __init__(self, stage: Literal["connecting", "working", "committing"] = "connecting") -> None:
-        self.stage: Literal["connecting", "working", "committing"] = stage
+    def __init__(self, *, repeatable: bool) -> None:
+        self._repeatable: Final = repeatable
+        self.stage: Literal["connecting", "working", "committing"] = "connecting"
         self.lost: bool = True
         """Whether the connection is gone."""
 
-    def may_be_repeated(self, error: Exception, *, repeatable: bool) -> bool:
+    def may_be_repeated(self, error: Exception) -> bool:
         """Whether another try is safe, and may help."""
-        if _code(error) in _AGAIN:
-            return True
-        return self.lost and (self.stage == "working" or (self._is_unsure and repeatable))
+        safe = self.stage == "working" or (self.stage == "committing" and self._repeatable)
+        return _code(error) in _AGAIN or (self.lost and safe)
 
-    @property
-    def _is_unsure(self) -> bool:
-        """Whether nobody knows if the change was made."""
-        return self.lost and self.stage == "committing"
-
-    def typed(self, error: Exception, *, repeatable: bool, hide: str = "") -> DragomanError:
+    def typed(self, error: Exception, *, hide: str) -> DragomanError:
         """The error of ours that says the same, without the password."""
         code = _code(error)
         usual = _UNREACHABLE if self.stage == "connecting" else _LOST if self.lost else _OTHER
         problem = _PROBLEMS.get(code) or _PROBLEMS.get(code[:2]) or usual
-        if self._is_unsure and not repeatable:
+        if self.lost and self.stage == "committing" and not self._repeatable:
             problem = _UNKNOWN
         # The server's one line, where there is one: the rest quotes statements and values.
         text = " ".join(str(getattr(getattr(error, "diag", None), "message_primary", None) or error).split())

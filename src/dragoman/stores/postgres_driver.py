@@ -156,15 +156,12 @@ class Link:
         return cls(connection, schema)
 
     def fetch(self, sql: str, *values: object) -> Rows:
-        """The rows that a question finds."""
         return self._run(sql, values).fetchall()
 
     def execute(self, sql: str, *values: object) -> int:
-        """Change something; how many rows were changed."""
         return self._run(sql, values).rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        """Run the statement with each of these rows of values."""
         self._connection.cursor(binary=True).executemany(self._rendered(sql), rows)
 
     def begin(self, access: Access, deadline: float) -> None:

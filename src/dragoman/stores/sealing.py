@@ -152,7 +152,7 @@ class AesGcmSealing:
     store held before.
     """
 
-    __slots__ = ("_accept_plain", "_boxes", "_key_id", "_random")
+    __slots__ = ("_accept_plain", "_boxes", "_random", "key_id")
 
     def __init__(
         self,
@@ -163,26 +163,22 @@ class AesGcmSealing:
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         first, *others = [each if isinstance(each, EncryptionKey) else EncryptionKey(each) for each in (key, *older)]
-        self._key_id: str = first.id
+        self.key_id: str = first.id
+        """The id of the key that seals."""
         self._boxes: dict[str, _Box] = {each.id: _Box(each) for each in (*others, first)}
         self._accept_plain: bool = accept_plain
         self._random: Callable[[int], bytes] = random_bytes
 
     @property
-    def key_id(self) -> str:
-        """The id of the key that seals."""
-        return self._key_id
-
-    @property
     def key_ids(self) -> tuple[str, ...]:
         """The ids of all keys that open, the one that seals first."""
-        return (self._key_id, *(each for each in self._boxes if each != self._key_id))
+        return (self.key_id, *(each for each in self._boxes if each != self.key_id))
 
     def seal(self, plain: bytes, *, about: bytes) -> bytes:
         """The sealed form of one record; another one each time."""
         nonce = self._random(_NONCE)
-        header = _PREFIX + bytes.fromhex(self._key_id)
-        return b"".join((header, nonce, self._boxes[self._key_id].encrypt(nonce, plain, header + about)))
+        header = _PREFIX + bytes.fromhex(self.key_id)
+        return b"".join((header, nonce, self._boxes[self.key_id].encrypt(nonce, plain, header + about)))
 
     def unseal(self, data: bytes, *, about: bytes) -> bytes:
         """The plain bytes of a record.
@@ -204,8 +200,6 @@ class AesGcmSealing:
         if len(data) < _SHORTEST:
             message = f"The sealed record is cut: {len(data)} bytes are fewer than the shortest has."
             raise SnapshotCorruptError(message)
-        if data[: len(_PREFIX)] != _PREFIX:
-            raise SnapshotCorruptError("The record claims version 0 of the sealed form, which never existed.")
         box = self._boxes.get(sealed_with(data))
         if box is None:
             held = ", ".join(self.key_ids)
@@ -221,7 +215,7 @@ class AesGcmSealing:
 
     def is_current(self, data: bytes) -> bool:
         """Whether `seal` would use the same key and form: if not, resealing the record is worth while."""
-        return data.startswith(_PREFIX + bytes.fromhex(self._key_id))
+        return data.startswith(_PREFIX + bytes.fromhex(self.key_id))
 
     def __repr__(self) -> str:
         return f"AesGcmSealing(key_ids={self.key_ids!r})"
@@ -322,7 +316,7 @@ class Records:
             message = f"The record is sealed with key {sealed_with(data)} and the store was opened without a key."
             raise SnapshotSealError(message, hint="Open the store with sealing=AesGcmSealing(key).")
         try:
-            kept = msgspec.json.decode(data, type=_Kept)
+            kept = _kept.decode(data)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise SnapshotCorruptError(f"The record cannot be read: {str(error).rstrip('.')}.") from None
         record = bytes(kept.record)
@@ -350,6 +344,9 @@ class Records:
 class _Kept(Struct, frozen=True):
     check: str
     record: Raw
+
+
+_kept = msgspec.json.Decoder(_Kept)
 
 
 def _digest(record: bytes, about: bytes) -> str:

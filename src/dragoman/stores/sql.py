@@ -17,35 +17,11 @@ from msgspec import Meta
 from dragoman.conversation import message_to_json
 from dragoman.errors import DragomanError, SnapshotCorruptError, StoreError
 
-from . import sql_schema as schema
+from . import listing, protocol, sql_schema as schema
 from .journal import Journal, JournalEntry
 from .json_form import assemble, body_from_json, body_to_json, digest_after, summary_of_body
-from .listing import (
-    ListOptions,
-    Page,
-    Query,
-    SnapshotSummary,
-    Unreadable,
-    check_limit,
-    make_cursor,
-    page_of,
-    read_cursor,
-    read_or_note,
-    search_words,
-    searchable_text,
-)
-from .protocol import (
-    ConversationStore,
-    Progress,
-    Resealed,
-    check_newest,
-    check_parent,
-    check_position,
-    id_taken,
-    lost_entries,
-    not_found,
-    reseal_each,
-)
+from .listing import ListOptions, Page, Query, SnapshotSummary, Unreadable
+from .protocol import ConversationStore, Progress, Resealed
 from .sealing import Records
 from .snapshot import ID_PATTERN, Snapshot, validate_snapshot_id
 from .sql_schema import Database, Rows, Session, convert
@@ -82,14 +58,14 @@ class SqlStore(ConversationStore):
             mode, stored, parent_root, last_line = convert(state, tuple[object, bytes | None, str | None, int])
             if stored is not None:
                 if self._records.unseal(stored, "body", id) != body:
-                    raise id_taken(id)
+                    raise protocol.id_taken(id)
                 return
             if parent is not None:
-                check_parent(snapshot, parent_root, newest)
+                protocol.check_parent(snapshot, parent_root, newest)
             elif not begun:
-                raise id_taken(id)
+                raise protocol.id_taken(id)
             self._records.ensure_mode(mode)
-            check_position(root, after, position)
+            protocol.check_position(root, after, position)
             self._add_snapshot(session, snapshot, body, place + 1, last_line)
             session.execute(schema.MOVE_CHAIN, id, place + 1, root)
             if position:
@@ -102,7 +78,7 @@ class SqlStore(ConversationStore):
         line, written = self._choose_line(session, snapshot) or (last_line + 1, 0)
         sealed = records.seal(body, "body", id)
         if not session.execute(schema.ADD_SNAPSHOT, id, root, place, line, length, sealed):
-            raise id_taken(id)  # in another conversation
+            raise protocol.id_taken(id)  # in another conversation
         new = snapshot.messages[written:]
         rows = [
             (root, line, position, records.seal(data, "message", root, line, position))
@@ -115,7 +91,7 @@ class SqlStore(ConversationStore):
         if there != length:
             message = f"The messages of conversation {root} are not all there."
             raise SnapshotCorruptError(message)
-        if self.can_search and (texts := [text for text in map(searchable_text, new) if text]):
+        if self.can_search and (texts := [text for text in map(listing.searchable_text, new) if text]):
             session.execute_many(schema.ADD_WORDS, [(root, text.encode()) for text in texts])
 
     def _choose_line(self, session: Session, snapshot: Snapshot) -> tuple[int, int] | None:
@@ -143,7 +119,7 @@ class SqlStore(ConversationStore):
         """The root, the newest snapshot and the length of the journal of a conversation that nobody else changes."""
         locked = session.fetch(schema.LOCK_CHAIN_OF, id)
         if not locked:
-            raise not_found(id)
+            raise protocol.not_found(id)
         return convert(locked[0], tuple[str, str, int])
 
     # --- loading -----------------------------------------------------------------------------------------------------
@@ -155,7 +131,7 @@ class SqlStore(ConversationStore):
     def _load(self, session: Session, id: str) -> Snapshot:
         rows = session.fetch(schema.LOAD_THIS, id)
         if not rows:
-            raise not_found(id)
+            raise protocol.not_found(id)
         return self._assemble(rows)
 
     def latest(self, id: str) -> Snapshot:
@@ -184,9 +160,9 @@ class SqlStore(ConversationStore):
 
         def work(session: Session) -> int:
             root, newest, position = self._lock(session, id)
-            check_newest(id, newest)
+            protocol.check_newest(id, newest)
             self._records.ensure_mode(self._mode(session))
-            check_position(root, after, position)
+            protocol.check_position(root, after, position)
             rows = [
                 (root, number, self._records.seal_entry(entry, root, newest, number))
                 for number, entry in enumerate(new, after + 1)
@@ -204,11 +180,11 @@ class SqlStore(ConversationStore):
         def work(session: Session) -> Journal:
             rows = session.fetch(schema.JOURNAL, id)
             if not rows:
-                raise not_found(id)
+                raise protocol.not_found(id)
             root, newest, length = convert(rows[0][:3], tuple[str, str, int])
             found = [convert(row[3:], tuple[int, bytes]) for row in rows if row[3] is not None]
             if len(found) != length or any(position != each for each, (position, _) in enumerate(found, 1)):
-                raise lost_entries(root, length)
+                raise protocol.lost_entries(root, length)
             entries = [self._records.read_entry(data, root, newest, position) for position, data in found]
             return Journal(snapshot=newest, entries=tuple(entries))
 
@@ -228,11 +204,11 @@ class SqlStore(ConversationStore):
         return self._database.read(lambda session: self._list_page(session, query))
 
     def _list_page(self, session: Session, query: Query) -> Page:
-        behind = None if query.cursor is None else read_cursor(query.kind, query.cursor, tuple[_Number, _Id])
+        behind = None if query.cursor is None else listing.read_cursor(query.kind, query.cursor, tuple[_Number, _Id])
         self._records.ensure_key(self._mode(session))
         test, values = "true", tuple[object, ...]()
         if query.search is not None:
-            words = search_words(query.search)
+            words = listing.search_words(query.search)
             if not words:
                 return Page()
             found = " AND ".join([self._database.contains] * len(words))
@@ -246,14 +222,14 @@ class SqlStore(ConversationStore):
             for row in rows:
                 rank, root, id, data = convert(row, tuple[int, str, str, object])
                 if len(passed) == query.limit:
-                    return page_of(passed, make_cursor(query.kind, behind or ()))
+                    return listing.page_of(passed, listing.make_cursor(query.kind, behind or ()))
                 behind = (rank, root)
                 summary = self._read_summary(id, data)
                 if query.accepts(summary):
                     passed.append(summary)
             if len(rows) <= query.limit:
-                return page_of(passed, None)
-        return page_of(passed, make_cursor(query.kind, behind or ()))
+                return listing.page_of(passed, None)
+        return listing.page_of(passed, listing.make_cursor(query.kind, behind or ()))
 
     def _read_summary(self, id: str, data: object) -> SnapshotSummary | Unreadable:
         def read() -> SnapshotSummary:
@@ -261,24 +237,24 @@ class SqlStore(ConversationStore):
                 raise SnapshotCorruptError("The snapshot is missing.")
             return summary_of_body(body_from_json(self._records.unseal(convert(data, bytes), "body", id)))
 
-        return read_or_note(id, read)
+        return listing.read_or_note(id, read)
 
     def history(self, id: str, *, limit: int = 50, cursor: str | None = None) -> Page:
         validate_snapshot_id(id)
-        check_limit(limit)
+        listing.check_limit(limit)
 
         def work(session: Session) -> Page:
             of_id = session.fetch("SELECT root FROM {s}snapshot WHERE id = ?", id)
             if not of_id:
-                raise not_found(id)
+                raise protocol.not_found(id)
             root = convert(of_id[0][0], str)
             kind = f"history {root}"
-            [behind] = (_LAST_PLACE,) if cursor is None else read_cursor(kind, cursor, tuple[_Number])
+            [behind] = (_LAST_PLACE,) if cursor is None else listing.read_cursor(kind, cursor, tuple[_Number])
             self._records.ensure_key(self._mode(session))
             rows = session.fetch(schema.HISTORY, root, behind, limit + 1)
             found = [convert(row, tuple[int, str, object]) for row in rows]
-            more = make_cursor(kind, (found[limit - 1][0],)) if len(found) > limit else None
-            return page_of([self._read_summary(each, data) for _, each, data in found[:limit]], more)
+            more = listing.make_cursor(kind, (found[limit - 1][0],)) if len(found) > limit else None
+            return listing.page_of([self._read_summary(each, data) for _, each, data in found[:limit]], more)
 
         return self._database.read(work)
 
@@ -296,7 +272,7 @@ class SqlStore(ConversationStore):
                 self._change_mode(session, mode)
             return [convert(root, str) for [root] in session.fetch("SELECT root FROM {s}chain ORDER BY root")]
 
-        return reseal_each(self._database.write(begin), self._reseal_chain, progress)
+        return protocol.reseal_each(self._database.write(begin), self._reseal_chain, progress)
 
     def _change_mode(self, session: Session, found: object) -> None:
         """Until now nothing was sealed; from now on everything is."""

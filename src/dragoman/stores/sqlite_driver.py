@@ -190,8 +190,8 @@ class File:
                     else:
                         line.connection = connection
             except _FAULTS as error:
-                if isinstance(error, OSError) or _code(error) in _REOPEN:
-                    line.drop()
+                if _code(error) != sqlite3.SQLITE_BUSY:
+                    line.drop()  # what it remembers of the file may be wrong
                 raise
             return result
 
@@ -392,18 +392,6 @@ _UNUSABLE: Final = {
     sqlite3.SQLITE_TOOBIG: "Keep large media in files.",
     sqlite3.SQLITE_NOTADB: "Give the path of another file.",
 }
-
-_REOPEN: Final = frozenset(
-    {
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_NOTADB,
-    }
-)
-"""Codes after which a connection is opened anew: what it remembers of the file may be wrong."""
 
 
 def _code(error: Exception) -> int:
