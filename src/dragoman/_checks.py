@@ -1,6 +1,6 @@
 """What a program says to a constructor is checked at once: names that nobody knows, values of the wrong type.
 
-Owns: `nearest`, `refuse_unknown` for keywords, and `CheckedMeta` for settings that are Structs.
+Owns: `nearest`, `refuse_unknown` for keywords, `refuse_below` for numbers, and `CheckedMeta` for Structs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.errors import ConfigurationError
 
-__all__ = ["CheckedMeta", "nearest", "refuse_unknown"]
+__all__ = ["CheckedMeta", "nearest", "refuse_below", "refuse_unknown"]
 
 
 def nearest(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -41,6 +41,15 @@ def _unknown(name: str, known: list[str], what: str) -> ConfigurationError:
     near = nearest(name, known)
     hint = f"Did you mean {near}?" if near else f"It has {', '.join(known)}."
     return ConfigurationError(f"{what} has no setting {name!r}.", hint=hint)
+
+
+def refuse_below(least: int, settings: msgspec.Struct, *names: str) -> None:
+    """Raise ConfigurationError if one of these settings is less than that; None is no number."""
+    for name in names:
+        value: float | None = getattr(settings, name)
+        # `not >=` rather than `<`: NaN compares false with everything.
+        if value is not None and not value >= least:
+            raise ConfigurationError(f"{name} is {value}.", hint=f"Give {name} a value of {least} or more.")
 
 
 class CheckedMeta(msgspec.StructMeta):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, refuse_below
 from dragoman._stop import Stop
 from dragoman.conversation import Conversation, ToolCall, ToolChoice
 from dragoman.errors import ConfigurationError, ToolCancelledError
@@ -30,14 +30,6 @@ Deps = TypeVar("Deps")
 _NO_CONVERSATION = Conversation()
 
 # --- how tools are used, as plain data that a configuration file can hold ---------------------------------------------
-
-
-def _not_negative(config: Struct, *names: str) -> None:
-    for name in names:
-        value: float | None = getattr(config, name)
-        # `not >=` rather than `<`: NaN compares false with everything.
-        if value is not None and not value >= 0:
-            raise ConfigurationError(f"{name} is {value}.", hint=f"Give {name} a value of 0 or more.")
 
 
 class ToolErrorHandling(Enum):
@@ -63,7 +55,7 @@ class RetryConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forb
     """The wait varies by up to this share in both directions, so that many clients do not retry in step."""
 
     def __post_init__(self) -> None:
-        _not_negative(self, "max_retries", "backoff_base", "backoff_factor", "backoff_max", "jitter")
+        refuse_below(0, self, *self.__struct_fields__)
 
     def delay(self, retry: int, random: float) -> float:
         """Seconds to wait before retry number `retry` (from 1); `random` is between 0 and 1."""
@@ -98,10 +90,8 @@ class ToolConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbi
     """How many bytes an image, document, recording or film in a result may have; a note stands for a larger one."""
 
     def __post_init__(self) -> None:
-        if self.max_parallel_tools < 1:
-            hint = "Use 1 to run tools one after the other, or more to run them at once."
-            raise ConfigurationError(f"max_parallel_tools is {self.max_parallel_tools}.", hint=hint)
-        _not_negative(self, "max_iterations", "execution_timeout", "run_timeout", "max_result_size", "max_media_size")
+        refuse_below(1, self, "max_parallel_tools")
+        refuse_below(0, self, "max_iterations", "execution_timeout", "run_timeout", "max_result_size", "max_media_size")
         for name, budget in self.budgets.items():
             if budget < 0:
                 hint = "Give it a value of 0 or more."

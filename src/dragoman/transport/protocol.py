@@ -18,13 +18,15 @@ The rules that every transport keeps:
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, refuse_below
 from dragoman._stepping import step
 from dragoman._version import __version__
 
@@ -47,8 +49,14 @@ class Timeouts(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     total: float | None = None
     """From the start of the request to the end of the body."""
 
+    def __post_init__(self) -> None:
+        refuse_below(0, self, *self.__struct_fields__)
+        for name in self.__struct_fields__:
+            if getattr(self, name) == math.inf:  # which no socket takes for a limit
+                force_setattr(self, name, None)
 
-class PoolLimits(Struct, frozen=True, kw_only=True):
+
+class PoolLimits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """How many connections a transport keeps."""
 
     connections: int = 1000
@@ -59,6 +67,10 @@ class PoolLimits(Struct, frozen=True, kw_only=True):
     """Connections kept open for reuse, for each host."""
     idle_seconds: float = 55.0
     """How long an idle connection is kept; common load balancers close theirs after 60 seconds."""
+
+    def __post_init__(self) -> None:
+        refuse_below(1, self, "connections")
+        refuse_below(0, self, "wait", "idle", "idle_seconds")
 
 
 DEFAULT_TIMEOUTS: Final = Timeouts()

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, refuse_below
 from dragoman.errors import (
     ConnectionFailedError,
     DragomanError,
@@ -49,6 +49,10 @@ class RetryPolicy(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """If the server asks for more than this, give up at once: the caller knows better what to do with so much time."""
     jitter: float = 0.25
     """How much a wait is shortened by chance, as a share, so that many clients do not come back all at once."""
+
+    def __post_init__(self) -> None:
+        refuse_below(1, self, "max_attempts")
+        refuse_below(0, self, "total_seconds", "first_wait", "longest_wait", "longest_advice", "jitter")
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -116,7 +120,7 @@ def decide(attempt: Attempt, policy: RetryPolicy, attempts: int, *, random: floa
         return GiveUp(f"{why}; the server asks to wait {advice:g} s, more than {policy.longest_advice:g} s")
     # The exponent is capped: nobody waits for 2 ** 10000 to be computed.
     backoff = min(policy.longest_wait, policy.first_wait * 2.0 ** min(attempts - 1, 64))
-    after = backoff * (1.0 - policy.jitter * random) if advice is None else advice
+    after = max(0.0, backoff * (1.0 - policy.jitter * random)) if advice is None else advice
     if policy.total_seconds is not None and attempt.elapsed + after > policy.total_seconds:
         return GiveUp(f"{why}; the next attempt would begin after {policy.total_seconds:g} s")
     return Retry(after, why)
