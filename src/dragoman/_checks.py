@@ -16,6 +16,7 @@ from dragoman.errors import ConfigurationError
 
 S = TypeVar("S", bound=msgspec.Struct)
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 

@@ -33,8 +33,6 @@ from tests.transport.service import Service
 from tests.transport.turns import Received, Turn, problems, script
 from tests.transport.users import User, engines_on
 
-__all__ = ["interrupt_many"]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 OTHERS = 4
 """Threads beside the one that is interrupted."""
@@ -117,14 +115,15 @@ def _one_interrupt(engines: Mapping[tuple[str, bool], Any], turns: list[Turn]) -
     user = User(engines, turns)
     clients: list[ChatClient] = []
     now = (turns[0], Received())
-    swallowed = _Swallowed()
+    swallowed: list[Any] = []
+    sys.unraisablehook = lambda unraisable: swallowed.append(unraisable.exc_type)
     _pressed.clear()
     try:
         _say("go")
         for turn in turns:
             now = (turn, Received())
             _take(user, *now, clients)
-            if swallowed.interrupt:  # in a finaliser, where Python drops every exception
+            if KeyboardInterrupt in swallowed:  # in a finaliser, where Python drops every exception
                 break
         else:
             time.sleep(LIMIT / 3)
@@ -148,17 +147,6 @@ def _take(user: User, turn: Turn, got: Received, clients: list[ChatClient]) -> N
     got.history = client.history
     user.judge(turn, got)
     client.close()
-
-
-class _Swallowed:
-    """Notices an interrupt that Python drops, because it came while an object was taken away."""
-
-    def __init__(self) -> None:
-        self.interrupt = False
-        sys.unraisablehook = self._look
-
-    def _look(self, unraisable: Any) -> None:
-        self.interrupt = self.interrupt or issubclass(unraisable.exc_type, KeyboardInterrupt)
 
 
 def _beside(engines: Mapping[tuple[str, bool], Any], turns: list[Turn], over: threading.Event) -> None:

@@ -19,8 +19,6 @@ from tests.transport.replies import DIALECTS, Say
 from tests.transport.server import Exchange
 from tests.transport.turns import MARKER, STRANGER, Turn
 
-__all__ = ["Service"]
-
 
 class Service:
     """The script of a `Server`, for these turns."""

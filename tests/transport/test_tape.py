@@ -136,6 +136,11 @@ class TestModes:
             assert len(server.requests) == 2
             assert len(lines(path)) == 1
 
+    def test_what_is_said_wrongly_is_refused(self, path: Path) -> None:
+        for wrong in ({"mode": "recrod"}, {"secrets": KEY}, {"ignore": "id"}):
+            with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+                Tape(path, **wrong)  # type: ignore[arg-type]
+
     def test_other_files_are_not_tapes(self, tmp_path: Path) -> None:
         for content in (b"", b"{}\n", b'{"dragoman_tape":2}\n', b'{"dragoman_tape":1}\n{"request"'):
             (tmp_path / "file").write_bytes(content)

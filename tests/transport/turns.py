@@ -17,8 +17,6 @@ from typing import Any, Literal, TypeAlias, get_args
 from dragoman import DragomanError, Message
 from tests.transport.replies import DIALECTS, Say
 
-__all__ = ["MARKER", "STRANGER", "ByUser", "Received", "ServiceAct", "Turn", "UserAct", "problems", "script", "turn"]
-
 ServiceAct: TypeAlias = Literal["answers", "late", "closes", "cuts", "resets", "surplus", "redirects", "refuses"]
 """What the service does. `closes`: after a whole reply, without a word; `surplus`: another whole reply behind it."""
 
@@ -45,7 +43,6 @@ class Turn:
     """One turn of one user, with everything decided by chance beforehand."""
 
     user: int
-    number: int
     marker: str
     dialect: str
     streamed: bool
@@ -94,7 +91,6 @@ def turn(seed: int, user: int, number: int) -> Turn:
     pause = draw.uniform(0.001, 0.03)
     return Turn(
         user=user,
-        number=number,
         marker=marker,
         dialect=draw.choice(list(DIALECTS)),
         streamed=act == "leaves" or draw.random() < 0.5,

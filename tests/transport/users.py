@@ -39,8 +39,6 @@ from tests.transport.server import Server
 from tests.transport.service import Service
 from tests.transport.turns import ByUser, Received, Turn, problems, script
 
-__all__ = ["Account", "User", "engines_on", "run"]
-
 USERS = 50
 TURNS = 20
 """Turns of a user on one transport in a long run; then comes a fresh one, with another seed."""

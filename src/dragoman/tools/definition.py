@@ -150,10 +150,10 @@ class Tool(Struct, Generic[P, R], frozen=True, kw_only=True, eq=False):
 
         name = _name_of(function, settings)
         try:
-            try:
-                signature = inspect.signature(function)
-            except (TypeError, ValueError):  # some built-in functions do not tell their parameters
-                signature = inspect.Signature()
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # some built-in functions do not tell their parameters
+            signature = inspect.Signature()
+        try:
             takes_context = _takes_context(function, signature, 0)
             by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
             named = [each for each in signature.parameters.values() if each.kind in by_name]

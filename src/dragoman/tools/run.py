@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from dragoman._checks import CheckedMeta
+from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
 from dragoman._stop import Stop
 from dragoman.conversation import Conversation, ToolCall, ToolChoice
-from dragoman.errors import ConfigurationError, ToolCancelledError
+from dragoman.errors import ToolCancelledError
 
 if TYPE_CHECKING:
     from .definition import Tool
@@ -30,14 +30,6 @@ Deps = TypeVar("Deps")
 _NO_CONVERSATION = Conversation()
 
 # --- how tools are used, as plain data that a configuration file can hold ---------------------------------------------
-
-
-def _not_negative(config: Struct, *names: str) -> None:
-    for name in names:
-        value: float | None = getattr(config, name)
-        # `not >=` rather than `<`: NaN compares false with everything.
-        if value is not None and not value >= 0:
-            raise ConfigurationError(f"{name} is {value}.", hint=f"Give {name} a value of 0 or more.")
 
 
 class ToolErrorHandling(Enum):
@@ -54,16 +46,13 @@ class ToolErrorHandling(Enum):
 class RetryConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often a failed or timed-out call is tried again, and how long to wait in between."""
 
-    max_retries: int = 2
-    backoff_base: float = 0.5
+    max_retries: Count = 2
+    backoff_base: NotNegative = 0.5
     """Seconds before the first retry."""
-    backoff_factor: float = 2.0
-    backoff_max: float = 30.0
-    jitter: float = 0.25
+    backoff_factor: NotNegative = 2.0
+    backoff_max: NotNegative = 30.0
+    jitter: NotNegative = 0.25
     """The wait varies by up to this share in both directions, so that many clients do not retry in step."""
-
-    def __post_init__(self) -> None:
-        _not_negative(self, "max_retries", "backoff_base", "backoff_factor", "backoff_max", "jitter")
 
     def delay(self, retry: int, random: float) -> float:
         """Seconds to wait before retry number `retry` (from 1); `random` is between 0 and 1."""
@@ -78,34 +67,24 @@ class ToolConfig(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbi
 
     enabled: bool = True
     tool_choice: ToolChoice = "auto"
-    max_iterations: int = 20
-    execution_timeout: float | None = None
+    max_iterations: Count = 20
+    execution_timeout: NotNegative | None = None
     """Seconds for one try of one call, where the tool does not say otherwise (`inf`: no limit). None: no limit."""
-    run_timeout: float | None = None
+    run_timeout: NotNegative | None = None
     """Seconds for all tool calls of a run, counted from its start. None: no limit."""
-    max_parallel_tools: int = 5
+    max_parallel_tools: Positive = 5
     """How many calls run at once. With 1, plain functions without a time limit run in the thread of a plain program
     itself: for those that are bound to it. Nobody can give up on them then."""
     allowed_tools: frozenset[str] | None = None
     """The tools that may be called; None means all."""
-    budgets: dict[str, int] = {}
+    budgets: dict[str, Count] = {}
     """How often each tool may be called in a run, where the tool does not say otherwise."""
     tool_error_handling: ToolErrorHandling = ToolErrorHandling.CONTINUE
     retry: RetryConfig = RetryConfig()
-    max_result_size: int = 1_000_000
+    max_result_size: Count = 1_000_000
     """How many characters of text and JSON the model reads of one result; the rest is cut, and a note says so."""
-    max_media_size: int = 32_000_000
+    max_media_size: Count = 32_000_000
     """How many bytes an image, document, recording or film in a result may have; a note stands for a larger one."""
-
-    def __post_init__(self) -> None:
-        if self.max_parallel_tools < 1:
-            hint = "Use 1 to run tools one after the other, or more to run them at once."
-            raise ConfigurationError(f"max_parallel_tools is {self.max_parallel_tools}.", hint=hint)
-        _not_negative(self, "max_iterations", "execution_timeout", "run_timeout", "max_result_size", "max_media_size")
-        for name, budget in self.budgets.items():
-            if budget < 0:
-                hint = "Give it a value of 0 or more."
-                raise ConfigurationError(f"budgets allows {budget} calls of {name!r}.", hint=hint)
 
 
 # --- may a call run: the answers, and approvals bound to the exact call -----------------------------------------------

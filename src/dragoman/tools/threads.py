@@ -144,16 +144,14 @@ class WorkerThreads:
         """Run the function in a worker, in a copy of the caller's context variables."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        job = Job()
 
-        def settle() -> None:
-            ended = cast("Ended", job.ended)
-            if ended.error is None:
-                future.set_result(ended.value)
-            else:
-                future.set_exception(ended.error)
+        def work() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 -- it belongs to whoever waits
+                future.set_exception(error)
 
-        self.start(partial(job.run, function), settle)
+        self.start(work, lambda: None)
         return future
 
     def start(self, work: Callable[[], object], then: Callable[[], object]) -> None:

@@ -18,13 +18,15 @@ The rules that every transport keeps:
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
-from dragoman._checks import CheckedMeta, NotNegative
+from dragoman._checks import CheckedMeta, Count, NotNegative, Positive
 from dragoman._stepping import step
 from dragoman._version import __version__
 
@@ -47,17 +49,22 @@ class Timeouts(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True, forbid_
     total: NotNegative | None = None
     """From the start of the request to the end of the body."""
 
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) == math.inf:  # which no socket takes for a limit
+                force_setattr(self, name, None)
 
-class PoolLimits(Struct, frozen=True, kw_only=True):
+
+class PoolLimits(Struct, metaclass=CheckedMeta, frozen=True, kw_only=True):
     """How many connections a transport keeps."""
 
-    connections: int = 1000
+    connections: Positive = 1000
     """Requests under way at once; further ones wait."""
-    wait: float | None = 60.0
+    wait: NotNegative | None = 60.0
     """Seconds that a request waits for its turn."""
-    idle: int = 100
+    idle: Count = 100
     """Connections kept open for reuse, for each host."""
-    idle_seconds: float = 55.0
+    idle_seconds: NotNegative = 55.0
     """How long an idle connection is kept; common load balancers close theirs after 60 seconds."""
 
 

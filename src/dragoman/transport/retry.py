@@ -116,7 +116,7 @@ def decide(attempt: Attempt, policy: RetryPolicy, attempts: int, *, random: floa
         return GiveUp(f"{why}; the server asks to wait {advice:g} s, more than {policy.longest_advice:g} s")
     # The exponent is capped: nobody waits for 2 ** 10000 to be computed.
     backoff = min(policy.longest_wait, policy.first_wait * 2.0 ** min(attempts - 1, 64))
-    after = backoff * (1.0 - policy.jitter * random) if advice is None else advice
+    after = max(0.0, backoff * (1.0 - policy.jitter * random)) if advice is None else advice
     if policy.total_seconds is not None and attempt.elapsed + after > policy.total_seconds:
         return GiveUp(f"{why}; the next attempt would begin after {policy.total_seconds:g} s")
     return Retry(after, why)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
@@ -65,6 +65,10 @@ class Tape:
         replace: Mapping[str, str] | None = None,
         ignore: Collection[str] = (),
     ) -> None:
+        if mode not in get_args(Mode):
+            raise ConfigurationError(f"mode={mode!r} is not one of {', '.join(get_args(Mode))}.")
+        if isinstance(secrets, str) or isinstance(ignore, str):
+            raise ConfigurationError("secrets and ignore are several texts, not one.", hint="Put it into a list.")
         self.path: Path = Path(path)
         self.recording: bool = mode == "record" or (mode == "auto" and not self.path.exists())
         self._replace: Mapping[str, str] = replace or {}

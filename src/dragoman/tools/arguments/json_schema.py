@@ -31,7 +31,6 @@ from .problems import (
     is_object,
     join_words,
     kind_of,
-    missing,
     one_of,
     unknown,
 )
@@ -125,10 +124,11 @@ class Checker:
             return self._explain_choice(path, value, details["context"], root)
         if "property" in details:  # `required` and `dependentRequired`
             declared = _type_words(self._properties_beside(error).get(details["property"]))
-            return [Problem((*path, details["property"]), missing(declared or "a value"))]
+            return [Problem((*path, details["property"]), f"expected {declared or 'a value'}, but it is missing")]
         if keyword == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
             # With no property declared the library names the first value only.
-            value, details = _value_at(root, path), {"unexpected": list(_value_at(root, path))}
+            value = _value_at(root, path)
+            details = {"unexpected": list(value)}
         if "unexpected" in details and is_object(value):  # `additionalProperties` and `unevaluatedProperties`
             known, noun = self._properties_beside(error), "field" if path else self._noun
             return [Problem((*path, name), unknown(name, known, noun, taken=value)) for name in details["unexpected"]]
@@ -155,7 +155,8 @@ class Checker:
         if not near:
             return [Problem(path, expected(join_words(list(words)), value))]
         # A tag says which form was meant: what it does not name is not near.
-        tags = [error for branch in near for error in branch if _is_tag(error, path)]
+        inner = [error for branch in near for error in branch if len(error.instance_path) == len(path) + 1]
+        tags = [error for error in inner if error.kind.name == "enum"]
         untagged = [branch for branch in near if not any(error in tags for error in branch)]
         if not untagged and len({tuple(error.instance_path) for error in tags}) == 1:
             values = [option for error in tags for option in error.kind.as_dict().get("options", [])]
@@ -174,9 +175,7 @@ class Checker:
 
     def _schema_beside(self, error: ValidationError) -> dict[str, object]:
         """The schema that holds the keyword that failed."""
-        place: Any = self._schema
-        for step in error.schema_path[:-1]:
-            place = place[step]
+        place = _value_at(self._schema, error.schema_path[:-1])
         return place if is_object(place) else {}
 
 
@@ -201,14 +200,10 @@ def _path_of(error: ValidationError, root: Any) -> Path:
     return path
 
 
-def _value_at(value: Any, path: Path) -> Any:
+def _value_at(value: Any, path: Iterable[Any]) -> Any:
     for step in path:
         value = value[step]
     return value
-
-
-def _is_tag(error: ValidationError, path: Path) -> bool:
-    return error.kind.name == "enum" and len(error.instance_path) == len(path) + 1
 
 
 def _type_words(schema: object) -> str:

@@ -78,11 +78,6 @@ def expected(what: str, value: object) -> str:
     return f"expected {what}, got {got}"
 
 
-def missing(what: str) -> str:
-    """What to say of a required value that did not come."""
-    return f"expected {what}, but it is missing"
-
-
 def one_of(values: Sequence[object]) -> str:
     """A list of allowed values, for `expected`."""
     words = [shown(value) for value in values[:_SHOWN_NAMES]]
