@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
 from dragoman.conversation import (
@@ -16,8 +15,7 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.providers.anthropic import CODEC
-from tests.providers.anthropic.calls import block, call_of, decoder_of, event, started, stopped, text_block, whole
+from tests.providers.anthropic.calls import block, decoder_of, event, started, stopped, text_block, whole
 from tests.providers.feeding import events_of, message_of
 
 TOOL = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}
@@ -199,9 +197,7 @@ def test_a_start_that_holds_content_already() -> None:
 
 
 def test_names_are_mapped_back() -> None:
-    call = call_of(stream=False)
-    encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"wire": "own"})
-    message = message_of(CODEC.decoder(call, encoded), [whole({**TOOL, "name": "wire"})])
+    message = message_of(decoder_of(names={"wire": "own"}), [whole({**TOOL, "name": "wire"})])
     assert message.tool_calls[0].name == "own"
 
 
