@@ -27,14 +27,13 @@ from dragoman.providers import (
     PROVIDERS,
     Adaptation,
     Call,
-    Encoded,
-    ModelOptions,
     Reasoning,
     ResponseFormat,
-    codec_of,
     effective_options,
     profile_of,
 )
+from tests.providers import calls
+from tests.providers.calls import HI, encode
 from tests.strategies import conversations
 
 MODELS = {
@@ -44,26 +43,12 @@ MODELS = {
     "openai-responses": "gpt-5.6",
 }
 every_dialect = pytest.mark.parametrize("provider", MODELS)
-HI = Message.user("Hi")
 FREE = ToolSpec("free", "", Raw(b'{"type":"object","additionalProperties":{"type":"string"}}'), strict=True)
 PNG = Media.from_bytes(b"\x89PNG", "image/png")
 
 
-def call_of(
-    provider: str, *messages: Message, tools: tuple[ToolSpec, ...] = (), model: str | None = None, **options: Any
-) -> Call:
-    name = model or MODELS.get(provider, "some-model")
-    return Call(
-        model=name,
-        conversation=Conversation(messages=messages or (HI,)),
-        profile=profile_of(provider, name),
-        tools=tools,
-        options=ModelOptions(**options),
-    )
-
-
-def encode(call: Call) -> Encoded:
-    return codec_of(PROVIDERS[call.profile.provider].dialect).encode(call)
+def call_of(provider: str, *messages: Message, model: str | None = None, **how: Any) -> Call:
+    return calls.call_of(f"{provider}:{model or MODELS.get(provider, 'some-model')}", *messages, **how)
 
 
 def forget(call: Call) -> Call:
@@ -168,11 +153,10 @@ def test_a_schema_that_cannot_be_strict_is_sent_as_a_plain_one(provider: str) ->
 
 @every_dialect
 def test_tools_for_a_model_that_calls_none(provider: str) -> None:
-    call = call_of(provider, tools=(ToolSpec("f"),))
-    call = msgspec.structs.replace(call, profile=call.profile.with_changes(tools=False))
+    how: dict[str, Any] = {"tools": (ToolSpec("f"),), "profile": {"tools": False}}
     with pytest.raises(ConfigurationError, match="tools"):
-        encode(call)
-    done = encode(msgspec.structs.replace(call, options=ModelOptions(adapt=True, tool_choice="required")))
+        encode(call_of(provider, **how))
+    done = encode(call_of(provider, adapt=True, tool_choice="required", **how))
     assert "tools" in {one.what for one in done.adaptations}
     assert not json.loads(done.request.body).keys() & {"tools", "toolConfig", "tool_choice"}
 
@@ -263,20 +247,19 @@ FINE: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...]]] = [
 
 @pytest.mark.parametrize(("options", "profile", "tools"), FINE)
 def test_what_a_model_can_take_stays(options: Any, profile: Any, tools: Any) -> None:
-    call = call_of("openai-compatible", tools=tools, **options)
-    call = msgspec.structs.replace(call, profile=call.profile.with_changes(**profile))
+    call = call_of("openai-compatible", tools=tools, profile=profile, **options)
     assert effective_options(call, []) is call.options
 
 
 def test_server_tools_are_tools_too_and_tokens_have_a_default() -> None:
-    call = call_of("openai-compatible", tool_choice="required", server_tools=(Raw(b"{}"),))
-    profile = call.profile.with_changes(tool_choices=frozenset(["auto"]))
+    profile: dict[str, Any] = {"tool_choices": frozenset(["auto"])}
+    call = call_of("openai-compatible", tool_choice="required", server_tools=(Raw(b"{}"),), profile=profile)
     with pytest.raises(ConfigurationError, match="tool_choice"):
-        effective_options(msgspec.structs.replace(call, profile=profile), [])
+        effective_options(call, [])
     for wanted, used in ((None, 100), (7, 7)):
-        call = call_of("openai-compatible", max_tokens=wanted, reasoning=NONE)
-        profile = call.profile.with_changes(default_max_tokens=100, reasoning="none")
-        options = effective_options(msgspec.structs.replace(call, profile=profile), [])
+        profile = {"default_max_tokens": 100, "reasoning": "none"}
+        call = call_of("openai-compatible", max_tokens=wanted, reasoning=NONE, profile=profile)
+        options = effective_options(call, [])
         assert (options.max_tokens, options.reasoning) == (used, None)
 
 
@@ -297,14 +280,13 @@ def test_a_file_that_nobody_read_is_a_mistake(provider: str) -> None:
 def test_media_for_a_model_that_cannot_see_are_a_loss_every_time(provider: str) -> None:
     result = ToolResult("t", "f", (PNG, Text("seen")))
     turn = (Message.user("Look:", PNG), Message.assistant(ToolCall("t", "f", "{}")), Message.tool([result]))
-    call = call_of(provider, *turn, tools=(ToolSpec("f"),))
-    profile = call.profile.with_changes(media=frozenset(), tool_result_media=frozenset())
-    blind = msgspec.structs.replace(call, profile=profile)
+    how: dict[str, Any] = {"tools": (ToolSpec("f"),)}
+    blind = call_of(provider, *turn, **how, profile={"media": frozenset(), "tool_result_media": frozenset()})
     first, second = encode(blind).losses, encode(blind).losses
     assert [(loss.message, loss.block) for loss in first] == [(0, 1), (2, 0)]
     assert first == second
     assert (PNG.data or b"").hex() not in encode(blind).request.body.hex()
-    seeing = msgspec.structs.replace(call, profile=call.profile.with_changes(media=frozenset(["image"])))
+    seeing = call_of(provider, *turn, **how, profile={"media": frozenset(["image"])})
     assert not [loss for loss in encode(seeing).losses if loss.message == 0]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import ToolDefinitionError
 from dragoman.providers.profile import SchemaStyle
-from tests.providers.schema.styles import convert, one
+from tests.providers.schema.checkers import convert, one
 
 
 def test_without_strict_the_strict_styles_send_what_is_given() -> None:
