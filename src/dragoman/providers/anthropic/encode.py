@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
@@ -26,7 +26,7 @@ from dragoman.providers.requests import (
     refuse_or_adapt,
 )
 from dragoman.providers.schema import convert
-from dragoman.providers.wire import read_members, read_text
+from dragoman.providers.wire import as_object, read_members, read_text, value_of
 
 from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
 from .profiles import ALWAYS_THINKS, BOUND, BUDGETS_TOO, HIDDEN, OFF_BETWEEN_TOOLS, ONE_SAMPLER
@@ -361,24 +361,13 @@ _BETA_OF_MEMBER: Final = {
 _BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
-class _Typed(Struct):
-    type: str | None = None
-
-
 def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
     """The API's version, all beta values that this request needs, each once, and the caller's own headers."""
     given = {name.lower(): value for name, value in options.extra_headers.items()}
     betas = [_BETA_OF_BINDING] if thinking.config is not None and "block_binding" in thinking.config else []
-    kinds = [_type_of_tool(raw) for raw in options.server_tools]
+    kinds = [str(as_object(value_of(raw)).get("type")) for raw in options.server_tools]
     betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
     betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
     betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()]
     header = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
     return {"anthropic-version": _VERSION, **header, **given}
-
-
-def _type_of_tool(tool: Raw) -> str | None:
-    try:
-        return msgspec.json.decode(tool, type=_Typed).type
-    except msgspec.MsgspecError:
-        return None  # the provider will say what is wrong with it

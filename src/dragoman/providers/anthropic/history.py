@@ -173,7 +173,8 @@ class _Turn(MessageWriter):
         return _OPENINGS[self.role]
 
     def add(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
-        block = {**block, **self.native(native), **block}
+        if native is not None:
+            block = {**block, **self.native(native), **block}
         self.blocks.append(_encode(block))
         self.markable = markable and "cache_control" not in block
 
@@ -249,7 +250,10 @@ class _Turn(MessageWriter):
 
 def _write_turn(message: Message, rules: Rules, left_out: Collection[int] = ()) -> _Turn:
     turn = _Turn(rules.profile, rules.names, READER, message.role, left_out=left_out)
-    turn.write_blocks(message.blocks)
+    if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None:  # as most are
+        turn.write_text(block)
+    else:
+        turn.write_blocks(message.blocks)
     if not turn.blocks and not turn.losses:
         turn.index = 0
         what = str(type(message.blocks[0]).__struct_config__.tag) if message.blocks else "message"
