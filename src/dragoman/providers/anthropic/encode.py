@@ -56,7 +56,8 @@ class _Frame(NamedTuple):
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
     conversation, own = call.conversation, call.options.extra_body
-    rules = _find_rules(call)
+    terms = _decide_terms(call)
+    rules = terms.rules
     history = write_history(conversation, rules)
     if not history.pieces:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
@@ -64,7 +65,9 @@ def encode_call(call: Call) -> Encoded:
     system = conversation.system
     if system is None or not system or system.isspace():  # the API refuses an empty one
         system = None
-    frame = _make_frame(call, system is not None, history.thinks)
+    frame = terms.frames.get(key := (system is not None, history.thinks))
+    if frame is None:
+        frame = terms.frames[key] = _make_frame(call, rules.names, *key)
     if frame.marks:
         history = write_marked_history(conversation, rules, frame.marks)
     body = [frame.head]
@@ -83,17 +86,23 @@ def encode_call(call: Call) -> Encoded:
     )
 
 
+class _Terms(NamedTuple):
+    """What the terms of a call decide."""
+
+    rules: Rules
+    frames: dict[tuple[bool, bool], _Frame]
+    """By whether there is a system prompt, and whether thinking is sent along."""
+
+
 @per_terms
-def _find_rules(call: Call) -> Rules:
+def _decide_terms(call: Call) -> _Terms:
     names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    return Rules(call.profile, names, form_key(call.profile, names))
+    return _Terms(Rules(call.profile, names, form_key(call.profile, names)), {})
 
 
-@per_terms
-def _make_frame(call: Call, system: bool, thinks: bool) -> _Frame:
-    """`thinks`: thinking of earlier turns is sent along."""
+def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    options, names = effective_options(call, adaptations), _find_rules(call).names
+    options = effective_options(call, adaptations)
     thinking = _ask_for_thinking(call, options, adaptations, replayed=thinks)
     tools = declare_tools(call, names, adaptations, _encode_tool)
     marks = _choose_marks(options, system=system, tools=bool(tools))
