@@ -20,7 +20,6 @@ from openai.types.chat.completion_create_params import (
 from openai.types.responses import ResponseCreateParams
 
 from dragoman.conversation import (
-    Conversation,
     Json,
     Media,
     Message,
@@ -34,7 +33,8 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
-from dragoman.providers import PROVIDERS, Call, Encoded, ModelOptions, Reasoning, ResponseFormat, codec_of, profile_of
+from dragoman.providers import PROVIDERS, Encoded, Reasoning, ResponseFormat
+from tests.providers.calls import encoded
 from tests.providers.gemini.case import accept
 from tests.providers.openai_chat import wire as chat
 from tests.providers.openai_responses import calls as responses
@@ -306,15 +306,9 @@ TARGETS = [
 def check(
     target: Target, history: tuple[Message, ...], options: dict[str, Any], *, tools: str, stream: bool, system: bool
 ) -> None:
-    call = Call(
-        model=target.model,
-        conversation=Conversation(system="Be brief." if system else None, messages=history),
-        profile=profile_of(target.provider, target.model),
-        tools=TOOLS[tools],
-        options=ModelOptions(adapt=True, **({} if tools == "no tools" and "tool_choice" in options else options)),
-        stream=stream,
-    )
-    done = codec_of(PROVIDERS[target.provider].dialect).encode(call)
+    asked = {} if tools == "no tools" and "tool_choice" in options else options
+    how = {"system": "Be brief." if system else None, "tools": TOOLS[tools], "stream": stream, "adapt": True, **asked}
+    done = encoded(f"{target.provider}:{target.model}", *history, **how)
     assert target.judge(json.loads(done.request.body), done) == []
 
 
@@ -358,13 +352,7 @@ WRONG: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("judge", "good", "wrong"), WRONG)
 def test_the_judges_find_what_is_wrong(judge: Any, good: dict[str, Any], wrong: dict[str, Any]) -> None:
-    done = codec_of("anthropic").encode(
-        Call(
-            model="claude-sonnet-4-5",
-            conversation=Conversation(messages=(Message.user("x"),)),
-            profile=profile_of("anthropic", "claude-sonnet-4-5"),
-        )
-    )
+    done = encoded("anthropic:claude-sonnet-4-5")
     assert judge(good, done) == []
     try:
         found = judge({**good, **wrong}, done)

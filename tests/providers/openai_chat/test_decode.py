@@ -554,14 +554,6 @@ def test_content_that_is_an_object_is_its_json() -> None:
     assert json.loads(read(whole({"content": {"city": "Rome"}}), stream=False).text) == {"city": "Rome"}
 
 
-def test_an_error_in_a_field_of_its_own() -> None:
-    """GPUStack writes `error:` where `data:` belongs."""
-    body = stream(chunk({"content": "a"}), done=False) + b'error: {"code": 500, "message": "worker lost"}\n\n'
-    message, error = fails(body)
-    assert (message.text, error.status) == ("a", 500)
-    assert "worker lost" in str(error)
-
-
 # --- errors in a stream and in a body ---------------------------------------------------------------------------------
 
 
