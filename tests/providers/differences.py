@@ -52,9 +52,6 @@ CHAT_HISTORY: dict[str, str] = {
 }
 """Replies that we send back otherwise than that client did, and why."""
 
-RESPONSES_REPLIES: dict[str, str] = {}
-"""Where we read something else than the SDK: {exchange: why}."""
-
 RESPONSES_HISTORY: dict[str, str] = {
     "test_openai_responses_prompt_cache_e2e-0": "the same question again, not a second turn",
     "test_openrouter_responses_prompt_cache_e2e-0": "the same question again, not a second turn",

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from dragoman.conversation import (
-    Conversation,
     Message,
     ReplyEvent,
     ReplyStarted,
@@ -22,8 +21,10 @@ from dragoman.conversation import (
     fold,
 )
 from dragoman.errors import ProtocolError, ProviderError
-from dragoman.providers import PROVIDERS, Call, Dialect, Encoded, WireRequest, codec_of, is_content, profile_of
+from dragoman.providers import PROVIDERS, Call, Dialect, is_content
+from tests.providers import calls
 from tests.providers.anthropic import calls as anthropic
+from tests.providers.calls import decoder_of, encode
 from tests.providers.feeding import attempt, cut_at, one_by_one
 from tests.providers.gemini import case as gemini
 from tests.providers.openai_chat import wire as chat
@@ -36,19 +37,15 @@ MODELS = {
     "openrouter": "some-model",
     "openai-responses": "gpt-5.6",
 }
-NOTHING_SENT = Encoded(request=WireRequest(path="", body=b""))
 providers = st.sampled_from(sorted(MODELS))
 
 
 def call_of(provider: str, *messages: Message, stream: bool = False) -> Call:
-    model = MODELS[provider]
-    conversation = Conversation(messages=messages)
-    return Call(model=model, conversation=conversation, profile=profile_of(provider, model), stream=stream)
+    return calls.call_of(f"{provider}:{MODELS[provider]}", *messages, stream=stream)
 
 
 def read(provider: str, *pieces: bytes, stream: bool) -> tuple[Message, ProviderError | None]:
-    decoder = codec_of(PROVIDERS[provider].dialect).decoder(call_of(provider, stream=stream), NOTHING_SENT)
-    return attempt(decoder, *pieces)
+    return attempt(decoder_of(call_of(provider, stream=stream)), *pieces)
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -201,7 +198,7 @@ def test_a_decoder_knows_the_end_without_waiting_for_the_connection_to_close(nam
     if name in ("gemini array", "chat parts"):  # which have no end but that of the bytes
         return
     complete, _ = read(sample.provider, sample.body, stream=True)
-    decoder = codec_of(PROVIDERS[sample.provider].dialect).decoder(call_of(sample.provider, stream=True), NOTHING_SENT)
+    decoder = decoder_of(call_of(sample.provider, stream=True))
     events: list[ReplyEvent] = []
     for place, piece in enumerate(one_by_one(sample.body)):
         assert not decoder.done
@@ -217,7 +214,7 @@ def test_a_decoder_knows_the_end_without_waiting_for_the_connection_to_close(nam
 
 @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
 def test_which_events_are_content(sample: Sample) -> None:
-    decoder = codec_of(PROVIDERS[sample.provider].dialect).decoder(call_of(sample.provider), NOTHING_SENT)
+    decoder = decoder_of(call_of(sample.provider))
     events: list[ReplyEvent] = []
     decoder.feed(sample.body, events)
     decoder.finish(events)
@@ -247,7 +244,7 @@ def test_pieces_of_a_recorded_reply_make_no_difference(provider: str, exchange: 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith("events")])
 def test_text_is_there_as_soon_as_it_arrived(name: str) -> None:
     provider, _, body, _ = SAMPLES[name]
-    decoder = codec_of(PROVIDERS[provider].dialect).decoder(call_of(provider, stream=True), NOTHING_SENT)
+    decoder = decoder_of(call_of(provider, stream=True))
     complete, _ = read(provider, body, stream=True)
     seen: list[str] = []
     for frame in body.replace(b"\r\n", b"\n").strip().split(b"\n\n"):
@@ -258,6 +255,17 @@ def test_text_is_there_as_soon_as_it_arrived(name: str) -> None:
     assert len([text for text in seen if text]) == {"anthropic": 3, "openai-responses": 1}.get(provider, 2)
 
 
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith("events")])
+def test_an_error_in_a_field_of_its_own_keeps_its_text(name: str) -> None:
+    """GPUStack writes `error:` where `data:` belongs."""
+    provider, _, body, _ = SAMPLES[name]
+    first = body.replace(b"\r\n", b"\n").partition(b"\n\n")[0]
+    message, error = read(provider, first + b'\n\nerror: {"code": 500, "message": "worker lost"}\n\n', stream=True)
+    assert message.interrupted
+    assert error is not None
+    assert (error.status, "worker lost" in str(error)) == (500, True)
+
+
 # --- damaged ----------------------------------------------------------------------------------------------------------
 
 
@@ -265,8 +273,7 @@ def survive(provider: str, *pieces: bytes, stream: bool) -> None:
     """Read without another exception than ours; what is complete can be sent back."""
     message, error = read(provider, *pieces, stream=stream)
     if error is None:
-        call = call_of(provider, Message.user("Hi"), message)
-        json.loads(codec_of(PROVIDERS[provider].dialect).encode(call).request.body)
+        json.loads(encode(call_of(provider, Message.user("Hi"), message)).request.body)
 
 
 @settings(max_examples=300, deadline=None)

@@ -42,40 +42,35 @@ def test_nothing_to_say() -> None:
     assert str(check([], PROFILE)) == "test: 0 tools"
 
 
-def test_long_descriptions_are_cut() -> None:
-    cut = Finding("rewrite", "description", "21 characters, cut to the 20 that are allowed")
-    assert only(spec("a", description="x" * 21)) == (cut,)
-
-
-def test_names_are_offered() -> None:
-    report = check([spec("files.read")], PROFILE)
-    assert report.tools[0].wire_name == "files_read"
-    assert report.tools[0].findings == (Finding("rewrite", "name", "sent as 'files_read'"),)
-    assert report.ok
+@pytest.mark.parametrize(
+    ("specs", "finding"),
+    [
+        (
+            [spec("a", description="x" * 21)],
+            Finding("rewrite", "description", "21 characters, cut to the 20 that are allowed"),
+        ),
+        ([spec("files.read")], Finding("rewrite", "name", "sent as 'files_read'")),
+        ([spec("a"), spec("a")], Finding("error", "name", "another tool has the same one")),
+    ],
+)
+def test_what_would_become_of_a_tool(specs: list[ToolSpec], finding: Finding) -> None:
+    assert only(*specs) == (finding,)
+    assert check(specs, PROFILE).ok == (finding.severity == "rewrite")
 
 
 def test_what_is_refused() -> None:
-    assert only(spec("a"), spec("a")) == (Finding("error", "name", "another tool has the same one"),)
     (finding,) = only(spec("a", {"type": "object", "properties": {"x": {"$ref": "https://host/x"}}}))
-    assert finding.severity == "error"
-    assert finding.about == "schema"
+    assert (finding.severity, finding.about) == ("error", "schema")
     assert "refers to another document" in finding.text
-
-
-def test_what_is_refused_of_all_together() -> None:
-    report = check([spec(f"t{i}") for i in range(4)], PROFILE)
-    assert report.findings == (Finding("error", "tools", "there are 4, at most 3 are allowed"),)
-    assert not report.ok
-    assert check([spec()], PROFILE.with_changes(tools=False)).findings == (
-        Finding("error", "tools", "this model takes no tools"),
-    )
+    for count, changes, about, text in (
+        (4, {}, "tools", "there are 4, at most 3 are allowed"),
+        (1, {"tools": False}, "tools", "this model takes no tools"),
+        (1, {"tool_limits": ToolLimits(name_pattern="never")}, "name", "No legal name"),
+    ):
+        report = check([spec(f"t {i}") for i in range(count)], PROFILE.with_changes(**changes))
+        assert (report.ok, report.findings[0].about) == (False, about)
+        assert text in report.findings[0].text
     assert check([], PROFILE.with_changes(tools=False)).ok
-
-
-def test_a_pattern_that_no_name_fits() -> None:
-    report = check([spec("a b")], PROFILE.with_changes(tool_limits=ToolLimits(name_pattern="never")))
-    assert not report.ok
-    assert report.findings[0].about == "name"
 
 
 def test_rewritten_schemas_are_told() -> None:

@@ -141,26 +141,15 @@ def test_aliases_and_well_known_models_lead_to_providers() -> None:
 
 # --- what is known of particular models ---
 
-CLAUDE: list[tuple[str, dict[str, object]]] = [
-    (
-        "claude-3-opus-latest claude-3-5-sonnet-20241022",
-        {"reasoning": "none", "structured": "tool", "context_window": 200_000},
-    ),
-    (
-        "claude-3-7-sonnet-20250219 claude-sonnet-4-20250514 claude-opus-4-0",
-        {"reasoning": "budget", "structured": "tool", "context_window": 200_000},
-    ),
-    (
-        "claude-opus-4-1-20250805 claude-sonnet-4-5-20250929 claude-opus-4-5-20251101",
-        {"reasoning": "budget", "structured": "native", "context_window": 200_000},
-    ),
-    (
-        "claude-sonnet-4-6 claude-opus-4-8 claude-mythos-preview claude-opus-5 claude-haiku-5-5",
-        {"reasoning": "adaptive", "structured": "native", "context_window": 1_000_000},
-    ),
-]
+_OLD, _NEW = {"context_window": 200_000}, {"context_window": 1_000_000, "structured": "native"}
+CLAUDE: dict[str, dict[str, object]] = {
+    "claude-3-opus-latest claude-3-5-sonnet-20241022": {**_OLD, "reasoning": "none", "structured": "tool"},
+    "claude-3-7-sonnet-20250219 claude-opus-4-0": {**_OLD, "reasoning": "budget", "structured": "tool"},
+    "claude-opus-4-1-20250805 claude-opus-4-5": {**_OLD, "reasoning": "budget", "structured": "native"},
+    "claude-sonnet-4-6 claude-mythos-preview claude-opus-5 claude-haiku-5-5": {**_NEW, "reasoning": "adaptive"},
+}
 KNOWN: list[tuple[str, str, dict[str, object]]] = [
-    *[("anthropic", model, fields) for models, fields in CLAUDE for model in models.split()],
+    *[("anthropic", model, fields) for models, fields in CLAUDE.items() for model in models.split()],
     ("gemini", "gemini-1.5-pro", {"reasoning": "none", "context_window": 2_097_152}),
     ("gemini", "gemini-2.0-flash-lite", {"reasoning": "none", "strict_tools": False, "tool_result_media": frozenset()}),
     ("gemini", "gemini-2.5-flash-lite", {"reasoning": "budget", "quirks": frozenset(["no_combinations"])}),
@@ -206,32 +195,26 @@ def test_what_is_known_of_models(provider: str, model: str, fields: dict[str, ob
         assert {name: getattr(profile, name) for name in fields} == fields
 
 
-@pytest.mark.parametrize(
-    ("model", "reasons", "efforts", "sampling"),
-    [
-        ("gpt-4o", False, "", True),
-        ("ft:gpt-4o-2024-08-06:org::id", False, "", True),
-        ("gpt-5-chat-latest", False, "", True),
-        ("o1", True, "low medium high", False),
-        ("o3-mini", True, "low medium high", False),
-        ("o4-mini-deep-research", True, "medium", False),
-        ("gpt-5", True, "minimal low medium high", False),
-        ("gpt-5-codex", True, "low medium high", False),
-        ("gpt-5-pro", True, "high", False),
-        ("gpt-5.1", True, "none low medium high", True),
-        ("gpt-5.1-codex-max", True, "low medium high xhigh", False),
-        ("gpt-5.1-chat-latest", True, "medium", False),
-        ("gpt-5.2", True, "none low medium high xhigh", True),
-        ("gpt-5.2-pro", True, "medium high xhigh", False),
-        ("gpt-5.5-pro-2026-04-23", True, "medium high xhigh", False),
-        ("gpt-5.6-sol", True, "none low medium high xhigh max", True),
-        ("gpt-7-nova", True, "none low medium high xhigh max", True),
-        ("computer-use-preview", True, "low medium high", False),
-    ],
-)
-def test_models_of_the_responses_api(model: str, reasons: bool, efforts: str, sampling: bool) -> None:
+RESPONSES: dict[str, tuple[str, bool]] = {
+    **dict.fromkeys(["gpt-4o", "ft:gpt-4o-2024-08-06:org::id", "gpt-5-chat-latest"], ("", True)),
+    **dict.fromkeys(["o1", "o3-mini", "gpt-5-codex", "computer-use-preview"], ("low medium high", False)),
+    **dict.fromkeys(["o4-mini-deep-research", "gpt-5.1-chat-latest"], ("medium", False)),
+    "gpt-5": ("minimal low medium high", False),
+    "gpt-5-pro": ("high", False),
+    "gpt-5.1": ("none low medium high", True),
+    "gpt-5.1-codex-max": ("low medium high xhigh", False),
+    "gpt-5.2": ("none low medium high xhigh", True),
+    **dict.fromkeys(["gpt-5.2-pro", "gpt-5.5-pro-2026-04-23"], ("medium high xhigh", False)),
+    **dict.fromkeys(["gpt-5.6-sol", "gpt-7-nova"], ("none low medium high xhigh max", True)),
+}
+"""Models of the Responses API, the efforts that they know (none: they do not reason), whether they take sampling."""
+
+
+@pytest.mark.parametrize("model", RESPONSES)
+def test_models_of_the_responses_api(model: str) -> None:
+    efforts, sampling = RESPONSES[model]
     profile = profile_of("openai-responses", model)
-    assert (profile.reasoning != "none") == reasons
+    assert (profile.reasoning != "none") == bool(efforts)
     assert profile.efforts == set(efforts.split())
     assert ("temperature" not in profile.unsupported) == sampling
     assert profile_of("openrouter-responses", f"openai/{model}").efforts == profile.efforts
@@ -241,7 +224,8 @@ def test_every_quirk_of_compatible_servers_is_described_and_used() -> None:
     told = re.findall(r"^    ([a-z_]+[0-9]*)(?:, _of_40)?  ", chat_profiles.__doc__ or "", re.MULTILINE)
     described = {*told, "call_id_of_40"}
     folder = Path(openai_chat.__file__).parent
-    code = "".join(path.read_text() for path in folder.glob("*.py") if path.stem != "profiles")
+    files = [path for path in folder.glob("*.py") if path.stem != "profiles"]
+    code = "".join(path.read_text() for path in [*files, folder.parent / "requests.py"])
     assert {quirk for quirk in described if f'"{quirk}"' not in code} == set()
     for row in chat_profiles.ROWS:
         assert set(row.fields.get("quirks", ())) <= described

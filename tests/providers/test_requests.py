@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from random import Random
 from typing import Any
 
 import msgspec
@@ -22,19 +23,22 @@ from dragoman.conversation import (
     ToolResult,
     ToolSpec,
 )
+from dragoman.engines.claude_cli.protocol import wire_tools
+from dragoman.engines.local.factory import LocalCodec
 from dragoman.errors import ConfigurationError
 from dragoman.providers import (
     PROVIDERS,
     Adaptation,
     Call,
-    Encoded,
-    ModelOptions,
     Reasoning,
     ResponseFormat,
-    codec_of,
+    ToolLimits,
+    ToolNames,
     effective_options,
     profile_of,
 )
+from tests.providers import calls
+from tests.providers.calls import HI, encode
 from tests.strategies import conversations
 
 MODELS = {
@@ -44,26 +48,12 @@ MODELS = {
     "openai-responses": "gpt-5.6",
 }
 every_dialect = pytest.mark.parametrize("provider", MODELS)
-HI = Message.user("Hi")
 FREE = ToolSpec("free", "", Raw(b'{"type":"object","additionalProperties":{"type":"string"}}'), strict=True)
 PNG = Media.from_bytes(b"\x89PNG", "image/png")
 
 
-def call_of(
-    provider: str, *messages: Message, tools: tuple[ToolSpec, ...] = (), model: str | None = None, **options: Any
-) -> Call:
-    name = model or MODELS.get(provider, "some-model")
-    return Call(
-        model=name,
-        conversation=Conversation(messages=messages or (HI,)),
-        profile=profile_of(provider, name),
-        tools=tools,
-        options=ModelOptions(**options),
-    )
-
-
-def encode(call: Call) -> Encoded:
-    return codec_of(PROVIDERS[call.profile.provider].dialect).encode(call)
+def call_of(provider: str, *messages: Message, model: str | None = None, **how: Any) -> Call:
+    return calls.call_of(f"{provider}:{model or MODELS.get(provider, 'some-model')}", *messages, **how)
 
 
 def forget(call: Call) -> Call:
@@ -168,11 +158,10 @@ def test_a_schema_that_cannot_be_strict_is_sent_as_a_plain_one(provider: str) ->
 
 @every_dialect
 def test_tools_for_a_model_that_calls_none(provider: str) -> None:
-    call = call_of(provider, tools=(ToolSpec("f"),))
-    call = msgspec.structs.replace(call, profile=call.profile.with_changes(tools=False))
+    how: dict[str, Any] = {"tools": (ToolSpec("f"),), "profile": {"tools": False}}
     with pytest.raises(ConfigurationError, match="tools"):
-        encode(call)
-    done = encode(msgspec.structs.replace(call, options=ModelOptions(adapt=True, tool_choice="required")))
+        encode(call_of(provider, **how))
+    done = encode(call_of(provider, adapt=True, tool_choice="required", **how))
     assert "tools" in {one.what for one in done.adaptations}
     assert not json.loads(done.request.body).keys() & {"tools", "toolConfig", "tool_choice"}
 
@@ -221,6 +210,12 @@ def test_examples_reach_the_model(provider: str) -> None:
         assert done.adaptations == (Adaptation("description of tool 'weather'", "the examples are put into it"),)
 
 
+def test_examples_reach_programs_too() -> None:
+    spec = ToolSpec("weather", "The weather.", examples=(ToolExample({"city": "Rome"}),))
+    assert b"Rome" in bytes(wire_tools([spec], ToolNames(["weather"], ToolLimits()))[0])
+    assert b"Rome" in LocalCodec().encode(calls.call_of("local:m", tools=(spec,))).request.body
+
+
 @every_dialect
 @pytest.mark.parametrize("content", ["it broke", "", PNG])
 def test_the_model_learns_that_a_tool_failed(provider: str, content: Any) -> None:
@@ -263,20 +258,19 @@ FINE: list[tuple[dict[str, Any], dict[str, Any], tuple[ToolSpec, ...]]] = [
 
 @pytest.mark.parametrize(("options", "profile", "tools"), FINE)
 def test_what_a_model_can_take_stays(options: Any, profile: Any, tools: Any) -> None:
-    call = call_of("openai-compatible", tools=tools, **options)
-    call = msgspec.structs.replace(call, profile=call.profile.with_changes(**profile))
+    call = call_of("openai-compatible", tools=tools, profile=profile, **options)
     assert effective_options(call, []) is call.options
 
 
 def test_server_tools_are_tools_too_and_tokens_have_a_default() -> None:
-    call = call_of("openai-compatible", tool_choice="required", server_tools=(Raw(b"{}"),))
-    profile = call.profile.with_changes(tool_choices=frozenset(["auto"]))
+    profile: dict[str, Any] = {"tool_choices": frozenset(["auto"])}
+    call = call_of("openai-compatible", tool_choice="required", server_tools=(Raw(b"{}"),), profile=profile)
     with pytest.raises(ConfigurationError, match="tool_choice"):
-        effective_options(msgspec.structs.replace(call, profile=profile), [])
+        effective_options(call, [])
     for wanted, used in ((None, 100), (7, 7)):
-        call = call_of("openai-compatible", max_tokens=wanted, reasoning=NONE)
-        profile = call.profile.with_changes(default_max_tokens=100, reasoning="none")
-        options = effective_options(msgspec.structs.replace(call, profile=profile), [])
+        profile = {"default_max_tokens": 100, "reasoning": "none"}
+        call = call_of("openai-compatible", max_tokens=wanted, reasoning=NONE, profile=profile)
+        options = effective_options(call, [])
         assert (options.max_tokens, options.reasoning) == (used, None)
 
 
@@ -297,15 +291,98 @@ def test_a_file_that_nobody_read_is_a_mistake(provider: str) -> None:
 def test_media_for_a_model_that_cannot_see_are_a_loss_every_time(provider: str) -> None:
     result = ToolResult("t", "f", (PNG, Text("seen")))
     turn = (Message.user("Look:", PNG), Message.assistant(ToolCall("t", "f", "{}")), Message.tool([result]))
-    call = call_of(provider, *turn, tools=(ToolSpec("f"),))
-    profile = call.profile.with_changes(media=frozenset(), tool_result_media=frozenset())
-    blind = msgspec.structs.replace(call, profile=profile)
+    how: dict[str, Any] = {"tools": (ToolSpec("f"),)}
+    blind = call_of(provider, *turn, **how, profile={"media": frozenset(), "tool_result_media": frozenset()})
     first, second = encode(blind).losses, encode(blind).losses
     assert [(loss.message, loss.block) for loss in first] == [(0, 1), (2, 0)]
     assert first == second
     assert (PNG.data or b"").hex() not in encode(blind).request.body.hex()
-    seeing = msgspec.structs.replace(call, profile=call.profile.with_changes(media=frozenset(["image"])))
+    seeing = call_of(provider, *turn, **how, profile={"media": frozenset(["image"])})
     assert not [loss for loss in encode(seeing).losses if loss.message == 0]
+
+
+# --- legal names for tools, and back ----------------------------------------------------------------------------------
+
+OPENAI = ToolLimits()
+ANTHROPIC = ToolLimits(name_pattern=r"[a-zA-Z0-9_-]{1,128}", max_name_length=128)
+GEMINI = ToolLimits(name_pattern=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", max_name_length=64)
+LETTERS = ToolLimits(name_pattern=r"[a-z]+", max_name_length=20)
+LIMITS = st.sampled_from([OPENAI, ANTHROPIC, GEMINI, LETTERS])
+
+names = st.text(min_size=1, max_size=12) | st.text("ab._-é 1", min_size=1, max_size=90)
+
+
+def legal(name: str, limits: ToolLimits) -> bool:
+    return re.fullmatch(limits.name_pattern, name) is not None and len(name) <= limits.max_name_length
+
+
+WRITTEN: list[tuple[ToolLimits, str, str]] = [
+    (OPENAI, "get_weather", "get_weather"),
+    (OPENAI, "files.read", "files_read"),
+    (OPENAI, "get weather", "get_weather"),
+    (OPENAI, "mcp__server/tool", "mcp__server_tool"),
+    (OPENAI, "Größe", "Gro_e"),
+    (OPENAI, "café", "cafe"),
+    (OPENAI, "2nd", "2nd"),
+    (GEMINI, "2nd", "_2nd"),
+    (GEMINI, "files.read", "files.read"),
+]
+
+
+@pytest.mark.parametrize(("limits", "own", "wire"), WRITTEN)
+def test_names_stay_readable(limits: ToolLimits, own: str, wire: str) -> None:
+    found = ToolNames([own], limits)
+    assert found.to_wire == {own: wire}
+    assert found.to_own == ({} if own == wire else {wire: own})
+
+
+def test_long_names_are_cut_and_marked() -> None:
+    found = ToolNames(["x" * 70 + "1", "x" * 70 + "2"], OPENAI)
+    first, second = found.to_wire.values()
+    assert first != second
+    assert len(first) == len(second) == 64
+    assert first.startswith("x" * 55 + "_")
+
+
+@given(own=st.lists(names, max_size=8, unique=True), limits=LIMITS, seed=st.integers(0, 99))
+def test_names_are_legal_unique_and_independent_of_the_order(own: list[str], limits: ToolLimits, seed: int) -> None:
+    try:
+        found = ToolNames(own, limits)
+    except ConfigurationError:
+        assert limits is LETTERS  # a mark has digits
+        return
+    assert list(found.to_wire) == own
+    assert all(legal(wire, limits) for wire in found.to_wire.values())
+    assert len(set(found.to_wire.values())) == len(own)
+    assert all(found.to_wire[name] == name for name in own if legal(name, limits))
+    assert found.to_own == {wire: name for name, wire in found.to_wire.items() if wire != name}
+    shuffled = Random(seed).sample(own, len(own))
+    assert ToolNames(shuffled, limits).to_wire == found.to_wire
+
+
+@given(own=st.lists(names, min_size=1, max_size=6, unique=True), gone=names)
+def test_a_tool_that_is_gone_still_has_a_legal_name_of_its_own(own: list[str], gone: str) -> None:
+    found = ToolNames(own, OPENAI)
+    wire = found.wire(gone)
+    assert legal(wire, OPENAI)
+    if gone in own:
+        assert wire == found.to_wire[gone]
+    else:
+        assert wire not in found.to_wire.values()
+
+
+def test_a_tool_that_is_gone_keeps_the_name_that_it_had() -> None:
+    assert ToolNames(["other"], OPENAI).wire("files.read") == ToolNames(["files.read"], OPENAI).to_wire["files.read"]
+    assert ToolNames(["other"], OPENAI).wire("legal") == "legal"
+
+
+def test_a_pattern_that_nothing_can_be_made_to_fit() -> None:
+    with pytest.raises(ConfigurationError, match="No legal name"):
+        ToolNames(["a b"], ToolLimits(name_pattern="only_this"))
+    assert ToolNames(["only_this"], ToolLimits(name_pattern="only_this")).to_own == {}
+
+
+# --- any conversation -------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

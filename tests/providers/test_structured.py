@@ -170,56 +170,45 @@ def test_the_choice_of_tools(tools: Any, options: Any, changes: Any, choice: Any
         assert "calling the tool 'answer'" in str(call.conversation.system)
 
 
-def test_the_call_becomes_a_text() -> None:
-    message = read(BY_TOOL, [*START, *call_events(0, "answer", '{"ci', 'ty":', '"Rome"}'), *CALLED])
-    assert message.blocks == (Text('{"city":"Rome"}'),)
-    assert message.stop_reason is StopReason.END
-    assert message.raw_stop_reason == "tool_use"
-    assert message.usage == Usage(input=1, output=2)
+THOUGHT: list[ReplyEvent] = [ThinkingStarted(0, "", "test"), ThinkingDelta(0, "", "hm"), ThinkingEnded(0, "")]
+CUT: list[ReplyEvent] = [Completed(StopReason.MAX_TOKENS, "length")]
+ROME = '{"city":"Rome"}'
+# What a model does that has the answer's tool; its answer, the names of other calls, and why it stopped.
+DONE: dict[str, tuple[list[ReplyEvent], str, list[str], StopReason]] = {
+    "it calls the tool": ([*call_events(0, "answer", '{"ci', 'ty":', '"Rome"}'), *CALLED], ROME, [], StopReason.END),
+    "without arguments": ([*call_events(0, "answer"), *CALLED], "{}", [], StopReason.END),
+    "another one": ([*call_events(0, "weather", "{}"), *CALLED], "", ["weather"], StopReason.TOOL_CALLS),
+    "both": (
+        [*call_events(0, "weather", "{}"), *call_events(1, "answer", ROME), *CALLED],
+        ROME,
+        ["weather"],
+        StopReason.TOOL_CALLS,
+    ),
+    "twice": ([*call_events(0, "answer", ROME), *call_events(1, "answer", "{}"), *CALLED], ROME, [], StopReason.END),
+    "and thinks, but is cut off": (
+        [*THOUGHT, *call_events(1, "answer", '{"ci'), *CUT],
+        '{"ci',
+        [],
+        StopReason.MAX_TOKENS,
+    ),
+    "with words before": (
+        [*text_events(0, "Here:"), *call_events(1, "answer", ROME), *CALLED],
+        ROME,
+        [],
+        StopReason.END,
+    ),
+}
 
 
-def test_no_arguments_are_an_empty_object() -> None:
-    assert read(BY_TOOL, [*START, *call_events(0, "answer"), *CALLED]).text == "{}"
-
-
-def test_other_calls_stay_calls() -> None:
-    only_other = read(BY_TOOL, [*START, *call_events(0, "weather", "{}"), *CALLED])
-    assert [call.name for call in only_other.tool_calls] == ["weather"]
-    assert only_other.stop_reason is StopReason.TOOL_CALLS
-    both = read(BY_TOOL, [*START, *call_events(0, "weather", "{}"), *call_events(1, "answer", "{}"), *CALLED])
-    assert both.stop_reason is StopReason.TOOL_CALLS
-    assert both.text == "{}"
-
-
-def test_the_answer_is_given_once() -> None:
-    events = [*START, *call_events(0, "answer", '{"city":"A"}'), *call_events(1, "answer", '{"city":"B"}'), *CALLED]
-    assert read(BY_TOOL, events).text == '{"city":"A"}'
-
-
-def test_thinking_and_other_stop_reasons_are_kept() -> None:
-    thinking: list[ReplyEvent] = [ThinkingStarted(0, "", "test"), ThinkingDelta(0, "", "hm"), ThinkingEnded(0, "")]
-    cut = [*START, *thinking, *call_events(1, "answer", '{"ci'), Completed(StopReason.MAX_TOKENS, "length")]
-    message = read(BY_TOOL, cut)
-    assert message.thinking == "hm"
-    assert message.stop_reason is StopReason.MAX_TOKENS
-    assert message.text == '{"ci'
-
-
-def test_words_before_the_answer_are_not_the_answer() -> None:
-    message = read(
-        BY_TOOL, [*START, *text_events(0, "Here it is:"), *call_events(1, "answer", '{"city":"A"}'), *CALLED]
-    )
-    assert answer_text(message) == '{"city":"A"}'
-
-
-def test_an_error_leaves_what_came_before_it() -> None:
-    decoder = BY_TOOL.wrap(Replayed([[*START, *call_events(0, "answer", '{"ci')[:2]]]))
-    events: list[ReplyEvent] = []
-    with pytest.raises(ProtocolError):
-        decoder.feed(b"!", events)
-    message = fold(events)
-    assert message.text == '{"ci'
-    assert message.interrupted
+@pytest.mark.parametrize("case", DONE)
+def test_the_call_becomes_a_text(case: str) -> None:
+    events, answer, others, stop = DONE[case]
+    message = read(BY_TOOL, [*START, *events])
+    assert answer_text(message) == answer
+    assert [call.name for call in message.tool_calls] == others
+    assert message.stop_reason is stop
+    assert message.thinking == ("hm" if THOUGHT[0] in events else "")
+    assert message.usage == (Usage(input=1, output=2) if CALLED[0] in events else None)
 
 
 # --- answers that are no objects --------------------------------------------------------------------------------------
@@ -278,14 +267,22 @@ def test_it_is_taken_out_again(said: str, answer: str) -> None:
     assert read(natively, [*START, *text_events(0, *said), *ENDED]).text == answer
 
 
-def test_one_that_breaks_off_is_not_lost() -> None:
-    for way, begun in (("tool", call_events(0, "answer", '{"ans')[:2]), ("native", text_events(0, '{"ans')[:2])):
-        decoder = of_list(way)[1].wrap(Replayed([[*START, *begun]], complete=False))
+@pytest.mark.parametrize("cut", ["!", "x"])
+def test_one_that_breaks_off_is_not_lost(cut: str) -> None:
+    """Whether an error comes in the middle or at the end."""
+    for reader, begun, said in (
+        (BY_TOOL, call_events(0, "answer", '{"ci')[:2], '{"ci'),
+        (of_list("tool")[1], call_events(0, "answer", '{"ans')[:2], '{"ans'),
+        (of_list("native")[1], text_events(0, '{"ans')[:2], '{"ans'),
+        (AnswerReader(fenced=True), text_events(0, '```json\n{"a": 1}\n``')[:-1], '{"a": 1}\n``'),
+    ):
+        decoder = reader.wrap(Replayed([[*START, *begun]], complete=False))
         events: list[ReplyEvent] = []
-        decoder.feed(b"x", events)
+        if cut == "x":
+            decoder.feed(b"x", events)
         with pytest.raises(ProtocolError):
-            decoder.finish(events)
-        assert fold(events).text == '{"ans'
+            decoder.finish(events) if cut == "x" else decoder.feed(b"!", events)
+        assert (fold(events).text, fold(events).interrupted) == (said, True)
 
 
 OBJECTS: list[tuple[Any, bool]] = [
@@ -361,18 +358,6 @@ def test_pieces_make_no_difference_and_only_a_fence_goes(text: str, cuts: list[i
     assert read(reader, [*START, *text_events(0, *pieces), *ENDED]).text == whole
     assert whole in text
     assert not (set(text.replace(whole, "", 1)) - set("` \njson1"))
-
-
-def test_what_was_held_back_comes_out_when_the_text_breaks_off() -> None:
-    reader = AnswerReader(fenced=True)
-    begun = [*START, *text_events(0, '```json\n{"a": 1}\n``')[:-1]]
-    events: list[ReplyEvent] = []
-    decoder = reader.wrap(Replayed([begun], complete=False))
-    decoder.feed(b"x", events)
-    assert fold(events).text == ""
-    with pytest.raises(ProtocolError):
-        decoder.finish(events)
-    assert fold(events).text == '{"a": 1}\n``'
 
 
 def test_texts_are_taken_one_by_one() -> None:

@@ -4,7 +4,8 @@
     profile.py     what a model can do: abilities, limits and names as data
     catalogue.py   the rows: providers, and their models' profiles; what a model's name means
     codec.py       what every dialect offers: encode, a decoder, errors
-    requests.py    what all encoders do alike
+    requests.py    what all encoders do alike: options, tools, names
+    history.py     … and with messages
     wire.py        what all decoders do alike: streams of events, JSON that is kept unread
     failures.py    refusals as typed errors
     structured.py  replies of a given schema, whatever the model offers

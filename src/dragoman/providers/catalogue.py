@@ -7,7 +7,6 @@ model's profile. Each dialect's package has the rows of its models.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -15,6 +14,7 @@ from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
 
+from dragoman._checks import nearest
 from dragoman.errors import ConfigurationError
 
 from .codec import Codec
@@ -154,15 +154,11 @@ def split_model(name: str) -> tuple[str, str]:
             return provider, name
     message = f"{name!r} does not say which provider has the model."
     hint = f"Write provider:model; the providers are {', '.join(sorted([*PROVIDERS, *PROGRAMS]))}."
-    raise ConfigurationError(message, hint=f"Did you mean {near}? Otherwise: {hint}" if (near := _near(name)) else hint)
-
-
-def _near(name: str) -> str:
-    """A well-known model whose name begins almost like this one."""
+    # A well-known model whose name begins almost like this one?
     first, dash, rest = name.partition("-")
     begins = [pattern.removesuffix("-*") for pattern, _ in WELL_KNOWN_MODELS if pattern.endswith("-*")]
-    near = get_close_matches(first.lower(), begins, n=1)
-    return f"{near[0]}-{rest}" if near and dash else ""
+    near = nearest(first, begins) if dash else ""
+    raise ConfigurationError(message, hint=f"Did you mean {near}-{rest}? Otherwise: {hint}" if near else hint)
 
 
 def provider_of(word: str, name: str | None = None) -> str:
@@ -171,8 +167,7 @@ def provider_of(word: str, name: str | None = None) -> str:
     provider = ALIASES.get(lower, lower)
     if provider in PROVIDERS or provider in PROGRAMS:
         return provider
-    known = [*PROVIDERS, *PROGRAMS]
-    near = get_close_matches(lower, [*known, *ALIASES], n=3)
-    meant = f"Did you mean {' or '.join(near)}?" if near else f"The providers are {', '.join(sorted(known))}."
+    near = nearest(lower, [*PROVIDERS, *PROGRAMS, *ALIASES])
+    meant = f"Did you mean {near}?" if near else f"The providers are {', '.join(sorted([*PROVIDERS, *PROGRAMS]))}."
     where = f" (in {name!r})" if name is not None else ""
     raise ConfigurationError(f"There is no provider {word!r}{where}.", hint=meant)

@@ -240,9 +240,7 @@ def check_sampling(
 # --- names of tools ---------------------------------------------------------------------------------------------------
 
 # Tried in this order before a name whose first character may not be the first.
-_LEADS = ("", "_", "t_", "tool_")
-# Of the mark: more only if fewer are not enough to tell two names apart.
-_DIGITS = (8, 16, 32)
+_LEADS: Final = ("", "_", "t_", "tool_")
 
 
 class ToolNames:
@@ -260,7 +258,10 @@ class ToolNames:
         wire = {name: name for name in names}
         illegal = [name for name in wire if not self.is_legal(name)]
         if illegal:
-            wire.update(self._made_up(illegal, taken=frozenset(wire.keys() - illegal)))
+            plain = {name: self._plain(name) for name in wire}
+            # Two that would become the same both carry a mark, so that neither depends on which one comes first.
+            times = Counter(plain.values())
+            wire.update({name: self._marked(name) if times[plain[name]] > 1 else plain[name] for name in illegal})
         self.to_wire: Mapping[str, str] = MappingProxyType(wire)
         """Name on the wire of every tool, by its own name."""
         self.to_own: Mapping[str, str] = MappingProxyType({wire[name]: name for name in illegal})
@@ -273,39 +274,28 @@ class ToolNames:
     def wire(self, name: str) -> str:
         """The name on the wire, also of a tool that is no longer there but was called earlier in the conversation."""
         found = self.to_wire.get(name)
-        if found is not None:
-            return found
-        plain = name if self.is_legal(name) else self._plain(name)
-        # A tool of today may have the name that this one had.
-        return plain if plain is not None and plain not in self.to_wire.values() else self._marked(name)
+        if found is None:
+            found = self._plain(name)
+            if found in self.to_wire.values():  # a tool of today has the name that this one had
+                found = self._marked(name)
+        return found
 
-    def _made_up(self, names: list[str], taken: frozenset[str]) -> dict[str, str]:
-        plain = {name: self._plain(name) for name in names}
-        times = Counter([*plain.values(), *taken])
-        # Two that would become the same both carry a mark, so that neither depends on which one comes first.
-        free = {name: short for name, short in plain.items() if short is not None and times[short] == 1}
-        for digits in _DIGITS:
-            marked = {name: self._marked(name, digits) for name in names if name not in free}
-            made = {name: free.get(name) or marked[name] for name in names}
-            if len(taken.union(made.values())) == len(taken) + len(names):
-                return made
-        message = f"No legal names that differ from each other for the tools {', '.join(names)}."
-        raise ConfigurationError(message, hint="Rename the tools.")
-
-    def _plain(self, name: str) -> str | None:
-        """The name with what is not allowed replaced; None if that is not enough."""
+    def _plain(self, name: str) -> str:
+        """The name with what is not allowed replaced; marked where that is not enough."""
+        if self.is_legal(name):
+            return name
         short = self._letters(name)
-        return next((lead + short for lead in _LEADS if short.strip("_-") and self.is_legal(lead + short)), None)
+        legal = [lead + short for lead in _LEADS if short.strip("_-") and self.is_legal(lead + short)]
+        return legal[0] if legal else self._marked(name)
 
-    def _marked(self, name: str, digits: int = _DIGITS[0]) -> str:
+    def _marked(self, name: str) -> str:
         """The name, cut, with a mark that no other name has."""
-        mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:digits]
+        mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
         short = self._letters(name)
         for lead in _LEADS:
-            begin = (lead + short)[: max(0, self._limits.max_name_length - len(mark) - 1)]
-            for marked in (f"{begin}_{mark}", f"{begin}{mark}", f"t{mark}"):
-                if self.is_legal(marked):
-                    return marked
+            marked = f"{(lead + short)[: max(0, self._limits.max_name_length - len(mark) - 1)]}_{mark}"
+            if self.is_legal(marked):
+                return marked
         message = f"No legal name for the tool {name!r} fits the pattern {self._limits.name_pattern!r}."
         raise ConfigurationError(message, hint="Rename the tool, or correct the pattern in the profile.")
 

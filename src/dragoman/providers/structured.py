@@ -10,7 +10,7 @@ A model may write some words before it calls the tool; `answer_text` takes the a
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Final, cast
 
 import msgspec
@@ -66,7 +66,8 @@ def _natively(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader | 
 
 
 def _with_tool(call: Call, wanted: ResponseFormat) -> tuple[Call, AnswerReader]:
-    name = _free_name(wanted.name, {spec.name for spec in call.tools})
+    taken = {spec.name for spec in call.tools}
+    name = next(n for n in (wanted.name, *[f"{wanted.name}_{i}" for i in range(2, len(taken) + 3)]) if n not in taken)
     schema, wrapped = _as_object(wanted.schema)
     description = wanted.description or "The answer in its final form."
     spec = ToolSpec(name, f"{description} Call this tool once, to give it.", schema, wanted.strict or None)
@@ -94,13 +95,6 @@ def _choice(call: Call, name: str) -> ToolChoice:
     if alone and "tool" in possible:
         return OneTool(name)
     return "required" if "required" in possible else "auto"
-
-
-def _free_name(name: str, taken: Container[str]) -> str:
-    free, number = name, 2
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    return free
 
 
 # --- by asking --------------------------------------------------------------------------------------------------------

@@ -3,51 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
-from dragoman.conversation import Conversation, Message, ToolSpec
-from dragoman.providers import Call, Decoder, Encoded, ModelOptions, Profile, WireRequest, profile_of
-from dragoman.providers.anthropic import CODEC
+from dragoman.providers import Decoder
+from tests.providers import calls
 
-MODEL = "claude-sonnet-4-5"
-
-
-def call_of(
-    *messages: Message,
-    system: str | None = None,
-    model: str = MODEL,
-    tools: Iterable[ToolSpec] = (),
-    profile: Profile | None = None,
-    stream: bool = False,
-    **options: Any,
-) -> Call:
-    return Call(
-        model=model,
-        conversation=Conversation(system=system, messages=messages or (Message.user("Hello"),)),
-        profile=profile or profile_of("anthropic", model),
-        tools=tuple(tools),
-        options=ModelOptions(**options),
-        stream=stream,
-    )
+TARGET = "anthropic:claude-sonnet-4-5"
 
 
-def encoded(*messages: Message, **how: Any) -> Encoded:
-    return CODEC.encode(call_of(*messages, **how))
-
-
-def body_of(*messages: Message, **how: Any) -> dict[str, Any]:
-    return json.loads(encoded(*messages, **how).request.body)
-
-
-def sent(*messages: Message, **how: Any) -> list[dict[str, Any]]:
-    """The messages as they go over the wire."""
-    return body_of(*messages, **how)["messages"]
-
-
-def decoder_of(*, stream: bool = True, names: dict[str, str] | None = None, model: str = MODEL) -> Decoder:
-    encoded = Encoded(request=WireRequest(path="", body=b""), tool_names=names or {})
-    return CODEC.decoder(call_of(stream=stream, model=model), encoded)
+def decoder_of(*, stream: bool = True, names: dict[str, str] | None = None) -> Decoder:
+    return calls.decoder_of(calls.call_of(TARGET, stream=stream), names)
 
 
 # --- streams by hand ---

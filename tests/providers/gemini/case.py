@@ -7,51 +7,19 @@ from typing import Any
 
 from google.genai import types
 
-from dragoman.conversation import Conversation, Message, ToolSpec
+from dragoman.conversation import Message
 from dragoman.errors import ProviderError
-from dragoman.providers import Call, Encoded, ModelOptions, Profile, WireRequest, profile_of
+from dragoman.providers import Call, Encoded, WireRequest
 from dragoman.providers.gemini import CODEC
 from tests.providers import feeding
+from tests.providers.calls import call_of
 from tests.providers.feeding import message_of
 
 NOTHING_SENT = Encoded(request=WireRequest(path="", body=b""))
 
 
-def a_call(
-    *messages: Message,
-    model: str = "gemini-3-flash-preview",
-    stream: bool = False,
-    system: str | None = None,
-    tools: tuple[ToolSpec, ...] = (),
-    profile: Profile | None = None,
-    **options: Any,
-) -> Call:
-    return Call(
-        model=model,
-        conversation=Conversation(system=system, messages=messages),
-        profile=profile or profile_of("gemini", model),
-        tools=tools,
-        options=ModelOptions(**options),
-        stream=stream,
-    )
-
-
-def sent(call: Call) -> dict[str, Any]:
-    """The body of the request for a call, which the official types must accept."""
-    body = json.loads(CODEC.encode(call).request.body)
-    accept(body)
-    return body
-
-
-def contents(*messages: Message, **options: Any) -> list[dict[str, Any]]:
-    """The contents that these messages become."""
-    return sent(a_call(*messages, **options))["contents"]
-
-
-def parts(message: Message, **options: Any) -> list[dict[str, Any]]:
-    """The parts that one message becomes, behind a word of the user."""
-    before = [Message.user("hello")] if message.role != "user" else []
-    return contents(*before, message, **options)[len(before)]["parts"]
+def a_call(*messages: Message, stream: bool = False) -> Call:
+    return call_of("gemini:gemini-3-flash-preview", *messages, stream=stream)
 
 
 # --- replies ----------------------------------------------------------------------------------------------------------

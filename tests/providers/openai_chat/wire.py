@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,7 +11,6 @@ from dragoman.conversation import Conversation, Message, Native
 from dragoman.errors import ProviderError
 from dragoman.providers import CODEC, Call, Decoder, Encoded, ModelOptions, WireRequest, profile_of
 from tests.providers.feeding import attempt, message_of, one_by_one
-from tests.providers.recorded import Exchange
 
 DONE = b"data: [DONE]\n\n"
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
@@ -78,37 +76,3 @@ def fails(body: bytes, provider: str = "openai-compatible", **how: Any) -> tuple
     message, error = attempt(decoder(provider, **how), body)
     assert error is not None, "the reply was read without an error"
     return message, error
-
-
-# --- recorded exchanges: which provider answered, and the profile it has here ---
-
-_PROVIDER_OF_HOST = {
-    "api.openai.com": "openai",
-    "api.groq.com": "groq",
-    "openrouter.ai": "openrouter",
-    "api.mistral.ai": "mistral",
-    "api.cerebras.ai": "cerebras",
-    "router.huggingface.co": "huggingface",
-    "api.z.ai": "zai",
-    "api.deepseek.com": "deepseek",
-    "ollama.com": "ollama",
-}
-"""All others are servers of which only the address is known."""
-
-
-def provider_of(exchange: Exchange) -> str:
-    return _PROVIDER_OF_HOST.get(urlsplit(exchange.url).hostname or "", "openai-compatible")
-
-
-def call_of(exchange: Exchange, conversation: Conversation | None = None) -> Call:
-    model = exchange.model or "unknown"
-    return Call(
-        model=model,
-        conversation=conversation or Conversation(messages=(Message.user("hi"),)),
-        profile=profile_of(provider_of(exchange), model),
-        stream=exchange.streamed,
-    )
-
-
-def decoder_of(exchange: Exchange) -> Decoder:
-    return CODEC.decoder(call_of(exchange), NOTHING)

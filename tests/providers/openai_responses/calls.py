@@ -6,48 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dragoman.conversation import Conversation, Message, ReplyEvent, ToolSpec
-from dragoman.providers import Call, ModelOptions, Profile
-from dragoman.providers.openai_responses import CODEC
-from dragoman.providers.openai_responses.profiles import BASE, ROWS
-from dragoman.providers.profile import lay_over
+from dragoman.conversation import Message, ReplyEvent, fold
+from dragoman.providers import Call
+from tests.providers.calls import call_of, decoder_of
 from tests.providers.feeding import events_of, message_of
 
 READER = "openai_responses"
 
 
-def profile_of(model: str, provider: str = "openai-responses") -> Profile:
-    return lay_over(BASE.with_changes(provider=provider), ROWS, model)
-
-
-def make_call(
-    *messages: Message,
-    model: str = "gpt-5.6",
-    provider: str = "openai-responses",
-    system: str | None = None,
-    tools: tuple[ToolSpec, ...] = (),
-    stream: bool = False,
-    profile: Profile | None = None,
-    **options: Any,
-) -> Call:
-    return Call(
-        model=model,
-        conversation=Conversation(system=system, messages=messages or (Message.user("Hello"),)),
-        profile=profile or profile_of(model, provider),
-        tools=tools,
-        options=ModelOptions(**options),
-        stream=stream,
-    )
-
-
-def body_of(call: Call) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(CODEC.encode(call).request.body)
-    return body
-
-
-def input_of(*messages: Message, **arguments: Any) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = body_of(make_call(*messages, **arguments))["input"]
-    return items
+def make_call(target: str = "openai-responses:gpt-5.6", *, stream: bool = False) -> Call:
+    return call_of(target, stream=stream)
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -92,8 +60,7 @@ def response(*output: Mapping[str, Any], **members: Any) -> dict[str, Any]:
 def whole(body: Mapping[str, Any] | bytes, call: Call | None = None) -> Message:
     """The message that a whole reply becomes."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    call = call or make_call()
-    return message_of(CODEC.decoder(call, CODEC.encode(call)), [data])
+    return message_of(decoder_of(call or make_call()), [data])
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
@@ -161,12 +128,9 @@ def sse(events: Iterable[Mapping[str, Any]]) -> bytes:
 
 def stream_events(events: Iterable[Mapping[str, Any]] | bytes, call: Call | None = None) -> list[ReplyEvent]:
     data = events if isinstance(events, bytes) else sse(events)
-    call = call or make_call(stream=True)
-    return events_of(CODEC.decoder(call, CODEC.encode(call)), [data])
+    return events_of(decoder_of(call or make_call(stream=True)), [data])
 
 
 def stream(events: Iterable[Mapping[str, Any]] | bytes, call: Call | None = None) -> Message:
     """The message that a stream becomes."""
-    data = events if isinstance(events, bytes) else sse(events)
-    call = call or make_call(stream=True)
-    return message_of(CODEC.decoder(call, CODEC.encode(call)), [data])
+    return fold(stream_events(events, call))

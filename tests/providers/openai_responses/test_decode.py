@@ -6,7 +6,6 @@ import base64
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import Raw
 
@@ -34,7 +33,7 @@ from dragoman.errors import (
     ProviderError,
     RateLimitError,
 )
-from dragoman.providers.openai_responses import CODEC
+from tests.providers.calls import decoder_of
 from tests.providers.feeding import message_of
 from tests.providers.openai_responses.calls import (
     READER,
@@ -44,7 +43,6 @@ from tests.providers.openai_responses.calls import (
     event,
     make_call,
     message_item,
-    profile_of,
     reasoning_item,
     response,
     sse,
@@ -171,10 +169,9 @@ def test_parts_arrive_piece_by_piece() -> None:
 
 
 def test_names_of_tools_are_mapped_back() -> None:
-    call = make_call()
-    encoded = msgspec.structs.replace(CODEC.encode(call), tool_names={"add": "maths.add"})
     data = json.dumps(response(call_item())).encode()
-    assert message_of(CODEC.decoder(call, encoded), [data]).tool_calls[0].name == "maths.add"
+    decoder = decoder_of(make_call(), {"add": "maths.add"})
+    assert message_of(decoder, [data]).tool_calls[0].name == "maths.add"
 
 
 def test_pictures_become_media() -> None:
@@ -367,7 +364,7 @@ def test_calls_without_ids() -> None:
 
 
 def test_call_ids_that_are_counted_anew_in_every_reply() -> None:
-    call = make_call(profile=profile_of("openai.gpt-5.6-luna", "bedrock-mantle"), stream=True)
+    call = make_call("bedrock-mantle:openai.gpt-5.6-luna", stream=True)
     (made,) = stream(streamed(call_item(call_id="call_0")), call).tool_calls
     assert made.id == "resp_1:call_0"
 
@@ -486,8 +483,7 @@ def test_failures_are_typed(error: dict[str, Any], kind: type[ProviderError]) ->
 
 
 def test_what_came_before_a_failure_is_not_lost() -> None:
-    call = make_call(stream=True)
-    decoder = CODEC.decoder(call, CODEC.encode(call))
+    decoder = decoder_of(make_call(stream=True))
     events: list[ReplyEvent] = []
     error = {"code": "server_error", "message": "oops"}
     data = sse([created(), *streamed_item(0, message_item("Half"))[:3], ended(kind="failed", error=error)])

@@ -14,8 +14,7 @@ import pytest
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, convert as conversion
 from dragoman.tools import AnyTool, Tool
-from tests.providers.schema.checkers import CHECKERS
-from tests.providers.schema.styles import STYLES
+from tests.providers.schema.checkers import CHECKERS, STYLES
 
 FUNCTIONS = 3_526
 

@@ -16,9 +16,8 @@ from dragoman.errors import ToolDefinitionError
 from dragoman.providers import restored
 from dragoman.providers.profile import SchemaStyle
 from dragoman.providers.schema import Conversion, convert
-from tests.providers.schema.checkers import CHECKERS
+from tests.providers.schema.checkers import CHECKERS, STYLES
 from tests.providers.schema.generated import instances, schemas, seeded
-from tests.providers.schema.styles import STYLES
 
 every_style = pytest.mark.parametrize("style", STYLES)
 

@@ -89,7 +89,6 @@ _TAKEN: Final = {
     "redacted_thinking": ("type", "thinking", "signature", "data"),
     "tool_use": ("type", "id", "name", "input"),
 }
-_GROWS_BY: Final = {"text": "text_delta", "tool_use": "input_json_delta"}
 
 
 def _keep(members: Mapping[str, Raw], *left_out: str) -> dict[str, Raw]:
@@ -129,22 +128,24 @@ class _Block:
 
     def grow(self, kind: str, piece: str, events: list[ReplyEvent]) -> bool:
         """Take the next piece; False if it is not of this kind of block."""
+        if self.kind == "text":
+            if piece and kind == "text_delta":
+                events.append(TextDelta(self.index, "", piece))
+            return kind == "text_delta"
+        if self.kind == "tool_use":
+            if piece and kind == "input_json_delta":
+                self.grew = True
+                events.append(ToolCallDelta(self.index, self.call_id, piece))
+            return kind == "input_json_delta"
         if self.kind not in _TAKEN:
             if kind == "input_json_delta":
                 self.pieces.append(piece)
             return kind == "input_json_delta"
-        if kind != _GROWS_BY.get(self.kind, kind if kind in ("thinking_delta", "signature_delta") else None):
-            return False
         if kind == "signature_delta":
             self.signature = piece  # whole, however many come: the last one counts
-        elif piece and kind == "text_delta":
-            events.append(TextDelta(self.index, "", piece))
         elif piece and kind == "thinking_delta":
             events.append(ThinkingDelta(self.index, "", piece))
-        elif piece:
-            self.grew = True
-            events.append(ToolCallDelta(self.index, self.call_id, piece))
-        return True
+        return kind in ("thinking_delta", "signature_delta")
 
     def merge(self, delta: Mapping[str, Raw]) -> None:
         """Take any other delta: strings grow, anything else is replaced."""

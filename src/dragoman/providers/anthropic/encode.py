@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.conversation import OneTool
 from dragoman.errors import ConfigurationError
@@ -26,7 +26,7 @@ from dragoman.providers.requests import (
     refuse_or_adapt,
 )
 from dragoman.providers.schema import convert
-from dragoman.providers.wire import read_members, read_text
+from dragoman.providers.wire import as_object, read_members, read_text, value_of
 
 from .history import CACHE_MARK, READER, Rules, write_history, write_marked_history
 from .profiles import ALWAYS_THINKS, BOUND, BUDGETS_TOO, HIDDEN, OFF_BETWEEN_TOOLS, ONE_SAMPLER
@@ -56,7 +56,8 @@ class _Frame(NamedTuple):
 def encode_call(call: Call) -> Encoded:
     """The request for this call, and what had to be changed or left out to make it."""
     conversation, own = call.conversation, call.options.extra_body
-    rules = _find_rules(call)
+    terms = _decide_terms(call)
+    rules = terms.rules
     history = write_history(conversation, rules)
     if not history.pieces:
         message = "There is nothing to send: the conversation holds no message that this provider can take."
@@ -64,7 +65,9 @@ def encode_call(call: Call) -> Encoded:
     system = conversation.system
     if system is None or not system or system.isspace():  # the API refuses an empty one
         system = None
-    frame = _make_frame(call, system is not None, history.thinks)
+    frame = terms.frames.get(key := (system is not None, history.thinks))
+    if frame is None:
+        frame = terms.frames[key] = _make_frame(call, rules.names, *key)
     if frame.marks:
         history = write_marked_history(conversation, rules, frame.marks)
     body = [frame.head]
@@ -83,17 +86,23 @@ def encode_call(call: Call) -> Encoded:
     )
 
 
+class _Terms(NamedTuple):
+    """What the terms of a call decide."""
+
+    rules: Rules
+    frames: dict[tuple[bool, bool], _Frame]
+    """By whether there is a system prompt, and whether thinking is sent along."""
+
+
 @per_terms
-def _find_rules(call: Call) -> Rules:
+def _decide_terms(call: Call) -> _Terms:
     names = ToolNames([spec.name for spec in call.tools], call.profile.tool_limits)
-    return Rules(call.profile, names, form_key(call.profile, names))
+    return _Terms(Rules(call.profile, names, form_key(call.profile, names)), {})
 
 
-@per_terms
-def _make_frame(call: Call, system: bool, thinks: bool) -> _Frame:
-    """`thinks`: thinking of earlier turns is sent along."""
+def _make_frame(call: Call, names: ToolNames, system: bool, thinks: bool) -> _Frame:
     adaptations: list[Adaptation] = []
-    options, names = effective_options(call, adaptations), _find_rules(call).names
+    options = effective_options(call, adaptations)
     thinking = _ask_for_thinking(call, options, adaptations, replayed=thinks)
     tools = declare_tools(call, names, adaptations, _encode_tool)
     marks = _choose_marks(options, system=system, tools=bool(tools))
@@ -361,24 +370,13 @@ _BETA_OF_MEMBER: Final = {
 _BETA_OF_BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
-class _Typed(Struct):
-    type: str | None = None
-
-
 def _headers(options: ModelOptions, thinking: _Thinking) -> dict[str, str]:
     """The API's version, all beta values that this request needs, each once, and the caller's own headers."""
     given = {name.lower(): value for name, value in options.extra_headers.items()}
     betas = [_BETA_OF_BINDING] if thinking.config is not None and "block_binding" in thinking.config else []
-    kinds = [_type_of_tool(raw) for raw in options.server_tools]
+    kinds = [str(as_object(value_of(raw)).get("type")) for raw in options.server_tools]
     betas += [_BETA_OF_TOOL[kind] for kind in kinds if kind in _BETA_OF_TOOL]
     betas += [_BETA_OF_MEMBER[name] for name in options.extra_body if name in _BETA_OF_MEMBER]
     betas += [beta.strip() for beta in given.pop("anthropic-beta", "").split(",") if beta.strip()]
     header = {"anthropic-beta": ",".join(dict.fromkeys(betas))} if betas else {}
     return {"anthropic-version": _VERSION, **header, **given}
-
-
-def _type_of_tool(tool: Raw) -> str | None:
-    try:
-        return msgspec.json.decode(tool, type=_Typed).type
-    except msgspec.MsgspecError:
-        return None  # the provider will say what is wrong with it

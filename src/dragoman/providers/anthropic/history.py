@@ -153,6 +153,8 @@ def _last_user_turns(turns: Sequence[_Turn], count: int) -> list[int]:
 class _Turn(MessageWriter):
     """A message on the wire: filled while its blocks are written, and never changed after that."""
 
+    opening: bytes = _USER
+    """Whose turn it is: what stands before the content."""
     left_out: Collection[int] = ()
     """Indices of server calls that never got a result."""
     content: bytes = b""
@@ -167,13 +169,9 @@ class _Turn(MessageWriter):
     server_results: list[str] = field(default_factory=list)
     """Ids of such calls whose results are here."""
 
-    @property
-    def opening(self) -> bytes:
-        """Whose turn it is: what stands before the content."""
-        return _OPENINGS[self.role]
-
     def add(self, block: Mapping[str, object], native: Native | None = None, *, markable: bool = True) -> None:
-        block = {**block, **self.native(native), **block}
+        if native is not None:
+            block = {**block, **self.native(native), **block}
         self.blocks.append(_encode(block))
         self.markable = markable and "cache_control" not in block
 
@@ -248,8 +246,11 @@ class _Turn(MessageWriter):
 
 
 def _write_turn(message: Message, rules: Rules, left_out: Collection[int] = ()) -> _Turn:
-    turn = _Turn(rules.profile, rules.names, READER, message.role, left_out=left_out)
-    turn.write_blocks(message.blocks)
+    turn = _Turn(rules.profile, rules.names, READER, message.role, opening=_OPENINGS[message.role], left_out=left_out)
+    if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None:  # as most are
+        turn.write_text(block)
+    else:
+        turn.write_blocks(message.blocks)
     if not turn.blocks and not turn.losses:
         turn.index = 0
         what = str(type(message.blocks[0]).__struct_config__.tag) if message.blocks else "message"

@@ -39,7 +39,7 @@ from dragoman.conversation import (
     Usage,
     UsageReported,
 )
-from dragoman.errors import ContentFilteredError, ProtocolError, ProviderError
+from dragoman.errors import ContentFilteredError, ProtocolError
 from dragoman.providers.codec import Call, Encoded
 from dragoman.providers.failures import error_from
 from dragoman.providers.wire import ABSENT, MALFORMED, DecoderBase, read_elements, read_members, read_text
@@ -69,27 +69,17 @@ def _native(members: dict[str, Raw]) -> Native | None:
 
 # --- why a reply ended, and what it cost ------------------------------------------------------------------------------
 
-_FINISH_UNKNOWN: Final = "FINISH_REASON_UNSPECIFIED"
-_BLOCK_UNKNOWN: Final = "BLOCK_REASON_UNSPECIFIED"
-_STOP_REASONS: Final[dict[str | None, StopReason]] = {
-    "STOP": StopReason.END,
-    "MAX_TOKENS": StopReason.MAX_TOKENS,
-    "SAFETY": StopReason.CONTENT_FILTER,
-    "RECITATION": StopReason.CONTENT_FILTER,
-    "BLOCKLIST": StopReason.CONTENT_FILTER,
-    "PROHIBITED_CONTENT": StopReason.CONTENT_FILTER,
-    "SPII": StopReason.CONTENT_FILTER,
-    "MODEL_ARMOR": StopReason.CONTENT_FILTER,
-    "IMAGE_SAFETY": StopReason.CONTENT_FILTER,
-    "IMAGE_PROHIBITED_CONTENT": StopReason.CONTENT_FILTER,
-    "IMAGE_RECITATION": StopReason.CONTENT_FILTER,
-    "MALFORMED_FUNCTION_CALL": StopReason.ERROR,
-    "MALFORMED_RESPONSE": StopReason.ERROR,
-    "MISSING_THOUGHT_SIGNATURE": StopReason.ERROR,
-    "UNEXPECTED_TOOL_CALL": StopReason.ERROR,
+_REASONS: Final[dict[StopReason, str]] = {
+    StopReason.END: "STOP",
+    StopReason.MAX_TOKENS: "MAX_TOKENS",
+    StopReason.CONTENT_FILTER: """SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII MODEL_ARMOR IMAGE_SAFETY
+        IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION""",
+    StopReason.ERROR: """MALFORMED_FUNCTION_CALL MALFORMED_RESPONSE MISSING_THOUGHT_SIGNATURE
+        UNEXPECTED_TOOL_CALL""",
     # The reply is longer than one request gives; the token that came with it fetches the rest.
-    "CONTINUATION": StopReason.PAUSED,
+    StopReason.PAUSED: "CONTINUATION",
 }
+_STOP_REASONS: Final = {word: reason for reason, words in _REASONS.items() for word in words.split()}
 """What is not here (OTHER, LANGUAGE, NO_IMAGE, TOO_MANY_TOOL_CALLS, …) is OTHER; the word itself is kept."""
 
 # A reply that calls functions ends like any other. An "unexpected" call names a function that was not offered: it is a
@@ -333,6 +323,8 @@ class ReplyDecoder(DecoderBase):
         return self.ended or (over and "finish_in_every_chunk" not in self.call.profile.quirks)
 
     def take_event(self, name: bytes, payload: bytes, events: list[ReplyEvent]) -> None:
+        if name == b"error":
+            raise error_from(msgspec.json.decode(payload), self.call)
         if payload != b"[DONE]":  # not Google's, but proxies end their streams so
             # Members are kept as slices, which nothing has looked into: what is not UTF-8 must not get that far.
             self._take_members(_read_given(payload.decode()), events)
@@ -355,7 +347,7 @@ class ReplyDecoder(DecoderBase):
         if self._usage is not ABSENT:
             bytes(self._usage).decode()  # nothing has looked into it yet, and what is kept must be UTF-8
             self._keep("usageMetadata", self._usage)
-        reason = _STOP_REASONS.get(self._finish_reason, StopReason.OTHER)
+        reason = _STOP_REASONS.get(self._finish_reason or "", StopReason.OTHER)
         if content.calls and self._finish_reason in _CALLING:
             reason = StopReason.TOOL_CALLS
         self.ended = True
@@ -383,9 +375,13 @@ class ReplyDecoder(DecoderBase):
             self._take_candidate(candidate, content, events)
         if feedback is not None:
             # A blocked prompt has no reply, which is an error and never an empty answer.
-            reason = _read_given(feedback).get("blockReason")
-            if reason is not None and not candidates and _read_string(reason) != _BLOCK_UNKNOWN:
-                raise _blocked_prompt(self.call, msgspec.json.decode(feedback))
+            told = _read_given(feedback)
+            reason = _read_string(told["blockReason"]) if "blockReason" in told else "BLOCK_REASON_UNSPECIFIED"
+            if not candidates and reason != "BLOCK_REASON_UNSPECIFIED":
+                said = f": {_read_string(told['blockReasonMessage'])}" if "blockReasonMessage" in told else "."
+                provider, model = self.call.profile.provider, self.call.model
+                message = f"{provider}:{model} blocked the prompt ({reason}){said}"
+                raise ContentFilteredError(message, provider=provider, model=model, code=reason)
             self._keep("promptFeedback", feedback)
 
     def _take_candidate(self, raw: Raw, content: _Content, events: list[ReplyEvent]) -> None:
@@ -397,7 +393,7 @@ class ReplyDecoder(DecoderBase):
         for part in read_elements(_read_given(candidate.pop("content", b"{}")).get("parts", b"[]")):
             content.add_part(part, events)
         finish = candidate.pop("finishReason", None)
-        if finish is not None and (word := _read_string(finish)) != _FINISH_UNKNOWN:
+        if finish is not None and (word := _read_string(finish)) != "FINISH_REASON_UNSPECIFIED":
             self._finish_reason = word
         for name, member in candidate.items():
             self._keep(name, member)
@@ -433,15 +429,3 @@ class ReplyDecoder(DecoderBase):
             if usage.cache_read is None and first is not None and first.cache_read is not None:
                 usage = msgspec.structs.replace(usage, cache_read=first.cache_read)
             events.append(UsageReported(usage))
-
-
-def _blocked_prompt(call: Call, feedback: Mapping[str, object]) -> ProviderError:
-    """The error for a prompt that was blocked: there is no reply at all, only `promptFeedback`."""
-    reason = str(feedback["blockReason"])
-    said = feedback.get("blockReasonMessage")
-    return ContentFilteredError(
-        f"{call.profile.provider}:{call.model} blocked the prompt ({reason}){f': {said}' if said else '.'}",
-        provider=call.profile.provider,
-        model=call.model,
-        code=reason,
-    )

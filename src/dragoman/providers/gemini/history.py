@@ -76,11 +76,13 @@ def write_history(conversation: Conversation, count: int, rules: Rules) -> Writt
 
 def _write(message: Message, rules: Rules) -> tuple[bytes, list[tuple[int, str, str]]]:
     """One content, or two with a comma between them; nothing if nothing is left of the message. And what was lost."""
+    role = "model" if message.role == "assistant" else "user"
+    if len(message.blocks) == 1 and type(block := message.blocks[0]) is Text and block.native is None and block.text:
+        return _encode({"role": role, "parts": [{"text": block.text}]}), []  # as most are
     writer = _Contents(rules.profile, rules.names, READER, message.role, invocations=rules.invocations)
     writer.write_blocks(message.blocks)
     if not writer.parts and message.role == "user":
         writer.parts.append({"text": ""})  # the turn stays a turn, whatever is left of it
-    role = "model" if message.role == "assistant" else "user"
     # In one content with results, other parts are taken for the model's own: they get a content to themselves.
     contents = [{"role": role, "parts": parts} for parts in (writer.parts, writer.behind) if parts]
     return b",".join([_encode(content) for content in contents]), writer.losses

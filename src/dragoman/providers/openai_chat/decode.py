@@ -74,19 +74,12 @@ class _Delta(Struct, forbid_unknown_fields=True, gc=False):
     token_id: int | None = None
 
 
-class _NoLogprobs(Struct, forbid_unknown_fields=True, gc=False):
-    """Log probabilities that were not asked for; a server may send the member all the same."""
-
-    content: None = None
-    refusal: None = None
-
-
 class _Choice(Struct, forbid_unknown_fields=True, gc=False):
     delta: _Delta
     index: Literal[0] = 0
     finish_reason: None = None
     native_finish_reason: str | None = None
-    logprobs: _NoLogprobs | None = None
+    logprobs: None = None
     matched_stop: None = None
     stop_reason: None = None
     token_ids: None = None

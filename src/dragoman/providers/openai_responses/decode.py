@@ -11,7 +11,6 @@ use the same one for all items, or give an item another id in every event.
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, cast
 
@@ -46,6 +45,7 @@ from dragoman.providers.wire import (
     BLANK,
     DecoderBase,
     as_object,
+    decode_base64,
     elements,
     first_count,
     is_empty,
@@ -524,10 +524,7 @@ def _picture_of(members: dict[str, Raw]) -> Media | None:
     """The picture that the model made, with the rest of its item beside it; None where the item holds none."""
     if string(members.get("type")) != "image_generation_call":
         return None
-    try:
-        data = b64decode(string(members.get("result")), validate=True)
-    except ValueError:
-        return None
+    data = decode_base64([string(members.get("result"))])
     if not data:
         return None
     kind = string(members.get("output_format")) or "png"

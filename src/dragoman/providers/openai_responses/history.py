@@ -115,15 +115,17 @@ class HistoryWriter:
         )
 
     def _write_message(self, message: Message, callers: Mapping[str, Raw]) -> _Wire:
-        if message.role == "user" and len(message.blocks) == 1:
-            block = message.blocks[0]
-            if type(block) is Text and block.native is None:  # as most are
-                return _Wire(b'{"role":"user","content":%b}' % _encode(block.text))
+        block = message.blocks[0] if len(message.blocks) == 1 else None
+        if message.role == "user" and type(block) is Text and block.native is None:  # as most are
+            return _Wire(b'{"role":"user","content":%b}' % _encode(block.text))
         # Other services speak this dialect too, but cannot read what this one encrypted or stored.
         own = message.provider is None or message.provider == self._profile.provider
         writer = _MessageWriter(self._profile, self._names, READER, message.role, own=own, callers=callers)
         writer.stateless = self._stateless
-        writer.write_blocks(message.blocks)
+        if message.role == "assistant" and type(block) is Text:
+            writer.write_text(block)
+        else:
+            writer.write_blocks(message.blocks)
         if message.role == "user" and not writer.items:  # said nothing, or nothing that this model can take
             writer.say(_text_part(""))
         return writer.finish()
@@ -159,7 +161,7 @@ class _MessageWriter(MessageWriter):
         return _Wire(joined, tuple(sorted(self.losses)), self.found_callers)
 
     def native(self, native: Native | None) -> Mapping[str, Raw]:
-        return super().native(native) if self.own else {}
+        return native.fields if self.own and native is not None and native.provider == READER else {}
 
     def _add(self, item: _Part | bytes) -> None:
         self.content = None
