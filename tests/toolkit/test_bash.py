@@ -200,9 +200,7 @@ def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
     token = f"ctrl-c-{os.getpid()}"
     program = PROGRAM.format(setup=f"bash.new_token = lambda: {token!r}", command="touch begun; sleep 300")
     with started([sys.executable, "-c", program, tmp_path], stderr=subprocess.PIPE) as child:
-        for _ in range(6):
-            if eventually((tmp_path / "begun").exists):
-                break
+        assert any(eventually((tmp_path / "begun").exists) for _ in range(6))
         child.send_signal(signal.SIGINT)
         _, complaint = child.communicate(timeout=60)
     assert b"KeyboardInterrupt" in complaint
