@@ -53,7 +53,6 @@ def test_what_has_no_value_says_why(expression: str) -> None:
 @both_colours
 def test_the_tool(called: Call) -> None:
     tool = calculator_tool()
-    assert (tool.name, tool.options.read_only, tool.options.idempotent) == ("calculator", True, True)
     assert good(called(tool, expression="2 + 2")) == "4"
     assert bad(called(tool, expression="1/0"), "execution") == "cannot calculate that: division by zero."
 

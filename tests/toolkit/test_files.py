@@ -1,4 +1,4 @@
-"""`Read`, `Write` and `Edit`: parts of files, marks, encodings, images; all of a file or nothing, with the mode it had."""
+"""`Read`, `Write` and `Edit`: parts of files, marks, encodings, images; all of a file or nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.conversation import Media
 from dragoman.toolkit import Workspace, files as module
 from dragoman.toolkit.files import edit_tool, read_tool, write_tool
 from dragoman.toolkit.workspace import Place
-from dragoman.tools import AnyTool, ToolConfig, ToolErrorHandling
+from dragoman.tools import AnyTool
 from tests.toolkit.calling import Call, bad, both_colours, call, good, meanwhile
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -279,10 +279,3 @@ def test_it_does_what_replace_does(tmp_path_factory: pytest.TempPathFactory, tex
         assert (directory / "f").read_bytes() == text.replace(
             old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         ).encode()
-
-
-def test_an_edit_is_never_repeated_by_itself(tmp_path: Path, edit: AnyTool) -> None:
-    assert (edit.options.read_only, edit.options.idempotent, edit.options.retries) == (False, False, 0)
-    (tmp_path / "a").write_text("x")
-    config = ToolConfig(tool_error_handling=ToolErrorHandling.RETRY)
-    assert call(edit, config=config, file_path="a", old_string="y", new_string="z").retries == 0

@@ -9,24 +9,27 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from typing import Annotated, Final, TypeVar
+from functools import cache
+from typing import Annotated, Final
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
+from dragoman._stepping import step
 from dragoman.conversation import Media
-from dragoman.errors import ToolExecutionError, ToolTimeoutError
+from dragoman.errors import StoppedError, ToolExecutionError, ToolTimeoutError
 from dragoman.tools import AnyTool, ToolContext
 from dragoman.transport import (
     USER_AGENT,
     HttpRequest,
     MalformedReplyError,
+    Outgoing,
     ReplyReader,
     Routes,
+    SocketWire,
+    connect,
+    numeric,
     request_head,
     unpacker,
 )
@@ -35,8 +38,6 @@ from .addresses import Network, Resolve, Target, check_address, look_up, network
 from .base import Deadline, OutOfTimeError, ready
 from .files import MAX_IMAGE_BYTES, encoding_of_mark, image_type
 from .page_text import page_text
-
-T = TypeVar("T")
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TEXT_TYPES: Final = frozenset(
@@ -228,7 +229,6 @@ def decode_page(body: bytes, content_type: str) -> str:
 
 # --- one request to addresses that were checked ----------------------------------------------------------------------
 
-_READ: Final = 64 * 1024
 _SLICE: Final = 4 * 1024
 """What is unpacked at once: four kilobytes can become four megabytes, and a page is not asked how large it is."""
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "deflate")
@@ -237,86 +237,52 @@ _ACCEPT: Final = "text/html, text/plain, text/markdown, application/json, image/
 
 def _get(target: Target, addresses: Sequence[str], visit: _Visit) -> _Page:
     """Ask the first of these addresses that answers. Raises ToolError, or OutOfTimeError."""
-    sock: socket.socket | None = None
+    wire: SocketWire | None = None
+    deadline, stop = visit.deadline, visit.deadline.context.stop
     try:
         tls = visit.tls() if target.scheme == "https" else None
-        sock = _connect(target, addresses, visit.deadline)
-        if tls is not None:
-            sock = secured = tls.wrap_socket(
-                sock, server_hostname=target.host, suppress_ragged_eofs=False, do_handshake_on_connect=False
-            )
-            _patiently(sock, secured.do_handshake, visit.deadline)
-        return _exchange(sock, target, visit)
-    except ssl.SSLCertVerificationError as error:
-        raise _failed(target, f"its certificate is not trusted ({error.verify_message})") from error
-    except EOFError as error:
-        raise _failed(target, "the answer was cut off") from error
-    except MalformedReplyError as error:
-        raise _failed(target, f"what it sent is not an HTTP reply ({error})") from error
-    except ValueError as error:
-        raise _failed(target, "the compressed answer could not be unpacked") from error
-    except OSError as error:
-        raise _failed(target, error.strerror or "the connection failed") from error
+        found = [each for address in addresses for each in numeric(address, target.port)]
+        wire = SocketWire(connect(found, deadline.at, stop))
+        with stop.waking(wire.wake):
+            wire.limit(None, deadline.at)
+            if tls is not None:
+                step(wire.encrypt(tls, target.host))
+            return _exchange(wire, target, visit)
+    except (OSError, EOFError, ValueError, MalformedReplyError, StoppedError) as error:
+        deadline.check()  # a connection that was woken fails in some way
+        raise _failed(target, _reason(error)) from error
     finally:
-        if sock is not None:
-            sock.close()
+        if wire is not None:
+            wire.close()
 
 
 def _failed(target: Target, why: str) -> ToolExecutionError:
     return ToolExecutionError(f"cannot fetch from {target.host}: {why}.")
 
 
-def _connect(target: Target, addresses: Sequence[str], deadline: Deadline) -> socket.socket:
-    problem: Exception = OSError("no address")
-    for number, address in enumerate(addresses):
-        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            # One address that does not answer must not take the time of the others.
-            now = time.monotonic()
-            share = structs.replace(deadline, at=now + (deadline.at - now) / (len(addresses) - number))
-            sock.connect_ex((address, target.port))
-            share.wait_for(sock.fileno(), writing=True)
-            if failed := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                raise OSError(failed, os.strerror(failed))
-        except (OSError, OutOfTimeError) as error:
-            sock.close()
-            problem = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise problem
+def _reason(error: Exception) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted ({error.verify_message})"
+        case EOFError() | ssl.SSLEOFError():
+            return "the answer was cut off"
+        case MalformedReplyError():
+            return f"what it sent is not an HTTP reply ({error})"
+        case ValueError():
+            return "the compressed answer could not be unpacked"
+        case _:
+            return getattr(error, "strerror", None) or "the connection failed"
 
 
-def _patiently(sock: socket.socket, act: Callable[[], T], deadline: Deadline, *, writing: bool = False) -> T:
-    """What something done with the socket, which never blocks, gives in the end."""
-    while True:
-        try:
-            return act()
-        except (BlockingIOError, ssl.SSLWantReadError):
-            deadline.wait_for(sock.fileno(), writing=writing)
-        except ssl.SSLWantWriteError:
-            deadline.wait_for(sock.fileno(), writing=True)
-
-
-def _exchange(sock: socket.socket, target: Target, visit: _Visit) -> _Page:
+def _exchange(wire: SocketWire, target: Target, visit: _Visit) -> _Page:
     request = HttpRequest(url=target.url, method="GET")
-    usual = {
-        "host": target.authority,
-        "user-agent": USER_AGENT,
-        "accept": _ACCEPT,
-        "accept-encoding": "gzip",
-        "connection": "close",
-    }
-    unsent = memoryview(request_head(request, target=target.path, usual=usual))
-    while unsent:
-        unsent = unsent[_patiently(sock, partial(sock.send, unsent), visit.deadline, writing=True) :]
+    usual = {"host": target.authority, "user-agent": USER_AGENT, "accept": _ACCEPT}
+    usual |= {"accept-encoding": "gzip", "connection": "close"}
+    step(wire.send(Outgoing(request_head(request, target=target.path, usual=usual))))
     reader = ReplyReader("GET")
     piece = b""
     while not reader.head_complete:
-        piece = _feed(sock, reader, visit)
+        piece = _feed(wire, reader)
     encoding = reader.headers.get("content-encoding", "").strip().lower()
     if encoding not in _ENCODINGS:
         raise _failed(target, f"it sent a content encoding that nobody asked for ({encoding[:40]})")
@@ -328,16 +294,15 @@ def _exchange(sock: socket.socket, target: Target, visit: _Visit) -> _Page:
                 body += part if packed is None else packed.feed(part)
         if reader.complete or len(body) > most:
             break
-        piece = _feed(sock, reader, visit)
+        piece = _feed(wire, reader)
     if packed is not None and len(body) <= most:
         packed.finish()
     return _Page(status=reader.status, headers=reader.headers, body=bytes(body[:most]), cut=len(body) > most)
 
 
-def _feed(sock: socket.socket, reader: ReplyReader, visit: _Visit) -> bytes:
+def _feed(wire: SocketWire, reader: ReplyReader) -> bytes:
     """What has come of the body by the next bytes."""
-    visit.deadline.check()  # also where a server never stops sending
-    data = _patiently(sock, partial(sock.recv, _READ), visit.deadline)
+    data = step(wire.receive())
     if data:
         return reader.feed(data)
     reader.end()

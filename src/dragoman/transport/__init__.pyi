@@ -8,6 +8,7 @@ from .addresses import (
 from .asyncio_transport import AsyncioTransport as AsyncioTransport
 from .errors import MalformedReplyError as MalformedReplyError
 from .http1 import ReplyReader as ReplyReader, Unpacker as Unpacker, request_head as request_head, unpacker as unpacker
+from .pool import Outgoing as Outgoing
 from .protocol import (
     MAX_BODY_BYTES as MAX_BODY_BYTES,
     USER_AGENT as USER_AGENT,
@@ -29,5 +30,10 @@ from .retry import (
     retry_after_of as retry_after_of,
 )
 from .routes import Routes as Routes
-from .socket_transport import SocketTransport as SocketTransport
+from .socket_transport import (
+    SocketTransport as SocketTransport,
+    SocketWire as SocketWire,
+    connect as connect,
+    numeric as numeric,
+)
 from .tape import Tape as Tape

@@ -11,6 +11,7 @@ import select
 import selectors
 import socket
 import ssl
+import struct
 import time
 from _thread import start_new_thread
 from collections.abc import Callable, Sequence
@@ -96,6 +97,8 @@ class SocketWire:
 
     def wake(self) -> None:
         with suppress(OSError):  # closed meanwhile
+            # What is on its way is for nobody: closed without this, a server that goes on sending hangs for a minute.
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # that of TLS would take it out of TLS first
 
     def close(self) -> None:
@@ -149,7 +152,7 @@ class SocketTransport(PooledTransport):
 
     async def _dial(self, address: tuple[str, int], deadline: float | None) -> SocketWire:
         stop = current_stop()
-        return SocketWire(_connect(_find(*address, deadline, stop), deadline, stop))
+        return SocketWire(connect(_find(*address, deadline, stop), deadline, stop))
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ def _find(host: str, port: int, deadline: float | None, stop: Stop | None) -> li
     raise TimeoutError
 
 
-def _connect(addresses: list[Address], deadline: float | None, stop: Stop | None) -> socket.socket:
+def connect(addresses: list[Address], deadline: float | None, stop: Stop | None) -> socket.socket:
     """A connection to the first address that answers. They are tried one after the other, STAGGER apart."""
     waiting = by_turns(addresses)
     problem: OSError = OSError("no address")

@@ -170,7 +170,8 @@ def assert_harmless(text: str, rule: Rule, workspace: Path) -> None:
                 continue
             place = os.path.realpath(workspace / word[at:])
             assert place == str(workspace) or place.startswith(f"{workspace}/"), text
-        assert re.match(r"[^-+@]|-$", word) or "--" in given, text
+        is_named = "=" in word and word.partition("=")[0] in rule.options  # its value was looked at above
+        assert is_named or re.match(r"[^-+@]|-$", word) or "--" in given, text
 
 
 # --- wider rules -----------------------------------------------------------------------------------------------------

@@ -73,15 +73,10 @@ def test_the_permission_rules_let_skills_be_loaded(
         ToolCall("2", "LoadSkillSupporting", '{"name": "pdf", "path": "references/guide.md"}'),
         ToolCall("3", "LoadSkillSupporting", '{"name": "pdf", "path": "../../secret.md"}'),
     ]
-    executed = execute_all(executor, calls)
-    assert [result.is_error for result in executed.results] == [False, False, True]
+    assert [result.is_error for result in execute_all(executor, calls).results] == [False, False, True]
 
 
 # --- the prompt ------------------------------------------------------------------------------------------------------
-
-
-def listing(*skills: tuple[str, str]) -> str:
-    return skills_prompt(MemorySkillStore([Skill(name=name, description=text, body="") for name, text in skills]))
 
 
 def test_the_list_in_the_prompt(store: DirectorySkillStore) -> None:
@@ -110,14 +105,14 @@ BREAKOUTS = [
 
 @given(st.text(max_size=200) | st.sampled_from(BREAKOUTS))
 def test_no_description_breaks_out(text: str) -> None:
-    prompt = listing(("a", text), ("b", "x"))
-    lines = prompt.split("\n")
+    skills = [Skill(name=name, description=said, body="") for name, said in (("a", text), ("b", "x"))]
+    lines = skills_prompt(MemorySkillStore(skills)).split("\n")
     assert len(lines) == 5
     assert all(line.isprintable() for line in lines)
     reader = Tags()
     reader.feed("\n".join(lines[1:]))
-    skills = [[("skill", [("name", name)]), ("/skill", [])] for name in ("a", "b")]
-    assert reader.seen == [("available_skills", []), *skills[0], *skills[1], ("/available_skills", [])]
+    inside = [tag for name in ("a", "b") for tag in (("skill", [("name", name)]), ("/skill", []))]
+    assert reader.seen == [("available_skills", []), *inside, ("/available_skills", [])]
 
 
 def test_the_list_is_cut_and_says_so() -> None:

@@ -112,10 +112,13 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     def _what_follows(self) -> str:
         if self.exact:
             return "and nothing after it"
-        words = f"words after it that are paths in {_either(self.path)}" if self.path else "any words after it"
-        if "*" in texts(self.options) or self.action != "allow":
-            return f"with {words} and any options"
-        return f"with {words} " + (f"and the options {_either(self.options)}" if self.options else "but no options")
+        where = f"paths in {_either(self.path)}"
+        words = f"words after it that are {where}" if self.path else "any words after it"
+        if not self.options and self.action == "allow":
+            return f"with {words} but no options"
+        any_options = "*" in texts(self.options) or self.action != "allow"
+        options = "any options" if any_options else f"the options {_either(self.options)}"
+        return f"with {words} and {options}, which may have {where if self.path else 'any text'} for a value"
 
 
 def _either(given: Texts) -> str:
