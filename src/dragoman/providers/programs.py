@@ -42,6 +42,7 @@ _LOCAL: Final = Profile(
     media=frozenset(),
     media_urls=frozenset(),
     tool_limits=ToolLimits(name_pattern=r"[\s\S]{1,200}", max_name_length=200),
+    parallel_tool_calls=False,
     strict_tools=True,
     reasoning_replayed=False,
     unsupported=frozenset(["user"]),

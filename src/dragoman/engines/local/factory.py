@@ -33,7 +33,7 @@ from dragoman.providers import (
     profile_with,
     refuse_or_adapt,
 )
-from dragoman.transport import Transport
+from dragoman.transport import PoolLimits, Transport
 
 from .decode import LocalDecoder
 from .grammar import Turn, turn_grammar
@@ -123,6 +123,8 @@ def _as_text_call(call: Call, plain: Conversation, extra: dict[str, object], sam
 
 # --- engines ----------------------------------------------------------------------------------------------------------
 
+_NOT_KEPT: Final = PoolLimits(idle=0)
+"""A kept connection holds a thread of the server, which closes it when it likes, also as the next request comes."""
 _PROVIDER = Provider(name="local", dialect="openai_chat", base_url=PLACE, needs_key=False)
 
 
@@ -145,13 +147,13 @@ class LocalFactory(ProviderFactory):
         """An engine for a plain program."""
         from dragoman.transport import SocketTransport
 
-        return HttpEngine(*_connect(model, options, SocketTransport(), blocking=True))
+        return HttpEngine(*_connect(model, options, SocketTransport(limits=_NOT_KEPT), blocking=True))
 
     def async_engine(self, model: str, **options: Unpack[EngineOptions]) -> AsyncEngine:
         """An engine for a program on an event loop."""
         from dragoman.transport import AsyncioTransport
 
-        return AsyncHttpEngine(*_connect(model, options, AsyncioTransport(), blocking=False))
+        return AsyncHttpEngine(*_connect(model, options, AsyncioTransport(limits=_NOT_KEPT), blocking=False))
 
 
 def _connect(
