@@ -192,10 +192,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     model: str
     load_seconds: float
     """Until the first word of an answer to a word: fetching not included, loading included if it was not loaded."""
-    prompt_tokens: int
     read_per_second: float
     """Tokens of a prompt."""
-    written_tokens: int
     written_per_second: float
     """Tokens of an answer."""
 
@@ -213,9 +211,8 @@ def bench(name: str = "", *, tokens: int = 64) -> Figures:
         engine.reply(Conversation().plus(Message.user("Hi")), options=ModelOptions(max_tokens=1))
         loaded = time.perf_counter()
         # An answer may end early; asking for no end makes the figure comparable.
-        options = ModelOptions(
-            max_tokens=tokens, temperature=0.0, extra_body={"ignore_eos": True, "cache_prompt": False}
-        )
+        alike = {"ignore_eos": True, "cache_prompt": False}
+        options = ModelOptions(max_tokens=tokens, temperature=0.0, extra_body=alike)
         first: float | None = None
         with engine.stream(Conversation().plus(Message.user(_PROMPT)), options=options) as stream:
             for event in stream:
@@ -228,8 +225,6 @@ def bench(name: str = "", *, tokens: int = 64) -> Figures:
         return Figures(
             model=engine.name,
             load_seconds=loaded - began,
-            prompt_tokens=read,
             read_per_second=read / max(first - loaded, 1e-9),
-            written_tokens=wrote,
             written_per_second=max(wrote - 1, 0) / max(ended - first, 1e-9),
         )
