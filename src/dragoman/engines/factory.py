@@ -87,7 +87,7 @@ def register_provider(name: str, factory: ProviderFactory, *, replace: bool = Fa
 
 def is_registered(name: str) -> bool:
     """Whether engines of this name come from a factory: a third party's, or that of a program on this machine."""
-    return name in PROGRAMS or _factory_of(f"{name}:")[0] is not None
+    return name in PROGRAMS or _factory_named(name) is not None
 
 
 def engine(model: str, *, transport: Transport | None = None, **options: Unpack[EngineOptions]) -> Engine:
@@ -142,20 +142,21 @@ def how_to_call(options: EngineOptions) -> dict[str, Any]:
 
 
 def _factory_of(model: str) -> tuple[ProviderFactory | None, str]:
-    """The third party's factory for this name, and the model; None for a name that the catalogue knows."""
+    """The factory for this name, and the model; None for a name that the catalogue knows."""
     parts = divided(model)
-    if parts is None:
-        return None, model
-    name, bare = parts
+    return (None, model) if parts is None else (_factory_named(parts[0]), parts[1])
+
+
+def _factory_named(name: str) -> ProviderFactory | None:
     if name not in _registered and name.lower() in _PROGRAM_FACTORIES:  # its package is loaded now
-        return cast("ProviderFactory", import_module(_PROGRAM_FACTORIES[name.lower()], __package__).FACTORY), bare
+        return cast("ProviderFactory", import_module(_PROGRAM_FACTORIES[name.lower()], __package__).FACTORY)
     if name not in _registered and name not in PROVIDERS and name not in ALIASES:
         from importlib.metadata import entry_points
 
         for point in entry_points(group=ENTRY_POINTS, name=name):
             offered = cast("ProviderFactory | Callable[[], ProviderFactory]", point.load())
             _registered[name] = offered if isinstance(offered, ProviderFactory) else offered()
-    return _registered.get(name), bare
+    return _registered.get(name)
 
 
 _PROGRAM_FACTORIES = {"claude-local": ".claude_cli.engine", "local": ".local.factory"}
