@@ -34,8 +34,13 @@ from .options import (
     ResponseFormat as ResponseFormat,
 )
 from .preflight import check as check
-from .profile import Profile as Profile, ProfileRow as ProfileRow, ToolLimits as ToolLimits
-from .programs import PROFILES as PROFILES, profile_with as profile_with
+from .profile import (
+    Profile as Profile,
+    ProfileRow as ProfileRow,
+    ToolLimits as ToolLimits,
+    profile_with as profile_with,
+)
+from .programs import PROFILES as PROFILES
 from .requests import ToolNames as ToolNames, effective_options as effective_options, refuse_or_adapt as refuse_or_adapt
 from .schema import restored as restored
 from .structured import AnswerReader as AnswerReader, answer_text as answer_text, prepare as prepare
